@@ -31,6 +31,8 @@ _KINDS = (KUBE_SCHEDULER, THALWEG, STEERED, GATED)
 _PATIENCE = 60.0
 #: Seconds for Events that are written after the last binding.
 _SETTLE_SECONDS = 5.0
+#: Calls for a pod that are too few to be shown by themselves; they count in the sum.
+_SELDOM = 0.005
 _READS = {"GET", "LIST", "WATCH"}
 _CREATION = "POST pods"
 
@@ -91,15 +93,21 @@ async def _measure_all(nodes: int, pods: int) -> dict[str, dict[str, float]]:
         return {kind: await measure(control_plane, api, kind, pods) for kind in _KINDS}
 
 
-def _print(found: dict[str, dict[str, float]]) -> None:
-    names = sorted({name for calls in found.values() for name, each in calls.items() if each >= 0.005})
+def _rows(found: dict[str, dict[str, float]]) -> list[dict[str, str | float]]:
+    """A row for each call: how often each scheduler made it for a pod."""
+    names = sorted({name for calls in found.values() for name, each in calls.items() if each >= _SELDOM})
+    rows: list[dict[str, str | float]] = [
+        {"call": name, **{kind: calls.get(name, 0.0) for kind, calls in found.items()}} for name in names
+    ]
+    return [*rows, {"call": "all", **{kind: sum(calls.values()) for kind, calls in found.items()}}]
+
+
+def _print(rows: list[dict[str, str | float]]) -> None:
     table = Table(title="Calls to the API server for each pod")
-    table.add_column("call")
-    for kind in found:
-        table.add_column(kind, justify="right")
-    for name in names:
-        table.add_row(name, *(f"{calls.get(name, 0.0):.2f}" for calls in found.values()))
-    table.add_row("all", *(f"{sum(calls.values()):.2f}" for calls in found.values()))
+    for kind in rows[0]:
+        table.add_column(kind, justify="left" if kind == "call" else "right")
+    for row in rows:
+        table.add_row(*(each if isinstance(each, str) else f"{each:.2f}" for each in row.values()))
     console.print(table)
 
 
@@ -110,11 +118,11 @@ def _print(found: dict[str, dict[str, float]]) -> None:
 def main(nodes: int, pods: int, output: str) -> None:
     """Counts calls to the API server for each pod."""
     told = conditions()
-    found = asyncio.run(_measure_all(nodes, pods))
+    rows = _rows(asyncio.run(_measure_all(nodes, pods)))
     if output == "json":
-        sys.stdout.buffer.write(msgspec.json.encode({"conditions": told, "rows": found}) + b"\n")
+        sys.stdout.buffer.write(msgspec.json.encode({"conditions": told, "rows": rows}) + b"\n")
         return
-    _print(found)
+    _print(rows)
     print_conditions(told)
 
 

@@ -198,7 +198,7 @@ def main(gangs: int, size: int, fit: int, kinds: list[str], runs: int, patience:
     rows = asyncio.run(_measure_all(kinds, load, runs, patience))
     if output == "json":
         results = [{"scheduler": kind, "run": run, **asdict(load), **asdict(found)} for kind, run, found in rows]
-        click.echo(msgspec.json.encode({"conditions": told, "results": results}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": results}))
     else:
         _print(rows, load, told)
     sys.exit(any(found.overcommitted for *_, found in rows))

@@ -151,7 +151,7 @@ def main(counts: tuple[int, ...], rounds: int, nodes: int, seed: int, output: st
     """Shares over time beside DRF's."""
     told, rows = conditions(), [run(count, rounds, nodes, seed) for count in counts]
     if output == "json":
-        click.echo(msgspec.json.encode({"conditions": told, "results": [asdict(row) for row in rows]}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}))
     else:
         print_table(rows)
         print_conditions(told)

@@ -255,7 +255,7 @@ def main(counts: tuple[int, ...], budgets: tuple[float, ...], exact_seconds: flo
             rows += measure(instance, budgets, exact_seconds)
     if output == "json":
         found = [{**asdict(row), "gap": row.gap} for row in rows]
-        click.echo(msgspec.json.encode({"conditions": told, "results": found}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": found}))
     else:
         print_table(rows)
         print_conditions(told)

@@ -291,7 +291,7 @@ def main(loads: tuple[float, ...], nodes: int, rounds: int, seed: int, output: s
     rows = [run_backlog(method, load, nodes, seed) for load in loads for method in METHODS]
     rows += [run(method, load, nodes, rounds, seed) for load in loads for method in (*METHODS, LEARNT)]
     if output == "json":
-        click.echo(msgspec.json.encode({"conditions": told, "results": [asdict(row) for row in rows]}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}))
     else:
         print_table(rows)
         print_conditions(told)

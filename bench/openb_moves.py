@@ -256,7 +256,7 @@ def main(folder: Path, which: str, percent: list[int], arrivals: int, nodes_kept
     rows += [simulate(trace, nodes, each, arrivals, f"{each} %") for each in percent]
     rows.append(simulate(trace, pooled(nodes), 0, arrivals, "one node per GPU model"))
     if output == "json":
-        click.echo(msgspec.json.encode({"conditions": conditions(), "results": [asdict(row) for row in rows]}))
+        click.echo(msgspec.json.encode({"conditions": conditions(), "rows": [asdict(row) for row in rows]}))
         return
     kept = f"{len(nodes)} of {len(trace.table.nodes)} nodes"
     _print(rows, f"openb {which}: {len(trace.pending)} pods in rounds of {arrivals}, {kept}")

@@ -3,7 +3,7 @@
     python bench/pictures.py
     python bench/pictures.py --nodes 1000 --pods 10000
 
-Nodes and pods are those of `versus_kube_scheduler.py --mix mixed`. Times are the median of some repetitions, in one
+Nodes and pods are those of `schedulers.py --mix mixed`. Times are the median of some repetitions, in one
 process that has the state and the round already, as the view's process does.
 """
 
@@ -82,8 +82,8 @@ def main(nodes: int, pods: int, running: int, repeats: int, output: str) -> None
         rows.append((name, seconds, size))
     found |= {"plan": f"{len(plan.placements)} placed, {len(plan.unplaced)} left, in {planning:.1f} s"}
     if output == "json":
-        pictures = {name: {"seconds": round(seconds, 6), "bytes": size} for name, seconds, size in rows}
-        click.echo(msgspec.json.encode({"conditions": found, "nodes": nodes, "pods": pods, "pictures": pictures}))
+        pictures = [{"picture": name, "seconds": seconds, "bytes": size} for name, seconds, size in rows]
+        click.echo(msgspec.json.encode({"conditions": found, "rows": pictures}))
         return
     table = Table("picture", "ms", "KiB", title=f"{nodes:,} nodes, {pods:,} pods", title_justify="left")
     for name, seconds, size in rows:

@@ -170,7 +170,7 @@ def main(
             nodes, pods = _thinned(nodes, max(1, len(nodes) * limit // len(pods))), _thinned(pods, limit)
         outcomes.append(asyncio.run(place(executables, name, nodes, pods, quiet, logs)))
     if output == "json":
-        click.echo(msgspec.json.encode({"conditions": told, "results": [asdict(each) for each in outcomes]}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": [asdict(each) for each in outcomes]}))
     else:
         _print(outcomes)
         print_conditions(told)

@@ -296,7 +296,7 @@ def main(
         plane.say(f"  {rows[-1][1].bound} bound, {rows[-1][1].victims} victims")
     if output == "json":
         results = [{"scheduler": name, **asdict(load), **asdict(found)} for name, found in rows]
-        click.echo(msgspec.json.encode({"conditions": told, "results": results}))
+        click.echo(msgspec.json.encode({"conditions": told, "rows": results}))
     else:
         _print(rows, load, told)
     sys.exit(any(found.overcommitted for _, found in rows))

@@ -22,6 +22,7 @@ from harness.usage import child_named, family
 
 KUBE_SCHEDULER = "kube-scheduler"
 THALWEG = "thalweg"
+RAW = "raw"
 SCHEDULERS = (KUBE_SCHEDULER, THALWEG)
 
 _IN_SYNC_SECONDS = 120.0
@@ -95,9 +96,9 @@ class Thalweg:
         command += ["--extender-listen", self.extender] if options is None else options
         self._child = Child(THALWEG, command, self.log)
 
-    async def start(self) -> None:
+    async def start(self, within: float = _IN_SYNC_SECONDS) -> None:
         self._child.start()
-        await until_ready(self._child, self._ready, _IN_SYNC_SECONDS)
+        await until_ready(self._child, self._ready, within)
 
     async def warm(self) -> None:
         # The worker is told of the cluster as soon as it runs; in earlier versions that was the first round.
@@ -168,6 +169,41 @@ class KubeScheduler:
 
     async def stop(self) -> None:
         await self._plane.kill(KUBE_SCHEDULER)
+
+
+class RawClient:
+    """A client that binds every pod without a plan (raw_client.py): the most that bindings by one client can reach."""
+
+    name = RAW
+    pods_name = RAW
+
+    def __init__(self, plane: ControlPlane) -> None:
+        self._address = free_address()
+        self.log = plane.workdir / "raw.log"
+        script = Path(__file__).with_name("raw_client.py")
+        self._child = Child(RAW, [sys.executable, str(script), str(plane.kubeconfig), self._address], self.log)
+
+    async def start(self) -> None:
+        self._child.start()
+        await until_ready(self._child, lambda: listens(self._address), _IN_SYNC_SECONDS)
+
+    async def warm(self) -> None:
+        """Nothing: its watches are open."""
+
+    def pids(self) -> list[int]:
+        return family(self._child.pid) if self._child.pid is not None else []
+
+    async def metrics(self) -> Samples:
+        return {}
+
+    async def waiting(self) -> tuple[float, ...]:
+        return ()
+
+    def check(self) -> None:
+        self._child.check()
+
+    async def stop(self) -> None:
+        await self._child.stop()
 
 
 def make(name: str, plane: ControlPlane, profile: Path | None = None) -> Scheduler:

@@ -109,7 +109,7 @@ def _request(
     kinds: dict[PodSignature, int] = {}
     nodes = instance.snapshot.table.nodes
     pod_index = [
-        (kinds.setdefault(kind, len(kinds)), nodes[at].name, count) for (kind, at), count in Counter(come).items()
+        (kinds.setdefault(kind, len(kinds)), {nodes[at].name: count}) for (kind, at), count in Counter(come).items()
     ]
     waiting = [
         PendingEntry(

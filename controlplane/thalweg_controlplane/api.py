@@ -25,6 +25,8 @@ STRATEGIC_PATCH: Final = "application/strategic-merge-patch+json"
 APPLY_PATCH: Final = "application/apply-patch+yaml"
 
 _PAGE: Final = 5000
+_LONGEST_PAUSE: Final = 0.2
+"""Seconds between two questions to the API server, at most."""
 
 Manifests: TypeAlias = list[Manifest]
 """Inside Api the name `list` is its method."""
@@ -133,10 +135,10 @@ class Api:
     ) -> Any:
         """Reads `path` until `condition` holds for the answer; returns the answer.
 
-        It also waits for a missing object, and for a server that is down or busy. Raises TimeoutError after `within`
-        seconds, with the last answer in its message.
+        It also waits for a missing object, and for a server that is down or busy. It asks after `every` seconds, and
+        less often the longer it waits. Raises TimeoutError after `within` seconds, with the last answer in its message.
         """
-        deadline = time.monotonic() + within
+        began = time.monotonic()
         while True:
             try:
                 last = await self.get(path)
@@ -146,9 +148,15 @@ class Api:
                 if error.status not in (0, 404, 429, 503):
                     raise
                 last = error
-            if time.monotonic() > deadline:
+            waited = time.monotonic() - began
+            if waited > within:
                 raise TimeoutError(f"waited {within:g} s for {path}; the last answer was {last}")
-            await asyncio.sleep(every)
+            await asyncio.sleep(pause(waited, every))
+
+
+def pause(waited: float, shortest: float) -> float:
+    """Seconds until the next question of a wait that has taken so many: a long wait asks less often."""
+    return max(shortest, min(waited / 20, _LONGEST_PAUSE))
 
 
 def _message(raw: bytes) -> str:

@@ -13,6 +13,7 @@ from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_gro
 from flowcore.api.node_topology import WireNodeTopology, to_numa_node
 from flowcore.api.nodes import WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
+from flowcore.api.pod_reader import PodReader
 from flowcore.api.pods import to_pod, to_unreadable_pod
 from flowcore.api.queues import WireQueue, to_queue
 from flowcore.api.selectors import WireLabelSelector, to_label_selector
@@ -21,6 +22,7 @@ from flowcore.api.storage_objects import STORAGE_KINDS, storage_decoder, to_stor
 __all__ = [
     "STORAGE_KINDS",
     "Interner",
+    "PodReader",
     "WireDeviceClass",
     "WireDisruptionBudget",
     "WireLabelSelector",

@@ -62,14 +62,14 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
     return Node(
         name=wire.metadata.name,
         uid=wire.metadata.uid or "",
-        labels=to_labels(wire.metadata.labels),
-        taints=tuple(Taint(t.key, t.value or "", t.effect or "") for t in spec.taints or ()),
+        # Nodes share labels and images: each pair is held once.
+        labels=tuple(intern(pair) for pair in to_labels(wire.metadata.labels)),
+        taints=intern(tuple(Taint(t.key, t.value or "", t.effect or "") for t in spec.taints or ())),
         unschedulable=bool(spec.unschedulable),
         allocatable=intern(allocatable),
         features=intern(declared_features(status.declared_features)),
         problem=problem,
         report=Report(
-            # Nodes share images: each pair is held once.
             images=tuple(
                 intern((intern(name), max(0, min(image.size_bytes, MAX_AMOUNT))))
                 for image in status.images or ()

@@ -30,7 +30,7 @@ class ClusterChanges:
     removed_nodes: list[str]
     usage: dict[str, NodeUsageSums]
     namespaces: dict[str, Labels | None]
-    pod_deltas: dict[tuple[PodSignature, str], int]
+    pod_deltas: dict[PodSignature, dict[str, int]]
     reports: dict[str, Report]
     storage: list[StorageObject]
     removed_storage: list[StorageKey]

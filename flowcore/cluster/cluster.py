@@ -333,8 +333,14 @@ class Cluster:
 
     # --- for workers ---
 
-    def take_changes(self) -> ClusterChanges:
-        """What changed since the last call."""
+    def take_changes(self, *, pods: bool = True) -> ClusterChanges:
+        """What changed since the last call.
+
+        Args:
+            pods: False: without pods, whose changes are not followed until the next call.
+        """
+        if not pods:
+            self.occupancy.mark_pods_dirty()
         storage, removed_storage = self.storage.take_changes()
         changes = ClusterChanges(
             nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
@@ -343,7 +349,7 @@ class Cluster:
                 name: self.occupancy.usage_of(name) for name in self.occupancy.take_dirty_nodes() if name in self.nodes
             },
             namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
-            pod_deltas=self.occupancy.take_pod_deltas(),
+            pod_deltas=self.occupancy.take_pod_deltas() if pods else {},
             reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
             storage=storage,
             removed_storage=removed_storage,

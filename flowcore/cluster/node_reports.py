@@ -5,6 +5,7 @@ A report changes with every image that a kubelet pulls. So reports are kept besi
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Mapping
 
 import numpy as np
@@ -22,8 +23,13 @@ class Reports:
 
     def __init__(self) -> None:
         self._reports: dict[str, Report] = {}
-        #: Image name -> node name -> bytes.
-        self._holders: dict[str, dict[str, int]] = {}
+        #: Numbers of nodes: four bytes for each image of a node, of which there are millions. A node that comes takes
+        #: the number of one that went.
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+        self._free_numbers: list[int] = []
+        #: Image name -> bytes -> numbers of the nodes that hold it.
+        self._holders: dict[str, dict[int, array[int]]] = {}
         # Caches for one node table; another table has another index.
         self._index: Mapping[str, int] | None = None
         self._arrays: dict[str, tuple[NDArray[np.int64], NDArray[np.float64]]] = {}
@@ -41,17 +47,33 @@ class Reports:
         """Takes the newest report of a node; None: the node is gone."""
         self._measured = None
         before = self._reports.pop(node, None)
-        for name, _ in before.images if before is not None else ():
-            self._arrays.pop(name, None)
-            holders = self._holders.get(name, {})
-            holders.pop(node, None)
-            if not holders:
-                self._holders.pop(name, None)
+        old, new = (set(() if each is None else dict(each.images).items()) for each in (before, report))
         if report is not None and report != Report():
             self._reports[node] = report
-            for name, size in report.images:
-                self._arrays.pop(name, None)
-                self._holders.setdefault(name, {})[node] = size
+            if before is None:
+                self._number(node)
+        for name, size in old - new:
+            self._arrays.pop(name, None)
+            sizes = self._holders[name]
+            sizes[size].remove(self._numbers[node])
+            if not sizes[size]:
+                del sizes[size]
+                if not sizes:
+                    del self._holders[name]
+        for name, size in new - old:
+            self._arrays.pop(name, None)
+            self._holders.setdefault(name, {}).setdefault(size, array("i")).append(self._numbers[node])
+        if before is not None and node not in self._reports:
+            self._free_numbers.append(self._numbers.pop(node))
+
+    def _number(self, node: str) -> None:
+        if self._free_numbers:
+            number = self._free_numbers.pop()
+            self._names[number] = node
+        else:
+            number = len(self._names)
+            self._names.append(node)
+        self._numbers[node] = number
 
     def items(self) -> Iterable[tuple[str, Report]]:
         """Node name and report of each node whose report is not empty."""
@@ -65,7 +87,8 @@ class Reports:
             return _NOBODY  # pods may name any image: misses are not cached
         arrays = self._arrays.get(image)
         if arrays is None:
-            found = [(index[node], size) for node, size in holders.items() if node in index]
+            held = ((self._names[number], size) for size, numbers in holders.items() for number in numbers)
+            found = [(index[node], size) for node, size in held if node in index]
             positions = np.array([at for at, _ in found], dtype=np.int64)
             arrays = self._arrays[image] = positions, np.array([size for _, size in found], dtype=np.float64)
         return arrays

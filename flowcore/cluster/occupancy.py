@@ -114,7 +114,8 @@ class Occupancy:
         self.pod_index = PodIndex()
         self.usage: dict[str, NodeUsageSums] = {}
         self._dirty_usage: set[str] = set()
-        self._pod_deltas: dict[tuple[PodSignature, str], int] = {}
+        #: None: everything changed, as far as the next receiver is concerned.
+        self._pod_deltas: dict[PodSignature, dict[str, int]] | None = None
 
     def usage_of(self, node: str) -> NodeUsageSums:
         """What is taken on a node. Not to be changed by the caller."""
@@ -155,25 +156,29 @@ class Occupancy:
     def change_pods(self, signature: PodSignature, node: str, by: int) -> None:
         """Counts so many more pods of a signature on a node, or fewer."""
         self.pod_index.change(signature, node, by)
-        key = (signature, node)
-        self._pod_deltas[key] = self._pod_deltas.get(key, 0) + by
-        if not self._pod_deltas[key]:
-            del self._pod_deltas[key]
+        if self._pod_deltas is None:
+            return
+        on = self._pod_deltas.setdefault(signature, {})
+        on[node] = on.get(node, 0) + by
+        if not on[node]:
+            del on[node]
+            if not on:
+                del self._pod_deltas[signature]
 
     def mark_dirty(self, node: str) -> None:
         """The next ``take_usage`` returns this node, if it is asked for."""
         self._dirty_usage.add(node)
 
     def mark_pods_dirty(self) -> None:
-        """The next ``take_pod_deltas`` returns all pods."""
-        self._pod_deltas = {(signature, node): count for signature, node, count in self.pod_index.counts()}
+        """The next ``take_pod_deltas`` returns all pods. Until then their changes cost nothing."""
+        self._pod_deltas = None
 
     def take_dirty_nodes(self) -> list[str]:
         """Nodes whose usage changed since the last call, sorted."""
         dirty, self._dirty_usage = sorted(self._dirty_usage), set()
         return dirty
 
-    def take_pod_deltas(self) -> dict[tuple[PodSignature, str], int]:
-        """By how many pods each signature and node changed since the last call."""
+    def take_pod_deltas(self) -> dict[PodSignature, dict[str, int]]:
+        """By how many pods each signature changed on each node since the last call; all pods at the first."""
         deltas, self._pod_deltas = self._pod_deltas, {}
-        return deltas
+        return self.pod_index.copy_counts() if deltas is None else deltas

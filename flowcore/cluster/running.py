@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 
-import msgspec
-
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey
@@ -58,7 +56,7 @@ def to_running_pod(
         key=pod.key,
         uid=pod.uid,
         node=pod.node_name,
-        pod_class=msgspec.structs.replace(pod.pod_class, node_name=""),
+        pod_class=pod.pod_class,
         usage=pod.usage,
         signature=pod.signature,
         started=pod.started,

@@ -44,7 +44,7 @@ class TableChanges:
         nodes: nodes that are new or changed, without their reports.
         usage: the whole usage of each node whose usage changed, and of each new node.
         namespaces: labels of those that changed; None: the namespace is gone.
-        pod_deltas: signature, node name, and how many more (or fewer) such pods hold room there.
+        pod_deltas: by signature and node name, how many more (or fewer) such pods hold room there.
         reports: node name and new report.
         storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
@@ -56,7 +56,7 @@ class TableChanges:
     removed_nodes: Sequence[str] = ()
     usage: Sequence[NodeUsage] = ()
     namespaces: Mapping[str, Labels | None] = field(default_factory=dict)
-    pod_deltas: Iterable[tuple[PodSignature, str, int]] = ()
+    pod_deltas: Iterable[tuple[PodSignature, Mapping[str, int]]] = ()
     reports: Sequence[tuple[str, Report]] = ()
     storage: Sequence[StorageObject] = ()
     removed_storage: Sequence[StorageKey] = ()
@@ -155,8 +155,9 @@ class ClusterTables:
         more_pods, fewer_pods, resized_pods, mounts = self._apply_usage(changes.usage, before)
         for namespace, labels in changes.namespaces.items():
             self._pod_index.set_namespace(namespace, labels)
-        for signature, node, delta in changes.pod_deltas:
-            self._pod_index.change(signature, node, delta)
+        for signature, on in changes.pod_deltas:
+            for node, delta in on.items():
+                self._pod_index.change(signature, node, delta)
         for node, report in changes.reports:
             self._reports.put(node, report)
         self._apply_measured(changes.measured)
@@ -329,7 +330,7 @@ class ClusterTables:
             nodes=self._table.nodes,
             usage=list(self._usage.values()),
             namespaces=dict(self._pod_index.namespaces),
-            pod_deltas=list(self._pod_index.counts()),
+            pod_deltas=list(self._pod_index.copy_counts().items()),
             reports=list(self._reports.items()),
             storage=list(self._storage),
             measured=list(self._measured.values()),

@@ -6,6 +6,7 @@ arrangement is accepted if the cost of the round falls, so a plan never gets wor
 
 from __future__ import annotations
 
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +19,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
-from flowcore.solve import LinearProgram, solve_mip
+from flowcore.solve import Executor, LinearProgram, solve_mip
 from flowcore.topology.constraints import UNCONSTRAINED
 
 #: Nodes decided at once.
@@ -27,6 +28,10 @@ _NODES = 6
 _COMPETITORS = 8
 #: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
 _WORK = 0.006
+#: Neighbourhoods that are decided side by side. A constant, so that the plan does not depend on the number of cores.
+SIDE_BY_SIDE = 8
+#: How often another neighbourhood is drawn if the nodes of one are being decided already.
+_DRAWS = 4
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,15 +44,45 @@ class _Columns:
     current: Int64s
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Neighbourhood:
+    """Nodes that are decided again, the demands that compete for them, and the columns of the program."""
+
+    nodes: Int64s
+    classes: Int64s
+    columns: _Columns
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """The program of a neighbourhood; ``hint`` is the plan as it was."""
+
+    program: LinearProgram
+    hint: Float64s
+    work: float
+    seed: int
+
+
+def _decide(task: _Task) -> Float64s | None:
+    """A solution that costs less than the hint; None: none was found."""
+    solution = solve_mip(task.program, deterministic_time=task.work, seed=task.seed, hint=task.hint)
+    if solution is None or task.program.costs @ solution.values >= task.program.costs @ task.hint:
+        return None
+    return solution.values
+
+
 class LargeNeighbourhoodSearch:
     """Improves a plan step by step. Pods with host ports, and pods that constraints count or bind, stay where they are.
+
+    Several neighbourhoods are decided side by side. They have no node in common, so what they gain adds up. They may
+    want the same pending pods: the first gets them, in the order in which the neighbourhoods were drawn.
 
     Attributes:
         gain: by how much the cost of the plan has fallen.
     """
 
-    def __init__(self, problem: Problem, candidate: Candidate, seed: int) -> None:
-        """Begins with a candidate of the problem."""
+    def __init__(self, problem: Problem, candidate: Candidate, seed: int, executor: Executor) -> None:
+        """Begins with a candidate of the problem; the executor decides neighbourhoods."""
         demands, cost_matrix, commits = problem.demands, problem.cost_matrix, candidate.commits
         self._problem, self._first, self._demands, self._cost_matrix = problem, candidate, demands, cost_matrix
         self._random = np.random.default_rng(seed)
@@ -58,11 +93,20 @@ class LargeNeighbourhoodSearch:
             [not demand.group.pod_class.host_ports and demand.constraints is UNCONSTRAINED for demand in demands],
             dtype=np.bool_,
         )
+        self._least_prices = np.array([max(1.0, float(demand.prices[-1])) for demand in demands])
         self._unplaced = np.array(unplaced_counts(commits, demands), dtype=np.int64)
         self._placed: dict[int, dict[int, int]] = {}
         for commit in commits:
             there = self._placed.setdefault(commit.node, {})
             there[commit.demand] = there.get(commit.demand, 0) + commit.count
+        #: Neighbourhoods that are being decided, the oldest first, and the nodes of all of them.
+        self._under_way: deque[_Neighbourhood] = deque()
+        self._busy = np.zeros(len(self._free), dtype=np.bool_)
+        self._tasks = executor.start(_decide)
+
+    def close(self) -> None:
+        """Ends the search; neighbourhoods that are being decided are dropped."""
+        self._tasks.close()
 
     def candidate(self) -> Candidate:
         """The plan as it is now, placed again from an empty cluster and completed with what fits."""
@@ -83,26 +127,51 @@ class LargeNeighbourhoodSearch:
     def _commits(self) -> list[Commit]:
         return [Commit(at, node, count) for node, there in self._placed.items() for at, count in there.items()]
 
-    def improve(self, *, wider: bool = False) -> bool:
-        """Decides one neighbourhood, or one twice as wide; False if no demand with pending pods fits any node."""
+    def improve(self, *, wider: bool = False, more: int = SIDE_BY_SIDE) -> bool:
+        """Takes over what was decided about one neighbourhood.
+
+        Args:
+            wider: neighbourhoods drawn now are twice as wide.
+            more: how often this will be called again at most: no more neighbourhoods are drawn.
+
+        Returns:
+            False if no demand with pending pods fits any node.
+        """
+        while len(self._under_way) < min(SIDE_BY_SIDE, more + 1) and self._begin(wider=wider):
+            pass
+        if not self._under_way:
+            return False
+        neighbourhood, values = self._under_way.popleft(), self._tasks.take()
+        self._busy[neighbourhood.nodes] = False
+        if values is not None:
+            chosen = values[: len(neighbourhood.columns.nodes)].astype(np.int64)
+            self._accept(neighbourhood.nodes, neighbourhood.classes, neighbourhood.columns, chosen)
+        return True
+
+    def _begin(self, *, wider: bool) -> bool:
+        """Has one more neighbourhood decided; False if there is none beside those that are being decided."""
         scale = 2 if wider else 1
         waiting = np.nonzero((self._unplaced > 0) & self._movable)[0]
         if not len(waiting):
             return False
-        self._seed += 1
-        weight = np.array(
-            [self._unplaced[at] * max(1.0, float(self._demands[at].prices[-1])) for at in waiting.tolist()]
-        )
-        wanted = int(self._random.choice(waiting, p=weight / weight.sum()))
-        usable = np.nonzero(self._cost_matrix.counts[wanted] > 0)[0]
-        nodes = np.sort(self._random.choice(usable, size=min(scale * _NODES, len(usable)), replace=False))
-        rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
-        here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
-        classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
-        self._solve_neighbourhood(nodes, classes[self._movable[classes]], _WORK * scale * scale)
-        return True
+        weight = self._unplaced[waiting] * self._least_prices[waiting]
+        for wanted in self._random.choice(waiting, size=_DRAWS, p=weight / weight.sum()).tolist():
+            usable = self._cost_matrix.counts[wanted] > 0
+            idle = np.nonzero(usable & ~self._busy)[0]
+            size = min(scale * _NODES, int(usable.sum()))
+            # At most half of the nodes are under way, so that others are drawn again and again.
+            if len(idle) < size or size + int(usable.sum()) - len(idle) > max(size, int(usable.sum()) // 2):
+                continue
+            nodes = np.sort(self._random.choice(idle, size=size, replace=False))
+            rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
+            here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
+            classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
+            self._seed += 1
+            self._put(nodes, classes[self._movable[classes]], _WORK * scale * scale)
+            return True
+        return False
 
-    def _solve_neighbourhood(self, nodes: Int64s, classes: Int64s, work: float) -> None:
+    def _put(self, nodes: Int64s, classes: Int64s, work: float) -> None:
         current = np.array(
             [[self._placed.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()]
         )
@@ -113,15 +182,11 @@ class LargeNeighbourhoodSearch:
         most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
         most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
         at, node = np.nonzero(most > 0)
-        if not len(at):
-            return
         columns = _Columns(at, node, most[at, node], current[at, node])
         program, hint = self._program(classes, columns, most, free, pods)
-        solution = solve_mip(program, deterministic_time=work, seed=self._seed, hint=hint)
-        if solution is None or program.costs @ solution.values >= program.costs @ hint:
-            return
-        chosen = solution.values[: len(at)].astype(np.int64)
-        self._accept(nodes, classes, columns, chosen)
+        self._tasks.put(_Task(program, hint, work, self._seed))
+        self._under_way.append(_Neighbourhood(nodes, classes, columns))
+        self._busy[nodes] = True
 
     def _program(
         self, classes: Int64s, columns: _Columns, most: Int64s, free: Int64s, pods: Int64s
@@ -161,7 +226,8 @@ class LargeNeighbourhoodSearch:
         current = {node: self._placed.get(node, {}) for node in nodes.tolist()}
         if (unplaced_after < 0).any():
             return
-        before, after = self._cost(current, self._unplaced), self._cost(arranged, unplaced_after)
+        before = self._cost(current, classes, self._unplaced)
+        after = self._cost(arranged, classes, unplaced_after)
         if after >= before:
             return
         self.gain += before - after
@@ -169,11 +235,12 @@ class LargeNeighbourhoodSearch:
         self._free[nodes] -= change
         self._unplaced = unplaced_after
 
-    def _cost(self, arranged: dict[int, dict[int, int]], unplaced: Int64s) -> int:
+    def _cost(self, arranged: dict[int, dict[int, int]], classes: Int64s, unplaced: Int64s) -> int:
+        """Cost of the pods on some nodes, and of the pending pods of some demands."""
         commits = [Commit(at, node, count) for node, there in arranged.items() for at, count in there.items()]
         waiting = sum(
-            int(demand.prices_of_last(count).sum())
-            for demand, count in zip(self._demands, unplaced.tolist(), strict=True)
+            int(self._demands[at].prices_of_last(count).sum())
+            for at, count in zip(classes.tolist(), unplaced[classes].tolist(), strict=True)
         )
         # Pods that preferences speak of do not move.
         return self._problem.objective.without_preferences(commits) + waiting

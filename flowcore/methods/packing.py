@@ -52,7 +52,8 @@ def worth_packing(problem: Problem, demands: Bools) -> bool:
     Args:
         demands: bool[C], those that it decides.
     """
-    return sum(np.count_nonzero(problem.demands[at].counts) for at in np.nonzero(demands)[0].tolist()) <= _MOST_PAIRS
+    pairs = [int(np.count_nonzero(problem.demands[at].counts)) for at in np.nonzero(demands)[0].tolist()]
+    return sum(pairs) <= _MOST_PAIRS
 
 
 def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, seed: int) -> Packing:

@@ -224,9 +224,11 @@ class PodIndex:
 
     def counts(self) -> Iterator[tuple[PodSignature, str, int]]:
         """Kind, node name and number of pods; without those of before ``with_changes``."""
-        for signature, on in self._counts.items():
-            for node, count in on.items():
-                yield signature, node, count
+        return ((signature, node, count) for signature, on in self._counts.items() for node, count in on.items())
+
+    def copy_counts(self) -> dict[PodSignature, dict[str, int]]:
+        """The same by kind and node name, as it is now."""
+        return {signature: dict(on) for signature, on in self._counts.items()}
 
     # --- changes ---
 
@@ -274,19 +276,17 @@ class PodIndex:
         self._by_label = {key: signatures for key, signatures in self._by_label.items() if key in used}
 
     def _index_labels(self, signature: PodSignature) -> None:
-        if self._by_label:
-            for key, value in signature.labels:
-                if key in self._by_label:
-                    self._by_label[key].setdefault(value, {})[signature] = None
+        for key, value in signature.labels if self._by_label else ():
+            if key in self._by_label:
+                self._by_label[key].setdefault(value, {})[signature] = None
 
     def _unindex_labels(self, signature: PodSignature) -> None:
-        if self._by_label:
-            for key, value in signature.labels:
-                if key in self._by_label:
-                    signatures = self._by_label[key][value]
-                    del signatures[signature]
-                    if not signatures:
-                        del self._by_label[key][value]
+        for key, value in signature.labels if self._by_label else ():
+            if key in self._by_label:
+                signatures = self._by_label[key][value]
+                del signatures[signature]
+                if not signatures:
+                    del self._by_label[key][value]
 
     def _change_anti_affinity(self, term: AffinityTerm, node: str, delta: int) -> None:
         matching = self._anti_affinity.get(term)

@@ -66,7 +66,7 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     preferred_affinity: tuple[PreferredTerm, ...] = ()
     tolerations: tuple[Toleration, ...] = ()
     host_ports: tuple[HostPort, ...] = ()
-    #: spec.nodeName of a pod that is asked about although it names its node.
+    #: The node that it must go to, for a question about a pod that names its node; "" for all pods of a cluster.
     node_name: str = ""
     priority: int = 0
     #: Those that a filter reads; most pods have none.

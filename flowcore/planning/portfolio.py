@@ -5,6 +5,7 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Generator
 
 import numpy as np
@@ -27,15 +28,15 @@ from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.packing import pack, packable, worth_packing
 from flowcore.methods.reinsertion import Reinsertion
-from flowcore.methods.relaxation import relax
+from flowcore.methods.relaxation import RelaxedSolution, relax
 from flowcore.methods.rounded_relaxation import rounded_candidates
 from flowcore.methods.without_penalties import WithoutPenalties
+from flowcore.planning.left_out import hopeless_of, pods_of, unplaced_of
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
-from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
-from flowcore.problem.waiting import lacking
+from flowcore.solve import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
@@ -46,8 +47,8 @@ _PATIENCE = 6
 _TURN = 8
 #: One-by-one scheduling is always tried up to so many pods; if pods stay out, in the order of their price up to more.
 _FEW, _FEW_BY_PRICE = 1_000, 3_000
-#: CP-SAT's deterministic time for packing: a tenth of a second, then two more if it was too short.
-_PACKING_WORK = (0.05, 0.15)
+#: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
+_PACKING_WORK = (0.05, 0.1)
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -61,9 +62,15 @@ class Portfolio:
         bound: a cost that no candidate goes below.
     """
 
-    def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
-        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
-        self._problem, self._seed, self._first = problem, seed, first
+    def __init__(
+        self, problem: Problem, seed: int = 0, first: Candidate | None = None, executor: Executor = IN_TURN
+    ) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods.
+
+        Args:
+            executor: runs tasks of the methods; it does not change the plan.
+        """
+        self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
@@ -82,12 +89,7 @@ class Portfolio:
             yield from self._solve_with_penalties()
             return
         yield from self.decide()
-        if self._unplaced_of(self._unconstrained):
-            yield from self.run_lns(self._seed)
-            self.conclude()
-        if self._is_scarce:
-            yield from self._solve_by_flow(self._flowing)
-        yield from self._search_with(Reinsertion(self._problem, self.best))
+        yield from self.search()
 
     def construct(self) -> Generator[None, None, None]:
         """Candidates that are built in one go; yields after each."""
@@ -101,7 +103,7 @@ class Portfolio:
         if self._is_solved:
             return
         placeable = problem.cost_matrix.placeable
-        pods = self._pods_of(placeable)
+        pods = pods_of(self._problem, placeable)
         if pods > 1:
             few = pods <= _FEW
             self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
@@ -123,21 +125,35 @@ class Portfolio:
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        yield from self._pack(unconstrained & packable(problem))
+        relaxed = None
+        if self._unplaced_of(unconstrained) or self._is_scarce:
+            relaxed = yield from self._relax()
+            yield from self._pack(unconstrained & packable(problem))
         if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
-        if self._unplaced_of(unconstrained) or self._is_scarce:
-            yield from self._place_shares(unconstrained)
+        if relaxed is not None and self._unplaced_of(unconstrained):
+            yield from self._place_shares(relaxed, unconstrained)
+
+    def search(self) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step."""
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
+            self.conclude()
+        if self._is_scarce:
+            yield from self._solve_by_flow(self._flowing)
+        yield from self._search_with(Reinsertion(self._problem, self.best))
 
     @property
     def _is_solved(self) -> bool:
-        return self.best.cost == self.bound or not self._pods_of(self._problem.cost_matrix.placeable)
+        return self.best.cost == self.bound or not pods_of(self._problem, self._problem.cost_matrix.placeable)
 
     @property
     def _is_scarce(self) -> bool:
         """Whether capacity decides and not cost."""
         flowing = self._flowing
-        return (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
+        return (self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)) * _SCARCE > pods_of(
+            self._problem, flowing
+        )
 
     @property
     def _sequential(self) -> Bools:
@@ -160,7 +176,7 @@ class Portfolio:
         yield from self._solve_by_flow(self._flowing)
         penalties = WithoutPenalties(self._problem)
         first = None if self._first is None else penalties.remove(self._first)
-        relaxed = Portfolio(penalties.problem, self._seed, first)
+        relaxed = Portfolio(penalties.problem, self._seed, first, self._executor)
         self._relaxed, self._compared = (penalties, relaxed), relaxed.best
         for method in (relaxed.construct, relaxed.decide):
             for _ in method():
@@ -251,23 +267,26 @@ class Portfolio:
         self._raise_bound(marginal_costs=flow.marginal_costs)
         yield
 
-    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
-        """The linear program, which knows no constraints between pods: pods with any stay where they are.
+    def _relax(self) -> Generator[None, None, RelaxedSolution | None]:
+        """The linear program of all pods, and the lower bound of its shadow prices."""
+        relaxed = relax(self._problem.cost_matrix)
+        if relaxed is not None:
+            self._raise_bound(shadow_prices=relaxed.shadow_prices)
+            yield
+        return relaxed
+
+    def _place_shares(self, relaxed: RelaxedSolution, demands: Bools) -> Generator[None, None, None]:
+        """The linear program knows no constraints between pods: pods with any stay where they are.
 
         Args:
+            relaxed: its optimum in fractions.
             demands: bool[C], those that are left to decide.
         """
-        problem = self._problem
-        relaxed = relax(problem.cost_matrix)
-        if relaxed is None:
-            return
-        self._raise_bound(shadow_prices=relaxed.shadow_prices)
-        yield
-        if self._unplaced_of(demands):
-            fixed = FixedPart.of(problem, self.best, demands)
-            for candidate in rounded_candidates(problem, relaxed, fixed):
-                self.offer(candidate)
-                yield
+        fixed = FixedPart.of(self._problem, self.best, demands)
+        for rounded in rounded_candidates(self._problem, relaxed, fixed, self._executor):
+            if rounded.cost < self.best.cost:
+                self.offer(rounded.candidate())
+            yield
 
     def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:
         """Pods that cost something beside each other move and change places.
@@ -289,16 +308,18 @@ class Portfolio:
         Args:
             steps: at most; None: until none brings a gain.
         """
-        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
-        fruitless = 0
-        while steps != 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
-            before = search.gain
-            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
-            if not search.improve(wider=fruitless >= self._patience // 2):
-                return
-            fruitless = 0 if search.gain > before else fruitless + 1
-            steps = None if steps is None else steps - 1
-            yield
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed, self._executor)
+        fruitless, more = 0, sys.maxsize if steps is None else steps
+        try:
+            while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
+                before, more = search.gain, more - 1
+                # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+                if not search.improve(wider=fruitless >= self._patience // 2, more=more):
+                    return
+                fruitless = 0 if search.gain > before else fruitless + 1
+                yield
+        finally:
+            search.close()
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""
@@ -316,21 +337,5 @@ class Portfolio:
     def _where(self, holds: Callable[[Demand], bool]) -> Bools:
         return np.array([holds(demand) for demand in self._problem.demands], dtype=np.bool_)
 
-    def _hopeless_of(self, demands: Bools) -> int:
-        """Pods that the limits of their own group keep out of every plan."""
-        return sum(
-            max(0, demand.count - demand.constraints.max_placeable(demand.counts))
-            for demand, mine in zip(self._problem.demands, demands, strict=True)
-            if mine and demand.constraints.limits
-        )
-
-    def _pods_of(self, demands: Bools) -> int:
-        return sum(demand.count for demand, mine in zip(self._problem.demands, demands, strict=True) if mine)
-
     def _unplaced_of(self, demands: Bools) -> int:
-        """Pods of these demands that a plan should place, and the best does not."""
-        unplaced = unplaced_counts(self.best.commits, self._problem.demands)
-        return sum(
-            lacking(self._problem, at, self._problem.demands[at].count - unplaced[at])
-            for at in np.nonzero(demands)[0].tolist()
-        )
+        return unplaced_of(self._problem, self.best, demands)

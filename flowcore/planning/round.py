@@ -16,6 +16,8 @@ from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
 from flowcore.planning.network_pass import SolveNetworks
+from flowcore.planning.node_prices import NodePrices, node_prices
+from flowcore.planning.parts import solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
@@ -35,6 +37,7 @@ from flowcore.problem.problem import Problem, is_better
 from flowcore.problem.result import RoundResult
 from flowcore.problem.waiting import without_dear_groups
 from flowcore.shares.after_round import with_plan
+from flowcore.solve import IN_TURN, Executor
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round without a budget: every quick method, and some neighbourhoods.
@@ -59,6 +62,7 @@ class Round:
         *,
         cache: VerdictCache | None = None,
         seed: int = 0,
+        executor: Executor = IN_TURN,
     ) -> None:
         """See ``run_round``."""
         self._passes = (
@@ -72,12 +76,12 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache))
-        self._seed = seed
+        self._seed, self._executor = seed, executor
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
         self._candidate: Candidate
-        self._portfolio = Portfolio(self._problem, seed)
+        self._portfolio = solver_of(self._problem, seed, executor)
         self._steps = 0
         self._generator = self._run()
 
@@ -126,7 +130,7 @@ class Round:
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._problem, candidate)
         problem = self._admitted.apply(self._problem)
-        self._portfolio = Portfolio(problem, self._seed, self._admitted.restrict(candidate, problem))
+        self._portfolio = solver_of(problem, self._seed, self._executor, self._admitted.restrict(candidate, problem))
 
     def _best_candidate(self) -> tuple[Candidate, int]:
         """The best candidate so far, and a cost that none goes below."""
@@ -152,6 +156,11 @@ class Round:
         placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
         return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
 
+    def node_prices(self) -> Iterator[NodePrices]:
+        """What nodes cost one more pod after the plan, for pods that kube-scheduler is to bind."""
+        candidate, _ = self._best_candidate()
+        return node_prices(self._problem, invert_all(self._passes, candidate))
+
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
         wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
@@ -169,6 +178,7 @@ def run_round(
     cache: VerdictCache | None = None,
     steps: int = DEFAULT_STEPS,
     seed: int = 0,
+    executor: Executor = IN_TURN,
 ) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
@@ -178,12 +188,13 @@ def run_round(
         cache: verdicts of earlier rounds; it makes a round faster and changes nothing else.
         steps: how many steps to take at most, at least one.
         seed: of the random choices of the search.
+        executor: runs tasks of the methods, on several cores perhaps; it does not change the plan.
 
     Returns:
         A plan that places each pending pod or gives a reason why not. It never overcommits a resource and never breaks
         a filter; a pod that stays pending fits on no node beside the placements.
     """
-    this = Round(snapshot, policies, models, cache=cache, seed=seed)
+    this = Round(snapshot, policies, models, cache=cache, seed=seed, executor=executor)
     for _ in range(max(1, steps)):
         if not this.step():
             break

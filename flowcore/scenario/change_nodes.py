@@ -137,15 +137,7 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
             edits.put_storage(msgspec.structs.replace(drivers, name=name))
         for pod in permanent:
             pod_name = f"{pod.name}-{name}"
-            edits.put_pod(
-                msgspec.structs.replace(
-                    pod,
-                    name=pod_name,
-                    uid=f"{pod.uid}-{name}",
-                    node_name=name,
-                    pod_class=msgspec.structs.replace(pod.pod_class, node_name=name),
-                )
-            )
+            edits.put_pod(msgspec.structs.replace(pod, name=pod_name, uid=f"{pod.uid}-{name}", node_name=name))
     return names
 
 

@@ -34,7 +34,6 @@ def to_waiting(pod: Pod, now: float) -> Pod:
     return msgspec.structs.replace(
         pod,
         node_name="",
-        pod_class=msgspec.structs.replace(pod.pod_class, node_name=""),
         created=now,
         usage=pod.pod_class.requests,
         nominated_node="",

@@ -84,8 +84,7 @@ def _exchanged(
     equal: dict[object, list[str]] = defaultdict(list)
     for key in planned:
         pod = chosen[key]
-        pod_class = msgspec.structs.replace(pod.pod_class, node_name="")
-        equal[pod_class, pod.signature, pod.gang].append(key)
+        equal[pod.pod_class, pod.signature, pod.gang].append(key)
     found: dict[str, tuple[str, str]] = {}
     for keys in equal.values():
         left = Counter((planned[key], reasons.get(key, "")) for key in keys)

@@ -15,6 +15,7 @@ from thalweg_listener import CannotListen, listening
 
 from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
+from thalweg_executor.available_cores import available_cores
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.catch_up import CatchUp
@@ -119,12 +120,13 @@ class Operator:
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
-        self._shell = shell = Shell(cluster, ledger, batcher.trigger)
+        self._shell = shell = Shell(cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once))
         shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies)
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
-        self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
+        cores = available_cores() if settings.cores is None else settings.cores
+        self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory, cores)
         self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))
@@ -279,6 +281,9 @@ class Operator:
 
         A node without its pods looks empty, and a pod whose policy was not read yet looks ungoverned.
         """
+        self._round_loop.discard_changes()
+        # Nothing of a list is garbage.
+        gc.set_threshold(50_000, 20, 50)
         for kind, reflector in self._reflectors.items():
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
@@ -291,7 +296,6 @@ class Operator:
         # What is known now mostly stays: keep the collector from walking it again and again.
         gc.collect()
         gc.freeze()
-        gc.set_threshold(50_000, 20, 50)
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
 

@@ -39,7 +39,7 @@ class Shell:
         self,
         cluster: Cluster,
         ledger: Ledger,
-        request_round: Callable[[], None],
+        request_round: Callable[[RequestRound], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.cluster, self.ledger, self.clock = cluster, ledger, clock
@@ -70,7 +70,7 @@ class Shell:
         """Has effects carried out in their order."""
         for effect in effects:
             if type(effect) is RequestRound:
-                self._request_round()
+                self._request_round(effect)
             elif self._handlers is not None:
                 self._handlers[type(effect)](effect)
             elif type(effect) in _WRITES:

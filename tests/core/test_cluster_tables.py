@@ -87,7 +87,7 @@ def tell(cluster: Cluster, tables: ClusterTables) -> ChangedRows:
             removed_nodes=changes.removed_nodes,
             usage=[sums.to_usage(node) for node, sums in changes.usage.items()],
             namespaces=changes.namespaces,
-            pod_deltas=[(signature, node, delta) for (signature, node), delta in changes.pod_deltas.items()],
+            pod_deltas=changes.pod_deltas.items(),
             reports=list(changes.reports.items()),
             storage=changes.storage,
             removed_storage=changes.removed_storage,

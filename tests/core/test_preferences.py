@@ -233,9 +233,7 @@ def test_image_names_are_read_as_nodes_report_them() -> None:
     )
     assert waiting.pod_class.images == ("example.com:5000/db:latest", "model@sha256:00", "web:latest", "web:v1")
     assert waiting.pod_class.containers == 3
-    assert bound.pod_class == msgspec.structs.replace(
-        waiting.pod_class, images=(), containers=0, node_name="n"
-    )  # fmt: skip
+    assert bound.pod_class == msgspec.structs.replace(waiting.pod_class, images=(), containers=0)
 
 
 # -- zones -------------------------------------------------------------------------------------------------------------

@@ -39,6 +39,7 @@ from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import may_wait, waiting_demands, without_dear_groups
+from flowcore.solve import IN_TURN
 
 NOW = 1000.0
 NEAR = CostPolicy(data_locality=DataLocality(node=100, rack=0, zone=0))
@@ -155,8 +156,8 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
             break
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
-        yield from rounded_candidates(problem, relaxed, fixed)
-    search = LargeNeighbourhoodSearch(problem, first, 0)
+        yield from (each.candidate() for each in rounded_candidates(problem, relaxed, fixed, IN_TURN))
+    search = LargeNeighbourhoodSearch(problem, first, 0, IN_TURN)
     for turn in range(4):
         if not search.improve(wider=turn % 2 == 1):
             break

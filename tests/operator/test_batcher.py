@@ -1,13 +1,41 @@
-"""A round begins when changes pause, or when the first has waited long enough."""
+"""When a round is due: at once for a pod that began to wait, after a pause or a maximum window otherwise."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
-from thalweg_operator.planning.batcher import Batcher
+import pytest
+from thalweg_operator.planning.batcher import REST_PER_POD, Batcher
+
+#: A window that does not end while a test runs.
+_NEVER = 1000.0
 
 
 async def _due(batcher: Batcher, resync: float = 60.0) -> None:
     async with asyncio.timeout(10):
         await batcher.wait(resync)
+
+
+@asynccontextmanager
+async def _triggered_again_and_again(batcher: Batcher, *, at_once: bool = False) -> AsyncIterator[None]:
+    async def trigger() -> None:
+        while True:
+            batcher.trigger(at_once=at_once)
+            await asyncio.sleep(0.001)
+
+    task = asyncio.create_task(trigger())
+    yield
+    task.cancel()
+
+
+async def _is_due_soon(batcher: Batcher) -> bool:
+    """Whether the round is due without any window: some turns of the event loop are enough."""
+    waiting = asyncio.create_task(batcher.wait(60.0))
+    for _ in range(10):
+        await asyncio.sleep(0)
+    done = waiting.done()
+    waiting.cancel()
+    return done
 
 
 async def test_nothing_changes() -> None:
@@ -22,18 +50,61 @@ async def test_a_change_before_the_wait_is_not_missed() -> None:
     await _due(batcher)
 
 
+async def test_a_pod_waits_for_nobody() -> None:
+    """No window passes before the round of a pod that began to wait, also where it comes during the window."""
+    batcher = Batcher(_NEVER, _NEVER)
+    batcher.trigger(at_once=True)
+    assert await _is_due_soon(batcher)
+    batcher.trigger()
+    assert not await _is_due_soon(batcher)
+    waiting = asyncio.create_task(_due(batcher))
+    batcher.trigger()
+    await asyncio.sleep(0)
+    batcher.trigger(at_once=True)
+    await waiting
+
+
+async def test_the_next_round_does_not_inherit_the_haste() -> None:
+    """What made one round start at once is done with."""
+    batcher = Batcher(_NEVER, _NEVER)
+    batcher.trigger(at_once=True)
+    await _due(batcher)
+    batcher.trigger()
+    assert not await _is_due_soon(batcher)
+
+
+@pytest.mark.parametrize("pods", [1, 10, 1000])
+async def test_a_round_rests_for_its_pods(pods: int) -> None:
+    """Pods that come right after a round wait for a time that grows with its pods, up to the maximum window."""
+    batcher, loop = Batcher(_NEVER, 0.1), asyncio.get_running_loop()
+    ended = loop.time()
+    batcher.round_ended(0.001, pods)
+    async with _triggered_again_and_again(batcher, at_once=True):
+        await _due(batcher)
+    assert loop.time() - ended >= min(0.1, pods * REST_PER_POD)
+
+
+async def test_a_pause_ends_the_rest() -> None:
+    """Once a burst is over nothing more is waited for."""
+    batcher = Batcher(0.01, _NEVER)
+    batcher.round_ended(0.001, 1_000_000)
+    batcher.trigger(at_once=True)
+    await _due(batcher)
+
+
+async def test_a_round_without_pods_makes_no_rest() -> None:
+    """The worker was told of changes: a pod that comes then is planned at once."""
+    batcher = Batcher(_NEVER, _NEVER)
+    batcher.round_ended(5.0, 0)
+    batcher.trigger(at_once=True)
+    assert await _is_due_soon(batcher)
+
+
 async def test_changes_that_never_pause() -> None:
     """The maximum window ends the gathering; and what came until then is not due once more."""
     batcher = Batcher(5.0, 0.05)
-
-    async def keep_touching() -> None:
-        while True:
-            batcher.trigger()
-            await asyncio.sleep(0.001)
-
-    touching = asyncio.create_task(keep_touching())
-    await _due(batcher)
-    touching.cancel()
+    async with _triggered_again_and_again(batcher):
+        await _due(batcher)
 
 
 async def test_a_change_during_the_round_makes_another() -> None:
@@ -46,10 +117,10 @@ async def test_a_change_during_the_round_makes_another() -> None:
 
 
 async def test_a_long_round_makes_for_a_long_pause() -> None:
-    """Changes must pause for as long as the last round took, but not for ever."""
+    """Changes that no pod waits for must pause for as long as the last round took, but not for ever."""
     batcher, loop = Batcher(0.001, 10.0), asyncio.get_running_loop()
     for took, least in ((0.0, 0.0), (0.05, 0.05), (5.0, 0.1), (0.0, 0.0)):
-        batcher.round_took(took)
+        batcher.round_ended(took, 0)
         batcher.trigger()
         begun = loop.time()
         await batcher.wait(10.0)

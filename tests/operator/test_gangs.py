@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support.driven_ledger import DrivenLedger
 from thalweg_operator.api.sinks import PodGroupSink, pod_group_decoder
+from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.reservation import Owner
 
 from flowcore.api import Interner
@@ -26,7 +27,7 @@ class Case:
         for name, rack in (("n", "r1"), ("m", "r2")):
             self.state.upsert_node(Node(name, labels=(("rack", rack),), allocatable=(("pods", 10),)))
 
-        def changed() -> None:
+        def changed(_: RequestRound) -> None:
             self.changes += 1
 
         self.state.request_round = changed

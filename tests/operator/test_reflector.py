@@ -117,7 +117,7 @@ async def test_list_then_watch(tmp_path: Path) -> None:
 
 async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pages are taken, and only then is the reflector in sync."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._PAGE", 3)
+    monkeypatch.setattr("thalweg_operator.api.pages._PAGE", 3)
     async with reflecting(tmp_path, **{f"n{number}": number for number in range(8)}) as case:
         assert len(case.mirror.values) == 8
         assert [each.get("continue") for each in case.server.lists] == [None, "3", "6"]
@@ -125,7 +125,7 @@ async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_an_expired_page_begins_the_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 410 on a later page is no reason to take half a list for the whole."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._PAGE", 2)
+    monkeypatch.setattr("thalweg_operator.api.pages._PAGE", 2)
     server, broken = WatchServer(), []
 
     def expire(start: int) -> None:

@@ -92,7 +92,7 @@ class Case:
         self.wall = 1_000_000.0
         self.state = DrivenLedger(
             lambda: self.now,
-            self.batcher.trigger,
+            lambda effect: self.batcher.trigger(at_once=effect.at_once),
             {
                 Bind: self.ear.bind,
                 WriteCondition: self.ear.set_reason,

@@ -1,6 +1,7 @@
 """The shell: a step that fails is the last one."""
 
 import pytest
+from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import Answer, NamespaceSet, WriteAnswered
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.shell import Shell
@@ -11,7 +12,7 @@ from flowcore.cluster.cluster import Cluster
 def test_a_step_that_fails_is_the_last_one() -> None:
     """A ledger that may be half-changed decides nothing more, and whoever looks sees the error."""
     cluster = Cluster()
-    shell = Shell(cluster, Ledger(cluster), lambda: None)
+    shell = Shell(cluster, Ledger(cluster), lambda _: None)
     shell.apply(NamespaceSet("before", ()))
     with pytest.raises(AttributeError):
         shell.apply(WriteAnswered(None, Answer.DONE))  # type: ignore[arg-type]
@@ -24,7 +25,7 @@ def test_a_handler_that_fails_is_the_last_one() -> None:
     """What it had to write would be lost otherwise, while the ledger waits for the answer."""
     cluster = Cluster()
 
-    def fail() -> None:
+    def fail(_: RequestRound) -> None:
         raise OSError("no room")
 
     shell = Shell(cluster, Ledger(cluster), fail)

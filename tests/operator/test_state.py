@@ -144,7 +144,7 @@ class Receiver:
             self.reports.pop(name, None)
         self.reports.update(changes.reports)
         self.uses.update((name, copied(use)) for name, use in changes.usage.items())
-        self.pod_index.update(changes.pod_deltas)
+        self.pod_index.update({(kind, node): by for kind, on in changes.pod_deltas.items() for node, by in on.items()})
         for name, labels in changes.namespaces.items():
             self.namespaces.pop(name, None)
             if labels is not None:
@@ -297,10 +297,23 @@ def test_a_reservation_never_overcommits(events: list[tuple[str, Any]], pod: Pod
             break
 
 
+def test_a_pod_that_begins_to_wait_hurries_the_round() -> None:
+    """So does a pod whose gate opens. Room that comes free, and nodes that come, wait for a pause of the changes."""
+    state, hurried = DrivenLedger(), list[bool]()
+    state.request_round = lambda effect: hurried.append(effect.at_once)
+    pod = Pod("default", "a", "u", CLASSES[0], scheduler_name="thalweg", gated=True)
+    state.upsert_pod(pod)
+    state.upsert_node(Node("n", allocatable=(("cpu", 8000), ("pods", 110))))
+    state.upsert_pod(msgspec.structs.replace(pod, gated=False))
+    state.upsert_pod(msgspec.structs.replace(pod, name="b", uid="v", node_name="n"))
+    state.delete_pod("default/b")
+    assert hurried == [True, False, True, False]
+
+
 def test_our_own_condition_starts_no_round() -> None:
     """What we tell a pod comes back as a change of it; that must not be news."""
     state, changes = DrivenLedger(), []
-    state.request_round = lambda: changes.append(1)
+    state.request_round = lambda _: changes.append(1)
     pod = Pod("default", "a", "u", CLASSES[0], scheduler_name="thalweg")
     state.upsert_pod(pod)
     assert len(changes) == 1
@@ -329,7 +342,7 @@ def test_a_report_starts_no_round_and_voids_no_plan() -> None:
     state, changes = DrivenLedger(), []
     state.upsert_node(Node("n"))
     state.take_changes()
-    state.request_round = lambda: changes.append(1)
+    state.request_round = lambda _: changes.append(1)
     before = state.generation
     state.upsert_node(Node("n", report=Report(images=(("web:v1", 9),), bandwidth=7)))
     assert (state.generation, changes, state.node_changed_since("n", before)) == (before, [], False)
@@ -395,7 +408,7 @@ def test_a_storage_event_asks_for_a_round_where_a_waiting_pod_may_be_placed(
             state.upsert_pod(pod)
         if before is not None:
             state.upsert_storage(before)
-        state.request_round = lambda: changes.append(1)  # noqa: B023 - called before the next turn
+        state.request_round = lambda _: changes.append(1)  # noqa: B023 - called before the next turn
         if after is not None:
             state.upsert_storage(after)
         elif before is not None:
@@ -408,7 +421,7 @@ def test_pods_follow_the_device_classes() -> None:
     state, changes = DrivenLedger(), []
     state.upsert_node(Node("n0", allocatable=(("example.com/gpu", 1), ("pods", 9))))
     state.upsert_pod(pod := Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),))))
-    state.request_round = lambda: changes.append(1)
+    state.request_round = lambda _: changes.append(1)
     state.set_device_class("other", DeviceClass("other"))
     assert not changes
     state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
@@ -430,6 +443,6 @@ def test_a_gate_that_opens() -> None:
         state.upsert_pod(Pod("default", name, name, CLASSES[0], gated=True))
     assert state.reserve(state.pods["default/planned"], "n0")
     for name in ("planned", "unplanned"):
-        state.request_round = lambda name=name: rounds.append(name)
+        state.request_round = lambda _, name=name: rounds.append(name)
         state.upsert_pod(Pod("default", name, name, CLASSES[0]))
     assert rounds == ["unplanned"]

@@ -93,7 +93,7 @@ class ChurningCluster:
         # Nobody is evicted.
         handlers[Evict] = lambda write: self.state.shell.answered(write, Answer.UNWANTED)
         handlers[WriteCondition] = lambda effect: self.conditions.put(effect)  # noqa: PLW0108 - made below
-        self.state = DrivenLedger(lambda: self.now, batcher.trigger, handlers)
+        self.state = DrivenLedger(lambda: self.now, lambda effect: batcher.trigger(at_once=effect.at_once), handlers)
         self.policies = self.state.policies
         us: Any = self
         events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)

@@ -8,7 +8,7 @@ from typing import Any, TypeVar, get_args
 
 from thalweg_operator.planning.numa import NumaTracker
 from thalweg_operator.policies.store import PolicyStore
-from thalweg_operator.reservations.effects import Effect
+from thalweg_operator.reservations.effects import Effect, RequestRound
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
     Event,
@@ -61,7 +61,7 @@ class DrivenLedger:
     def __init__(
         self,
         clock: Callable[[], float] = lambda: 1000.0,
-        request_round: Callable[[], None] = lambda: None,
+        request_round: Callable[[RequestRound], None] = lambda _: None,
         handlers: Mapping[type[Effect], Callable[[Any], object]] | None = None,
     ) -> None:
         cluster = Cluster()
@@ -104,14 +104,15 @@ class DrivenLedger:
         self.effects[:] = [effect for effect in self.effects if not isinstance(effect, kind)]
         return taken
 
-    def _request_round(self) -> None:
+    def _request_round(self, effect: RequestRound) -> None:
         self.rounds_requested += 1
-        self.request_round()
+        self.request_round(effect)
 
     def _ask(self) -> None:
         if self.ledger.round_wanted:
-            self.ledger.round_wanted = False
-            self._request_round()
+            effect = RequestRound(at_once=self.ledger.round_at_once)
+            self.ledger.round_wanted = self.ledger.round_at_once = False
+            self._request_round(effect)
 
     # --- events ---
 

@@ -202,7 +202,7 @@ def send_changes(
     """Tells a replica what changed in a state since it was last asked."""
     changes = state.take_changes()
     kinds: dict[PodSignature, int] = {}
-    pod_index = [(kinds.setdefault(kind, len(kinds)), name, by) for (kind, name), by in changes.pod_deltas.items()]
+    pod_index = [(kinds.setdefault(kind, len(kinds)), on) for kind, on in changes.pod_deltas.items()]
     uses = [use.to_usage(name) for name, use in changes.usage.items()]
     images: dict[tuple[str, int], int] = {}
     reports = [to_node_report(name, report, images) for name, report in changes.reports.items()]

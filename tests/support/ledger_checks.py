@@ -13,9 +13,10 @@ from unittest.mock import patch
 
 from support.recount import check_recount
 from thalweg_operator.reservations import ledger as ledger_module
+from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, Departure, Effect, Evict, Nominate
-from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement
+from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.moves import MOVES
 from thalweg_operator.reservations.replacements import place_key
@@ -26,7 +27,7 @@ from thalweg_operator.reservations.victims import is_whole
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
-from flowcore.model.pod_index import PodIndex
+from flowcore.model.pod_index import AffinityMatch, PodIndex
 
 Transition = tuple[Phase | None, Phase | None]
 
@@ -44,7 +45,7 @@ class _StatePickler(pickle.Pickler):
 
     def persistent_id(self, obj: object) -> str | None:
         """See Pickler."""
-        return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex) else None
+        return type(obj).__name__ if isinstance(obj, PolicyIndex | PodIndex | CountedPods) else None
 
 
 class LedgerChecks:
@@ -52,9 +53,11 @@ class LedgerChecks:
 
     Attributes:
         taken: all transitions so far, of all ledgers.
+        shifts: answers to kube-scheduler by how many reservations went to other nodes.
     """
 
     taken: ClassVar[Counter[Transition]] = Counter()
+    shifts: ClassVar[Counter[int]] = Counter()
 
     def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
         self._cluster, self._ledger = cluster, ledger
@@ -79,6 +82,8 @@ class LedgerChecks:
         self._check_transitions(before, record)
         self.check()
         self._check_effects(record.effects)
+        if isinstance(event, SchedulerAnswered):
+            self._check_shifts(before, event)
         if isinstance(event, PlanMade):
             self._check_groups(event, record.effects)
             for each in self._ledger.reservations.values():
@@ -211,6 +216,25 @@ class LedgerChecks:
                 )
                 for group in groups
             ), f"{key} leaves, and others of its group may have to stay"
+
+    def _check_shifts(self, before: dict[int, Reservation], event: SchedulerAnswered) -> None:
+        """A pod that was let through has its reservation where it goes; another one that gave it its place keeps one.
+
+        Whoever shifts to a node fits there, and anti-affinity keeps nobody away whom it does not keep off its place.
+        """
+        shifted = [each for each in self._ledger.reservations.values() if each.node != before[each.id].node]
+        LedgerChecks.shifts[len(shifted)] += 1
+        asked = self._ledger.reservations.get(event.extender_pod.key)
+        if asked is not None and asked.owner is Owner.STEERING and event.outcome == "steered":
+            assert [asked.node] == list(event.passed)
+        for each in shifted:
+            self._check_not_overcommitted(each)
+        nodes_before = {before[each.id].node for each in shifted}
+        for each in shifted:
+            if each.node not in nodes_before and each.pod.constraints is not None:
+                for term in each.pod.constraints.anti_affinity:
+                    there = self._cluster.occupancy.pod_index.matching_pods(AffinityMatch((term,))).by_node
+                    assert there.get(each.node, 0) == 1, "the pod itself"
 
     def _check_not_overcommitted(self, reservation: Reservation) -> None:
         """What a plan reserves fits with all that is there."""

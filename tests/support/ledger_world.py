@@ -43,6 +43,7 @@ from thalweg_operator.reservations.events import (
     PodRemoved,
     PodsUnplaced,
     PoliciesChanged,
+    PricesPlanned,
     SchedulerAnswered,
     Synced,
     TimePassed,
@@ -60,7 +61,7 @@ from flowcore.cluster.running import running_pods
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.advice import HELD_MESSAGE, ExtenderPod
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning import run_round
 
@@ -74,6 +75,7 @@ class Plan:
     Attributes:
         placements: those that were not delivered yet.
         groups: names of the atomic groups of the whole plan.
+        classes: that kube-scheduler binds, and their policies; to them all nodes cost the same.
         unplaced: pods without a node, delivered after the placements.
         evictions: of pods that no placement waits for, delivered with the last placements.
     """
@@ -84,6 +86,7 @@ class Plan:
     unplaced: list[UnplacedPod] = field(default_factory=list)
     evictions: list[PlannedEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
+    classes: frozenset[tuple[PodClass, str]] = frozenset()
     first: bool = True
 
 
@@ -321,6 +324,7 @@ class LedgerWorld:
                 each.optional,
                 tuple(leaving[each.pod.key]),
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
+                price=0,
             )
             for each in result.placements
         ]
@@ -333,6 +337,9 @@ class LedgerWorld:
     def bring(self, plan: Plan) -> None:
         """A plan is there to be delivered."""
         plan.groups = tuple(sorted({each.atomic_group for each in plan.placements if each.atomic_group}))
+        plan.classes = frozenset(
+            (each.pod.pod_class, each.policy.name) for each in plan.placements if delivery_of(each.policy).steered
+        )
         self.plan = plan
 
     def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
@@ -378,12 +385,15 @@ class LedgerWorld:
             return
         part, plan.placements = plan.placements[:count], plan.placements[count:]
         last = not plan.placements
-        rest = plan.evictions if last else ()
-        self.apply(
-            PlanMade(plan.number, plan.generation, part, plan.groups, first=plan.first, last=last, evictions=rest)
-        )
+        self.apply(PlanMade(plan.number, plan.generation, part, plan.groups, first=plan.first, last=False))
         plan.first = False
         if last:
+            positions = {name: at for at, name in enumerate(sorted(self.cluster.nodes))}
+            for pod_class, policy in sorted(plan.classes, key=repr):
+                above = [0] * len(positions)
+                self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 0, plan.generation))
+            rest = plan.evictions
+            self.apply(PlanMade(plan.number, plan.generation, (), plan.groups, first=False, last=True, evictions=rest))
             self.plan = None
             self.apply(PodsUnplaced(plan.unplaced))
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
+from thalweg_controlplane.api import pause
 from thalweg_controlplane.processes import die_with_parent
 
 #: Seconds that a process may take to start and to be in sync, on a machine that many others use.
@@ -219,16 +220,17 @@ def free_address() -> str:
 
 async def until(condition: Callable[[], object], within: float, what: Callable[[], str]) -> None:
     """Waits for a condition, which may be a coroutine function."""
-    deadline = time.monotonic() + within
+    began = time.monotonic()
     while True:
         answer = condition()
         if asyncio.iscoroutine(answer):
             answer = await answer
         if answer:
             return
-        if time.monotonic() > deadline:
+        waited = time.monotonic() - began
+        if waited > within:
             raise TimeoutError(f"waited {within:g} s for {what()}")
-        await asyncio.sleep(0.03)
+        await asyncio.sleep(pause(waited, 0.03))
 
 
 def _command(pid: int) -> bytes:

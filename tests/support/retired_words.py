@@ -158,7 +158,7 @@ NAMES: dict[str, str] = {
     "plan_by_filling": "greedy",
     "Planner": "Portfolio",
     "PodSteering": "SteeringController",
-    "Pools": "SwapPool",
+    "Pools": "PlacePool",
     "Question": "PendingRound",
     "Relay": "DelayingProxy",
     "Replaced": "Victim",

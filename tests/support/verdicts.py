@@ -81,7 +81,8 @@ def snapshot_of(case: Case, *, now: float = 0.0, policy: str = BUILT_IN.name, pl
         PendingPod(
             key=pod.key,
             uid=pod.uid,
-            pod_class=pod.pod_class,
+            # kube-scheduler is asked about pods that name their node, as if they waited.
+            pod_class=msgspec.structs.replace(pod.pod_class, node_name=pod.node_name),
             policy=policy,
             created=pod.created,
             signature=pod.signature,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
 import structlog
@@ -19,8 +20,9 @@ from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import without_depth
 from thalweg_operator.api.outages import Outages
+from thalweg_operator.api.pages import pages
 from thalweg_operator.api.rate_limiter import RateLimiter
-from thalweg_operator.api.watch_messages import EVENTS, OBJECTS, PAGES, PROBLEMS, Garbled, read
+from thalweg_operator.api.watch_messages import EVENTS, OBJECTS, PROBLEMS, Garbled, read
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 
@@ -28,7 +30,6 @@ T = TypeVar("T")
 T_contra = TypeVar("T_contra", contravariant=True)
 
 _log = structlog.get_logger()
-_PAGE = 500
 #: Seconds of silence after which a watch is restarted. Bookmarks come about once a minute. The API server sends none
 #: for a kind without changes; then a new watch shows that the server still answers.
 _SILENCE = 75.0
@@ -46,8 +47,6 @@ _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
 #: Failures that count at most while the API server starts: then pauses are at most 1.6 s.
 _STARTING_FAILURES = 3
-#: Attempts at a further page of a list before the list fails.
-_PAGE_TRIES = 8
 #: Events between two turns of the event loop.
 _BURST = 100
 
@@ -244,48 +243,18 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""
-        seen: set[str] = set()
-        params = {"limit": str(_PAGE)}
-        await self._rate_limiter.wait()
-        while True:
-            page = read(PAGES, await self._page(params), "list")
-            version, token = page.metadata.resource_version, page.metadata.continue_
-            if page.items is None or not version:
-                raise Garbled("list: no items or no resourceVersion")
-            before = len(seen)
-            for index, item in enumerate(page.items):
-                seen.add(self._store(bytes(item)))
-                if index % _BURST == _BURST - 1:
-                    await asyncio.sleep(0)
-            if not token:
-                break
-            if len(seen) == before:
-                raise Garbled("list: a page that is not the last one brought no new object")
-            if len(page.items) < _PAGE:  # full pages are not limited: a large cluster must be listed soon
-                await self._rate_limiter.wait()
-            params["continue"] = token
-        for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
-            if key not in seen:
-                self._sink.delete(key)
+        gone, version = set(self._sink.keys()), ""
+        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as found:
+            async for page in found:
+                version = page.metadata.resource_version
+                for index, item in enumerate(page.items or ()):
+                    gone.discard(self._store(bytes(item)))
+                    if index % _BURST == _BURST - 1:
+                        await asyncio.sleep(0)
+        for key in gone:
+            self._sink.delete(key)
         self._mark_confirmed()
         return version
-
-    async def _page(self, params: Mapping[str, str]) -> bytes:
-        """One page of a list. Requests for further pages are retried: a new list would cost all pages again."""
-        tries, at_least = 0, 0.0
-        while True:
-            try:
-                return await self._api_client.request("GET", self._path, params=params)
-            except (Refused, ConnectionLost) as error:
-                tries += 1
-                if isinstance(error, Refused):
-                    if not error.transient:
-                        raise
-                    at_least = error.retry_after
-                if "continue" not in params or tries >= _PAGE_TRIES:
-                    raise
-            await asyncio.sleep(_BACKOFF.pause(tries, at_least))
-            await self._rate_limiter.wait()
 
     async def _watch(self) -> None:
         """Applies events until the server ends the watch.

@@ -9,12 +9,12 @@ import structlog
 
 from flowcore.api import (
     Interner,
+    PodReader,
     WireDeviceClass,
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
     WireNodeTopology,
-    WirePod,
     WirePodGroup,
     WireQueue,
     storage_decoder,
@@ -23,7 +23,6 @@ from flowcore.api import (
     to_labels,
     to_node,
     to_numa_node,
-    to_pod,
     to_pod_group,
     to_queue,
     to_unreadable_pod,
@@ -317,11 +316,11 @@ def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
 
 def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]:
     """Bytes of a pod to a Pod; ``bad_input`` receives refused fields."""
-    wire = msgspec.json.Decoder(WirePod)
+    read_pod = PodReader(intern)
 
     def decode(raw: bytes) -> Pod:
         try:
-            pod = to_pod(wire.decode(raw), intern)
+            pod = read_pod(raw)
         except RecursionError:
             raise  # the reflector removes deeply nested values and decodes again
         except Exception as error:  # noqa: BLE001 - an unreadable bound pod must still count on its node

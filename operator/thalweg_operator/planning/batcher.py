@@ -1,33 +1,53 @@
-"""Starts a round when changes pause, or when the first change has waited for the maximum window.
+"""Says when the next round starts.
 
-The design follows karpenter's batcher: an idle window and a maximum window, by the event loop's clock.
+A pod that begins to wait gets a round at once. The batch forms while a round runs, and in the rest after it. The rest
+grows with the pods of the round: single pods hardly wait, and a burst is planned in a few large rounds.
+
+Other changes can wait: their round starts when changes pause, or after a maximum window. That follows karpenter's
+batcher.
 """
 
 from __future__ import annotations
 
 import asyncio
 
+#: Seconds of rest after a round for each of its pods. With a steady stream of r pods per second the rounds take
+#: 1 - r * REST_PER_POD of the time at most; a faster stream makes the rests grow up to the maximum window.
+REST_PER_POD = 0.005
 #: Upper limit, in seconds, of the part of the pause that follows the length of the last round.
-_MAX_REST_SECONDS = 0.1
+_LONGEST_PAUSE = 0.1
 
 
 class Batcher:
-    """Gathers changes into rounds.
+    """Gathers changes into rounds. Times are seconds of the event loop's clock.
 
-    On a large cluster a round for three pods costs as much as a round for three hundred. So changes must pause for as
-    long as the last round took. In a steady stream of changes planning then takes half of the time.
+    On a large cluster a round for three pods costs as much as a round for three hundred. So changes that no pod waits
+    for must pause for as long as the last round took.
     """
 
     def __init__(self, idle_window: float, max_window: float) -> None:
-        self._idle_window, self._max_window, self._last_round_seconds = idle_window, max_window, 0.0
-        self._changed = asyncio.Event()
+        """A batcher.
 
-    def round_took(self, seconds: float) -> None:
-        """Records the length of the last round."""
-        self._last_round_seconds = min(seconds, _MAX_REST_SECONDS)
+        Args:
+            idle_window: seconds without a change after which a round starts, whatever changed.
+            max_window: longest time in seconds from the first change to the start of a round.
+        """
+        self._idle_window, self._max_window = idle_window, max_window
+        self._round_seconds, self._rest_ends = 0.0, float("-inf")
+        self._changed, self._at_once = asyncio.Event(), False
 
-    def trigger(self) -> None:
-        """Requests a round: something relevant changed."""
+    def round_ended(self, seconds: float, pods: int) -> None:
+        """A round ended just now: how long it took, and how many pods it planned."""
+        self._round_seconds = min(seconds, _LONGEST_PAUSE)
+        self._rest_ends = asyncio.get_running_loop().time() + min(pods * REST_PER_POD, self._max_window)
+
+    def trigger(self, *, at_once: bool = False) -> None:
+        """Requests a round: something relevant changed.
+
+        Args:
+            at_once: whether the round is not to wait for a pause of the changes.
+        """
+        self._at_once |= at_once
         self._changed.set()
 
     async def wait(self, resync: float) -> None:
@@ -38,14 +58,18 @@ class Batcher:
                 await self._changed.wait()
         except TimeoutError:
             return
-        deadline = loop.time() + self._max_window
+        latest = loop.time() + self._max_window
         while True:
             self._changed.clear()
-            pause = min(max(self._idle_window, self._last_round_seconds), deadline - loop.time())
-            if pause <= 0:
-                return
+            now = loop.time()
+            due = min(latest, now + max(self._idle_window, self._round_seconds))
+            if self._at_once:
+                due = min(due, self._rest_ends)
+            if due <= now:
+                break
             try:
-                async with asyncio.timeout(pause):
+                async with asyncio.timeout_at(due):
                     await self._changed.wait()
             except TimeoutError:
-                return
+                break
+        self._at_once = False

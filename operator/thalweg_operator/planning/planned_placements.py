@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterator, Sequence
+
+import msgspec
 
 from flowcore.model.pods import Pod
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
 from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
+from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement, PricesPlanned
 
 
 def _planned(entry: EvictionEntry) -> PlannedEviction:
@@ -41,8 +44,20 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
         victims.setdefault(index, {}).update({place: evictions[place] for place in places})
     groups = (*reply.atomic_groups, "")
     waiting = {groups[group] for index, _, _, _, group, _, _ in reply.placements if victims.get(index) and group >= 0}
-    for index, node, _price, wave, group, optional, _ in reply.placements:
+    for index, node, price, wave, group, optional, _ in reply.placements:
         policy = request.policies[request.pending[index].policy]
         leaving = tuple(victims.get(index, {}).values())
         waits = bool(leaving) or groups[group] in waiting
-        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits)
+        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits, price)
+
+
+def planned_prices(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
+    """What nodes cost one more pod of each class that kube-scheduler binds."""
+    names = msgspec.msgpack.decode(reply.node_names, type=list[str]) if reply.node_names else []
+    positions = {name: position for position, name in enumerate(names)}
+    for entry in reply.node_prices:
+        policy = request.policies[request.pending[entry.pod].policy].name
+        above = array("H", entry.above)
+        yield PricesPlanned(
+            pods[entry.pod].pod_class, policy, positions, entry.least, above, entry.tolerance, reply.generation
+        )

@@ -25,7 +25,7 @@ from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements
+from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements, planned_prices
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
@@ -184,7 +184,8 @@ class RoundLoop:
 
     def discard_changes(self) -> None:
         """Forgets what changed: no worker has a snapshot yet, and the first one is told everything."""
-        self._builder.planning_input()
+        self._shell.cluster.take_changes(pods=False)
+        self._shell.ledger.begin_plan(asked=False)
 
     def _seconds_to_next_round(self) -> float:
         now = self._clock()
@@ -220,11 +221,11 @@ class RoundLoop:
             self._deadline.round_took(reply.seconds)
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
-        self._batcher.round_took(reply.seconds)
         preempts = preempting(self._shell.cluster, request, reply)
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
+        await asyncio.sleep(0)  # bindings leave before reports and metrics are made
         if retried:
             self._batcher.trigger()
         if reply.settles_in:
@@ -234,6 +235,7 @@ class RoundLoop:
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
         self._finish_round(pending_round, reply)
+        self._batcher.round_ended(reply.seconds, pod_count)
 
     async def _restart_worker(self) -> None:
         """Starts the worker and sends it the whole cluster without pods to plan: no pod is at fault if that fails."""
@@ -297,6 +299,8 @@ class RoundLoop:
         async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
+        for prices in planned_prices(request, reply, pods):
+            apply(prices)
         rest = independent_evictions(reply)
         apply(
             PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)

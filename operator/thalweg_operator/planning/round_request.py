@@ -95,8 +95,8 @@ class RequestBuilder:
         classes: dict[PodClass, int] = {}
         signatures: dict[PodSignature, int] = {}
         pod_deltas = [
-            (signatures.setdefault(signature, len(signatures)), node, delta)
-            async for (signature, node), delta in yielding(changes.pod_deltas.items())
+            (signatures.setdefault(signature, len(signatures)), on)
+            async for signature, on in yielding(changes.pod_deltas.items())
         ]
         # Usage that changes during this loop is sent in its newest state, and again with the next request.
         usage = [sums.to_usage(name) async for name, sums in yielding(changes.usage.items())]

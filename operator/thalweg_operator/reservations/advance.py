@@ -38,6 +38,7 @@ from thalweg_operator.reservations.events import (
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
+    PricesPlanned,
     QueueSet,
     SchedulerAnswered,
     ScoresPlanned,
@@ -48,6 +49,7 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import Step
 
 #: Seconds between two looks at victims, and at partial gangs.
@@ -94,6 +96,11 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             plans.pods_blocked(step, event)
         case ScoresPlanned():
             ledger.nominations.put_scores(event.pod_class, event.policy, event.scores)
+        case PricesPlanned():
+            prices = PlannedPrices(
+                event.positions, event.least, event.above, event.tolerance, event.generation, ledger.last_id
+            )
+            ledger.nominations.put_prices(event.pod_class, event.policy, prices)
         case GateUnneeded():
             nominations.open_gate(step, event.pod)
         case SchedulerAnswered():
@@ -108,8 +115,8 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
         case TimePassed():
             _time_passed(step)
     if ledger.round_wanted:
-        ledger.round_wanted = False
-        step.effects.append(RequestRound())
+        step.effects.append(RequestRound(at_once=ledger.round_at_once))
+        ledger.round_wanted = ledger.round_at_once = False
     return step.effects
 
 
@@ -136,6 +143,7 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
 def _policies_changed(step: Step, event: PoliciesChanged) -> None:
     if step.cluster.policies.replace(event.accepted):
         step.ledger.round_wanted = True
+        step.ledger.nominations.counted_pods.forget()
         step.effects.append(ReconcileGates())
         nomination_upkeep.policies_changed(step)
 

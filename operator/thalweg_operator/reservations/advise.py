@@ -14,9 +14,9 @@ from flowcore.model.policies import Policy, PreemptionMode, PreemptionPolicy, St
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.nominations import nomination_of, stands_alone
+from thalweg_operator.reservations.nominations import nomination_of
 from thalweg_operator.reservations.reservation import Reservation
-from thalweg_operator.reservations.swap_pool import SwapKey
+from thalweg_operator.reservations.shifts import find_place
 from thalweg_operator.reservations.transitions import Phase
 
 
@@ -37,13 +37,15 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
     if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
         return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
     if nomination is not None and not nomination.rejected:
-        holder = find_holder(ledger, pod, nomination, policy.name, nodes)
-        if not holder:
+        place = find_place(cluster, ledger, pod, nomination, policy, nodes)
+        if place is None:
             return Advice(managed=True, hold=True)
-        is_rejected = extender_pod.nominated == nomination.node and nomination.node not in nodes and holder == pod.key
+        is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
         if must_follow or not is_rejected:
-            # The room that its swap partner holds there will be its own.
-            return _to_node(cluster, ledger, cluster.pods[holder], ledger.reservations[holder].node, nodes, hold=True)
+            # The room that an equal pod holds there will be its own.
+            holder = ledger.reservations[place.holder]
+            reserved = holder.pod if holder.node == place.node else pod
+            return _to_node(cluster, ledger, reserved, place.node, nodes, hold=True)
     if reservation is not None and reservation.phase is Phase.FOREIGN:
         return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
     record = ledger.known_record(pod)
@@ -104,24 +106,3 @@ def watched_pod(cluster: Cluster, extender_pod: ExtenderPod) -> Pod | None:
     pod = cluster.pods.get(extender_pod.key)
     known = pod is not None and pod.uid == extender_pod.uid and extender_pod.key in cluster.waiting
     return pod if known and extender_pod.namespace in cluster.namespaces else None
-
-
-def find_holder(ledger: Ledger, pod: Pod, nomination: Reservation, policy: str, nodes: Sequence[str]) -> str:
-    """The key of the pod whose planned node, of these, the pod may go to: itself or an alike pod; "" for nobody.
-
-    kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
-    wave. Of the pods that wait for a wave, the earliest swaps.
-    """
-    own, phase, books = pod.key, nomination.phase, ledger.nominations
-    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
-    if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
-        return own
-    if not stands_alone(pod):
-        return own if phase is not Phase.QUEUED else ""
-    pool = books.reserved_pool if phase is Phase.RESERVED else books.queued_pool
-    swap_key = pool.swap_key(own)
-    if swap_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
-        swap_key = SwapKey(pod.pod_class, pod.signature, policy)
-    partners = () if swap_key is None else pool.partners(swap_key, nodes)
-    partner = min(partners, key=lambda key: ledger.reservations[key].wave, default="")
-    return partner if partner or phase is Phase.QUEUED else own

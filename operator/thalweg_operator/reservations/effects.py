@@ -123,7 +123,13 @@ class WriteCondition(_Effect, frozen=True, gc=False):
 
 
 class RequestRound(_Effect, frozen=True, gc=False):
-    """A round may place more, or must look at something."""
+    """A round may place more, or must look at something.
+
+    Attributes:
+        at_once: a pod began to wait.
+    """
+
+    at_once: bool = False
 
 
 class ReconcileGates(_Effect, frozen=True, gc=False):

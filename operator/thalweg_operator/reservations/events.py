@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import TypeAlias
 
@@ -143,6 +143,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
         optional: whether the group does without this pod.
         victims: running pods that must leave before it comes, beside the pod that it replaces.
         waits: whether it has victims, or another pod of its atomic group has.
+        price: what the pod pays for the node.
     """
 
     pod: Pod
@@ -153,6 +154,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     optional: bool
     victims: tuple[PlannedEviction, ...] = ()
     waits: bool = False
+    price: int | None = None
 
 
 class PlanMade(_Event, frozen=True, gc=False):
@@ -211,6 +213,18 @@ class ScoresPlanned(_Event, frozen=True, gc=False):
     pod_class: PodClass
     policy: str
     scores: bytes
+
+
+class PricesPlanned(_Event, frozen=True, gc=False):
+    """What nodes cost one more pod of a class after the plan in hand, each of whose pods has its reservation."""
+
+    pod_class: PodClass
+    policy: str
+    positions: Mapping[str, int]
+    least: int
+    above: Sequence[int]
+    tolerance: int
+    generation: int
 
 
 class GateUnneeded(_Event, frozen=True, gc=False):
@@ -295,5 +309,5 @@ ObjectEvent: TypeAlias = (
     | PodGroupPut
     | PodGroupRemoved
 )
-PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | GateUnneeded
+PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | GateUnneeded
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerAnswered | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -61,7 +61,9 @@ class Ledger:
         victims_seen, gangs_seen: when victims and partial gangs were last looked at.
         drift: what changed since the plan in hand was asked for.
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
+        last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
+        round_at_once: the same, for a pod that began to wait.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -78,6 +80,8 @@ class Ledger:
         self.withdrawing: set[str] = set()
         self.in_flight = InFlight()
         self.drift = Drift()
+        #: Whether changes of the cluster count in ``drift``.
+        self.drifts = True
         self.pending: dict[str, PendingRecord] = {}
         self.nominations = NominationBooks()
         self.moves = MoveBooks()
@@ -88,8 +92,8 @@ class Ledger:
         self.plan: PlanInHand | None = None
         self.victims_seen = self.gangs_seen = NEVER
         self.ends = False
-        self.round_wanted = False
-        self._last_id = 0
+        self.round_wanted = self.round_at_once = False
+        self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:
         """What is remembered of a waiting pod. Of another pod nothing is kept."""
@@ -142,7 +146,8 @@ class Ledger:
             optional: whether the group does without it.
         """
         check_transition(pod.key, None, phase)
-        self._last_id += 1
+        self.last_id += 1
+        self.nominations.arrivals[node] = self.last_id
         for victim in victims:
             record = self.victims.get(victim.pod.key)
             if record is None:
@@ -155,7 +160,7 @@ class Ledger:
             group.deleting += sum(self.victims[victim.pod.key].pod.deleting for victim in victims)
         keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
-        reservation = Reservation(pod, node, owner, phase, self._last_id, keys, waiting_group, optional, generation)
+        reservation = Reservation(pod, node, owner, phase, self.last_id, keys, waiting_group, optional, generation)
         self.reservations[pod.key] = reservation
         self.by_node.setdefault(node, set()).add(pod.key)
         self._cluster.numa.claims_changed(node)
@@ -207,10 +212,7 @@ class Ledger:
         self.held.discard(key)
         self.paused.discard(key)
         self.moves.discard(key)
-        keys = self.by_node[reservation.node]
-        keys.discard(key)
-        if not keys:
-            del self.by_node[reservation.node]
+        _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
             self.in_flight.binding_ended(signature, node)
@@ -242,13 +244,20 @@ class Ledger:
             self.drop(key)
             self.round_wanted = True
 
-    def swap(self, key: str, other: str) -> None:
-        """Two pods of the same class and signature change places, so no room comes free or is taken."""
-        first, second = self.reservations[key], self.reservations[other]
-        for moved, before, after in ((key, first.node, second.node), (other, second.node, first.node)):
-            self.by_node[before].discard(moved)
-            self.by_node[after].add(moved)
-            self.change(moved, node=after)
+    def shift(self, key: str, node: str) -> None:
+        """A reservation goes to another node, which has room for it. Plans that are being made count on the old one."""
+        before = self.reservations[key]
+        _discard(self.by_node, before)
+        self._count(before, -1)
+        after = self.reservations[key] = msgspec.structs.replace(before, node=node)
+        self.last_id += 1
+        self.nominations.arrivals[node] = self.last_id
+        self.by_node.setdefault(node, set()).add(key)
+        self._count(after, 1)
+        for name, change in ((before.node, -1), (node, 1)):
+            self._occupancy.change_pods(before.pod.signature, name, change)
+            self.drift.pods.change(before.pod.signature, name, change)
+            self._cluster.numa.claims_changed(name)
 
     def abandon(self, pod: Pod, node: str) -> None:
         """A placement of the plan in hand is not carried out: others of the same plan may have counted on it."""
@@ -347,6 +356,17 @@ class Ledger:
         refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
         return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
 
-    def begin_plan(self) -> None:
-        """A plan is asked for: what changes from now on it does not know."""
-        self.drift = Drift(PodIndex(self._cluster.namespaces))
+    def begin_plan(self, *, asked: bool = True) -> None:
+        """A plan is asked for: what changes from now on it does not know.
+
+        Args:
+            asked: False: until the next call there is no plan that changes of the cluster could break.
+        """
+        self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
+
+
+def _discard(by_node: dict[str, set[str]], reservation: Reservation) -> None:
+    keys = by_node[reservation.node]
+    keys.discard(reservation.pod.key)
+    if not keys:
+        del by_node[reservation.node]

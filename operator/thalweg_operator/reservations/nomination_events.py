@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
-from thalweg_operator.reservations.advise import find_holder, watched_pod
+from thalweg_operator.reservations.advise import watched_pod
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import ClearNomination, CountNomination, Log, Nominate, OpenGate
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, WriteAnswered
@@ -16,6 +16,7 @@ from thalweg_operator.reservations.nominations import (
     GRACE,
     check_later,
     ended,
+    expect_question,
     give_up,
     is_nomination,
     nominate,
@@ -26,6 +27,7 @@ from thalweg_operator.reservations.nominations import (
     withdraw,
 )
 from thalweg_operator.reservations.reservation import Owner, Reservation
+from thalweg_operator.reservations.shifts import Place, find_place
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 
@@ -88,12 +90,12 @@ def _nomination_ended(step: Step, pod: Pod | None, reservation: Reservation) -> 
 def _follow(step: Step, pod: Pod, reservation: Reservation) -> None:
     books, key, phase = step.ledger.nominations, pod.key, reservation.phase
     if phase is Phase.QUEUED:
-        swap_key = books.queued_pool.swap_key(key)
-        if swap_key is not None and not swap_key.fits(pod):
-            books.queued_pool.remove(key)
+        place_key = books.places.place_key(key)
+        if place_key is not None and not place_key.fits(pod):
+            books.places.remove(key)
     elif phase is Phase.RESERVED:
-        swap_key = books.reserved_pool.swap_key(key)
-        if pod.unschedulable_message or swap_key is None or not swap_key.fits(pod):
+        place_key = books.places.place_key(key)
+        if pod.unschedulable_message or place_key is None or not place_key.fits(pod):
             nominate(step, pod)  # it sleeps now, or no other pod is like it any more
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:
@@ -133,7 +135,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     ledger, key, now = step.ledger, pod.key, step.now
     books = ledger.nominations
     books.unseen_wakes.pop(key, None)
-    partner = _swap_partner(step, pod, event.passed) if steered else ""
+    place = _place(step, pod, event.passed) if steered else None
     until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
@@ -153,7 +155,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     elif (known := ledger.known_record(pod)) is not None:
         known.held_at = None
     if reservation is not None and steered:
-        _passed(step, reservation, partner)
+        _passed(step, reservation, place)
         return
     if reservation is not None and asked.nominated == reservation.node:
         if reservation.crowded:
@@ -166,22 +168,21 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
         _held(step, pod, reservation, asked.nominated)
 
 
-def _swap_partner(step: Step, pod: Pod, passed: Sequence[str]) -> str:
-    """The key of the pod that this one is to swap its node with; "": it has its own node."""
-    reservation = nomination_of(step.ledger, pod.key)
-    if reservation is None or reservation.node == passed[0]:
-        return ""
-    policy = step.policy_of(pod)
-    return find_holder(step.ledger, pod, reservation, "" if policy is None else policy.name, passed)
+def _place(step: Step, pod: Pod, passed: Sequence[str]) -> Place | None:
+    """Where the pod was let through to; None: to its planned node."""
+    reservation, policy = nomination_of(step.ledger, pod.key), step.policy_of(pod)
+    if reservation is None or policy is None or reservation.node == passed[0]:
+        return None
+    return find_place(step.cluster, step.ledger, pod, reservation, policy, passed)
 
 
-def _passed(step: Step, reservation: Reservation, partner: str) -> None:
-    key = reservation.pod.key
-    if partner:
-        _swap(step, key, partner)
-    step.ledger.nominations.leave_pools(key)
+def _passed(step: Step, reservation: Reservation, place: Place | None) -> None:
+    key, ledger = reservation.pod.key, step.ledger
+    ledger.nominations.forget_place(key)
+    if place is not None:
+        _take(step, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
-        step.ledger.change(key, phase=Phase.PASSED, since=step.now)
+        ledger.change(key, phase=Phase.PASSED, since=step.now)
     pass_wave(step, key)
 
 
@@ -209,18 +210,27 @@ def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
         step.effects.append(ClearNomination(pod, reservation.id))
 
 
-def _swap(step: Step, key: str, other: str) -> None:
-    """Two alike pods swap their nodes, and their waves if both are queued: a wave belongs to the node."""
-    ledger, books = step.ledger, step.ledger.nominations
-    first, second = ledger.reservations[key], ledger.reservations[other]
-    ledger.swap(key, other)
-    for pool in (books.reserved_pool, books.queued_pool):
-        pool.move(key, second.node)
-        pool.move(other, first.node)
-    if first.phase is Phase.QUEUED:
-        ledger.change(key, wave=second.wave)
-        ledger.change(other, wave=first.wave)
-        books.waves.swap(key, other)
+def _take(step: Step, before: Reservation, place: Place) -> None:
+    """A pod goes to another node than planned. If it takes the place of an equal pod, this one gets its place.
+
+    A wave and a price belong to the place.
+    """
+    ledger, books, key, other = step.ledger, step.ledger.nominations, before.pod.key, place.holder
+    held = ledger.reservations[other]
+    ledger.shift(key, place.node)
+    if other == key:
+        return
+    ledger.shift(other, before.node)
+    ledger.change(key, wave=held.wave, price=held.price)
+    ledger.change(other, wave=before.wave, price=before.price)
+    books.waves.exchange(before.pod, held.pod)
+    place_key = books.places.place_key(other)
+    phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED
+    if held.phase is not phase:
+        ledger.change(other, phase=phase, since=step.now)
+    if place_key is not None:
+        books.forget_place(other)
+        expect_question(step, other, place_key)
 
 
 # --- writes ---

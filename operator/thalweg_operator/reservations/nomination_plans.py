@@ -9,20 +9,22 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.nominations import (
     PlannedPod,
     begin_waves,
+    expect_question,
     is_nomination,
+    must_nominate,
     nominate,
     stands_alone,
     wake,
 )
 from thalweg_operator.reservations.permit_groups import PermitKey
+from thalweg_operator.reservations.place_pool import PlaceKey
 from thalweg_operator.reservations.step import Step
-from thalweg_operator.reservations.swap_pool import SwapKey
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victims import named_victim
 from thalweg_operator.reservations.wave_queue import UNORDERED, WavePosition
 
-#: kube-scheduler is busy while it asks again within so many seconds.
-_BUSY_SECONDS = 0.25
+#: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
+_BUSY_SECONDS = 1.0
 #: Reserved pods wait for kube-scheduler while this share of its questions could be answered with a node.
 _MIN_HIT_RATE = 0.5
 #: Seconds that a pod is reserved without a nomination at most, and how many pods are nominated at once.
@@ -51,26 +53,24 @@ def add_plan(step: Step, planned: Sequence[PlannedPod]) -> None:
         if placement.atomic_group and pod.gated:
             group = PermitKey(books.plan_count, placement.atomic_group, placement.wave[1])
             books.permit_groups.join(group, pod.key, optional=placement.optional)
-        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave)
+        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave, price=placement.price)
         if placement.wave == UNORDERED:
             unordered.append(placement)
             continue
         queued.append((pod, placement.wave))
-        swap_key = _swap_key(step, placement)
-        if swap_key is not None:
-            books.queued_pool.add(pod.key, swap_key, placement.node)
+        place_key = _place_key(step, placement)
+        if place_key is not None:
+            expect_question(step, pod.key, place_key)
     for placement in unordered:
-        pod, swap_key = placement.pod, _swap_key(step, placement)
-        # A pod that was tried in vain sleeps until it is nominated; kube-scheduler comes to the others by itself. But a
-        # pod with inter-pod constraints is like few others: their planned nodes are rarely in kube-scheduler's sample.
-        if swap_key is None or _is_asleep(step, pod) or pod.constraints is not None:
+        pod, place_key = placement.pod, _place_key(step, placement)
+        if place_key is None or must_nominate(step, pod):
             nominate(step, pod)
         else:
             step.ledger.change(pod.key, phase=Phase.RESERVED)
-            books.reserved_pool.add(pod.key, swap_key, placement.node)
-    nominate_reserved(step)
+            expect_question(step, pod.key, place_key)
     books.waves.add(queued)
     begin_waves(step)
+    nominate_reserved(step)
 
 
 def _is_reserved(step: Step, placement: PlannedPod) -> bool:
@@ -83,28 +83,24 @@ def _is_reserved(step: Step, placement: PlannedPod) -> bool:
     )
 
 
-def _is_asleep(step: Step, pod: Pod) -> bool:
-    record = step.ledger.known_record(pod)
-    return bool(pod.gated or pod.unschedulable_message or (record is not None and record.held_at is not None))
-
-
-def _swap_key(step: Step, placement: PlannedPod) -> SwapKey | None:
-    """By what the pod may swap its node with another pod; None: not at all."""
+def _place_key(step: Step, placement: PlannedPod) -> PlaceKey | None:
+    """By what the pod may take the place of another pod; None: not at all."""
     pod, policy = placement.pod, step.policy_of(placement.pod)
     if policy is None or placement.atomic_group or not stands_alone(pod):
         return None
-    return SwapKey(pod.pod_class, pod.signature, policy.name)
+    return PlaceKey(pod.pod_class, pod.signature, policy.name)
 
 
 def nominate_reserved(step: Step) -> None:
     """Nominates pods that are reserved for too long, and the newest ones while kube-scheduler is idle."""
-    pool, reservations = step.ledger.nominations.reserved_pool, step.ledger.reservations
+    reserved, reservations = step.ledger.nominations.reserved, step.ledger.reservations
 
     def is_late(key: str) -> bool:
         return step.now - reservations[key].since > _RESERVED_SECONDS
 
-    late = list(islice(takewhile(is_late, pool.oldest()), _AT_ONCE))
-    for key in late or ([] if _finds_by_itself(step) else pool.newest(_AT_ONCE)):
+    late = list(islice(takewhile(is_late, reserved), _AT_ONCE))
+    newest = [] if _finds_by_itself(step) else list(islice(reversed(reserved), _AT_ONCE))
+    for key in late or newest:
         nominate(step, step.cluster.pods[key])
 
 

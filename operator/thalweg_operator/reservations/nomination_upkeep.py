@@ -41,17 +41,16 @@ def time_passed(step: Step) -> None:
         del books.checks[key]
         check(step, key)
     _wake_unseen(step)
-    nominate_reserved(step)
     books.waves.end_overdue(now, books.last_question)
     begin_waves(step)
+    nominate_reserved(step)
     if now - books.last_sweep >= _SWEEP_SECONDS:
         books.last_sweep = now
         step.ledger.in_flight.settle(now)
         books.hit_rate += HIT_RATE_WEIGHT * (1.0 - books.hit_rate)  # waiting is worth another try now and then
         _sweep(step)
-        if books.scores:
-            classes = {pod.pod_class for pod in step.cluster.waiting.values()}
-            books.scores = {key: scores for key, scores in books.scores.items() if key[0] in classes}
+        if books.scores or books.arrivals:
+            books.keep_prices({pod.pod_class for pod in step.cluster.waiting.values()})
 
 
 def policies_changed(step: Step) -> None:

@@ -10,9 +10,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
+from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import ClearNomination, CountNomination, Log, Nominate, OpenGate, WakePod
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.place_pool import PlaceKey, counting_keys, domains_of
 from thalweg_operator.reservations.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
@@ -32,13 +34,14 @@ UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
-    """A placement that has its reservation; wave, group and optional as in ``flowcore.problem.result.Placement``."""
+    """A placement that has its reservation; its attributes are as in ``flowcore.problem.result.Placement``."""
 
     pod: Pod
     node: str
     wave: WavePosition = UNORDERED
     atomic_group: str = ""
     optional: bool = False
+    price: int | None = None
 
 
 def is_nomination(reservation: Reservation) -> bool:
@@ -60,7 +63,7 @@ def nominations(ledger: Ledger) -> list[Reservation]:
 def nominate(step: Step, pod: Pod) -> None:
     """Writes the nomination of a pod, for the first time or once more."""
     before = step.ledger.reservations[pod.key]
-    step.ledger.nominations.leave_pools(pod.key)
+    step.ledger.nominations.forget_place(pod.key)
     after = step.ledger.change(pod.key, phase=Phase.NOMINATED, since=step.now, writing=True, write=before.write + 1)
     step.effects.append(Nominate(pod, after.node, after.id, after.write))
     if pod.nominated_node == after.node:
@@ -70,7 +73,7 @@ def nominate(step: Step, pod: Pod) -> None:
 def withdraw(step: Step, pod: Pod) -> None:
     """Clears the nomination of a pod. Its reservation ends once that is seen."""
     reservation = step.ledger.reservations[pod.key]
-    step.ledger.nominations.leave_pools(pod.key)
+    step.ledger.nominations.forget_place(pod.key)
     if reservation.phase is not Phase.WITHDRAWING:
         step.ledger.change(pod.key, phase=Phase.WITHDRAWING)
     if not reservation.clearing:
@@ -82,7 +85,7 @@ def ended(step: Step, reservation: Reservation) -> None:
     """A nomination has ended. If other pods wait for this one behind their gates, the atomic group is planned anew."""
     key, books = reservation.pod.key, step.ledger.nominations
     books.checks.pop(key, None)
-    books.leave_pools(key)
+    books.forget_place(key)
     for other in books.permit_groups.lost(reservation.group, key):
         sibling = nomination_of(step.ledger, other)
         if sibling is None:
@@ -122,8 +125,36 @@ def begin_waves(step: Step) -> None:
         reservation = nomination_of(step.ledger, pod.key)
         return reservation is not None and reservation.pod.uid == pod.uid and reservation.phase is Phase.QUEUED
 
-    for pod in step.ledger.nominations.waves.begin(step.now, is_queued):
-        nominate(step, pod)
+    books = step.ledger.nominations
+    for pod in books.waves.begin(step.now, is_queued):
+        place_key = books.places.place_key(pod.key)
+        if place_key is None or must_nominate(step, pod):
+            nominate(step, pod)
+        else:
+            step.ledger.change(pod.key, phase=Phase.RESERVED, since=step.now)
+            expect_question(step, pod.key, place_key)
+
+
+def must_nominate(step: Step, pod: Pod) -> bool:
+    """Whether kube-scheduler does not come upon a place for a pod by itself, or only at a high price.
+
+    A pod that was tried in vain sleeps until it is nominated. For a pod with affinity kube-scheduler looks at all nodes
+    to find the few where the others are; a nomination spares it that.
+    """
+    record = step.ledger.known_record(pod)
+    is_asleep = pod.gated or pod.unschedulable_message or (record is not None and record.held_at is not None)
+    return bool(is_asleep or (pod.constraints is not None and pod.constraints.affinity))
+
+
+def expect_question(step: Step, key: str, place_key: PlaceKey) -> None:
+    """Equal pods may take the place of a pod in phase QUEUED or RESERVED."""
+    books, reservation = step.ledger.nominations, step.ledger.reservations[key]
+    policy, node = step.policy_of(reservation.pod), step.cluster.nodes.get(reservation.node)
+    if policy is not None and node is not None:
+        keys = counting_keys(with_policy_constraints(place_key.signature, policy))
+        books.places.add(key, place_key, node.name, domains_of(node, keys))
+    if reservation.phase is Phase.RESERVED:
+        books.reserved[key] = None
 
 
 def check_later(step: Step, key: str, grace: float) -> None:

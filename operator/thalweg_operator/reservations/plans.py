@@ -67,6 +67,7 @@ class PlanInHand:
 def plan_made(step: Step, event: PlanMade) -> None:
     """Carries a part of a plan out."""
     ledger = step.ledger
+    ledger.nominations.counted_pods.forget()
     if event.first or ledger.plan is None:
         withdrawing = ledger.nominations.is_withdrawing
         ledger.plan = PlanInHand(
@@ -245,7 +246,7 @@ def _hand_on(step: Step, plan: PlanInHand, reserved: _Reserved) -> None:
         step.effects.append(Bind(pod, placement.node, step.cluster.generation))
     else:
         plan.nominations.append(
-            PlannedPod(pod, placement.node, placement.wave, placement.atomic_group, placement.optional)
+            PlannedPod(pod, placement.node, placement.wave, placement.atomic_group, placement.optional, placement.price)
         )
 
 

@@ -122,8 +122,8 @@ def _placeholder(victim: Pod) -> Pod:
 
 
 def _as_bound(pod_class: PodClass) -> PodClass:
-    """A pod's class without what is not read of bound pods, and without its node."""
-    return msgspec.structs.replace(pod_class, node_name="", images=(), containers=0)
+    """A pod's class without what is not read of bound pods."""
+    return msgspec.structs.replace(pod_class, images=(), containers=0)
 
 
 def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:

@@ -67,6 +67,7 @@ def pod_put(step: Step, pod: Pod) -> None:
         or (change.gang_changed and (before is None or before.node != pod.node_name))
     ):
         ledger.round_wanted = True
+        ledger.round_at_once |= change.waiting_changed or opened
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
 
@@ -125,7 +126,8 @@ def object_event(step: Step, event: ObjectEvent) -> None:
 
 def _node_changed(ledger: Ledger, change: NodeChange) -> None:
     """A node came, changed or went."""
-    ledger.drift.nodes_before.setdefault(change.name, change.before)
+    if ledger.drifts:
+        ledger.drift.nodes_before.setdefault(change.name, change.before)
     ledger.round_wanted = True
 
 
@@ -138,6 +140,8 @@ def _namespace_changed(ledger: Ledger, name: str, labels: Labels | None) -> None
 
 
 def _count_drift(ledger: Ledger, change: PodChange) -> None:
+    if not ledger.drifts:
+        return
     if change.left is not None:
         ledger.drift.pods.change(*change.left, -1)
     if change.came is not None:

@@ -32,6 +32,10 @@ class _Chain:
     begun: float = 0.0
 
 
+#: The wave of a pod: one that is to come, or the chain whose wave has begun and whether it is overdue; None: no wave.
+_Seat: TypeAlias = dict[str, Pod] | tuple[_Chain, bool] | None
+
+
 class WaveQueue:
     """See the module."""
 
@@ -73,12 +77,32 @@ class WaveQueue:
         chain = self._chains.get(key)
         return chain is not None and len(chain.under_way) + len(chain.overdue) > 1
 
-    def swap(self, key: str, other: str) -> None:
-        """Swaps the waves of two pods whose waves are to come."""
-        first, second = self._waves[key], self._waves[other]
-        pod, other_pod = first.pop(key), second.pop(other)
-        first[other], second[key] = other_pod, pod
-        self._waves[key], self._waves[other] = second, first
+    def exchange(self, pod: Pod, other: Pod) -> None:
+        """Two pods get each other's waves, to come or begun; a pod of no wave has none to give."""
+        first, second = self._take_out(pod.key), self._take_out(other.key)
+        self._put_in(other, first)
+        self._put_in(pod, second)
+
+    def _take_out(self, key: str) -> _Seat:
+        members = self._waves.pop(key, None)
+        if members is not None:
+            del members[key]
+            return members
+        chain = self._chains.pop(key, None)
+        if chain is None:
+            return None
+        is_overdue = key in chain.overdue
+        (chain.overdue if is_overdue else chain.under_way).discard(key)
+        return chain, is_overdue
+
+    def _put_in(self, pod: Pod, seat: _Seat) -> None:
+        match seat:
+            case dict():
+                seat[pod.key] = pod
+                self._waves[pod.key] = seat
+            case (chain, is_overdue):
+                (chain.overdue if is_overdue else chain.under_way).add(pod.key)
+                self._chains[pod.key] = chain
 
     def end_overdue(self, now: float, last_question: float) -> None:
         """Ends waves that are overdue: nobody waits for their pods any more.

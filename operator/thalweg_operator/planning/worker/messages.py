@@ -149,7 +149,7 @@ class RoundRequest(msgspec.Struct):
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
         namespaces: labels of namespaces that changed; None: the namespace is gone.
-        pod_deltas: signature as position in ``signatures``, node name, and by how many such pods it changed.
+        pod_deltas: signature as position in ``signatures``, and by how many such pods each node changed, by its name.
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         storage, removed_storage: storage objects that are new or changed, and keys of those that are gone.
         gangs: all gangs of the pending pods.
@@ -171,7 +171,7 @@ class RoundRequest(msgspec.Struct):
     usage: list[NodeUsage]
     namespaces: dict[str, Labels | None]
     signatures: list[PodSignature]
-    pod_deltas: list[tuple[int, str, int]]
+    pod_deltas: list[tuple[int, dict[str, int]]]
     images: list[tuple[str, int]]
     reports: list[NodeReport]
     policies: list[Policy]
@@ -234,6 +234,21 @@ class Greeting(msgspec.Struct):
     problems: dict[str, str]
 
 
+class NodePricesEntry(msgspec.Struct, frozen=True, array_like=True):
+    """What each node costs one more pod of a class after the plan.
+
+    Attributes:
+        pod: one pod of the class and policy.
+        above: uint16 for each of ``node_names``: the price less ``least``; 65535: not for these pods.
+        tolerance: how much dearer a node may be than the planned one.
+    """
+
+    pod: int
+    least: int
+    above: bytes
+    tolerance: int
+
+
 class RoundReply(msgspec.Struct, Bounded):
     """A plan. Pods are positions in the request's ``pending``, reasons positions in ``reasons``.
 
@@ -250,6 +265,8 @@ class RoundReply(msgspec.Struct, Bounded):
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
+        node_names: of the nodes that ``node_prices`` speak of, encoded; b"": there are none.
+        node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
         queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
@@ -280,6 +297,8 @@ class RoundReply(msgspec.Struct, Bounded):
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     scores: list[tuple[int, bytes]] = []
+    node_names: bytes = b""
+    node_prices: list[NodePricesEntry] = []
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
     evictions: list[EvictionEntry] = []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import msgspec
@@ -11,31 +11,41 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
+from flowcore.model.nodes import Node
 from flowcore.model.policies import ReschedulingMode
 from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
 from flowcore.problem.result import Eviction
 from flowcore.shares.shares import Shares
+from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.node_prices import encode_names, encode_prices
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
 
 
-def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
-    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
+def run_request(
+    replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS, cores: int = 1
+) -> RoundReply:
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed.
+
+    Args:
+        cores: that it may use; they do not change the plan of so many steps.
+    """
     stopwatch = Stopwatch()
     with stopwatch.phase("snapshot"):
         replica.apply(request)
         delivered_pods, observed_pods = _pending_pods(request)
         snapshot = replica.to_snapshot(request, delivered_pods)
     policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
-    with stopwatch.phase("problem"):
-        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed)
-    with stopwatch.phase("solve"):
-        _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
+    with ForkedExecutor(cores) as executor:
+        with stopwatch.phase("problem"):
+            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor)
+        with stopwatch.phase("solve"):
+            _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
@@ -44,8 +54,11 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
             rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     with stopwatch.phase("scores"):
-        scores = _encode_scores(request, planned, [node.name for node in results[0].after.table.nodes])
+        scores = _encode_scores(request, planned, results[0].after.table.nodes)
+        prices = list(encode_prices(request, _positions(request), planned.node_prices()))
     reply = _to_reply(request, results, scores, cache.take_stats())
+    if prices:
+        reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
     return msgspec.structs.replace(
         reply, seconds=stopwatch.seconds, phases=stopwatch.phases, filter_seconds=cache.take_seconds()
     )
@@ -79,10 +92,10 @@ def _positions(request: RoundRequest) -> dict[str, int]:
     return {waiting.key: i for i, waiting in enumerate(request.pending)}
 
 
-def _encode_scores(request: RoundRequest, planned: Round, names: list[str]) -> list[tuple[int, bytes]]:
+def _encode_scores(request: RoundRequest, planned: Round, nodes: Sequence[Node]) -> list[tuple[int, bytes]]:
     position_by_key, found = _positions(request), list[tuple[int, bytes]]()
     for pods, scores in planned.scores():
-        encoded = msgspec.msgpack.encode(dict(zip(names, scores.tolist(), strict=True)))
+        encoded = msgspec.msgpack.encode({node.name: score for node, score in zip(nodes, scores.tolist(), strict=True)})
         # Pods of several classes may share one demand.
         first = {request.pending[place].pod_class: place for place in (position_by_key[pod.key] for pod in pods)}
         found.extend((place, encoded) for place in first.values())

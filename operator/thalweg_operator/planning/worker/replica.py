@@ -93,8 +93,7 @@ class Replica:
         changes = self.tables.full_changes()
         signatures = {signature: place for place, signature in enumerate(request.signatures)}
         pod_deltas = [
-            (signatures.setdefault(signature, len(signatures)), node, count)
-            for signature, node, count in changes.pod_deltas
+            (signatures.setdefault(signature, len(signatures)), dict(on)) for signature, on in changes.pod_deltas
         ]
         classes = {pod_class: place for place, pod_class in enumerate(request.classes)}
         running = [to_running_entry(pod, classes, signatures) for pod in self._running.values()]
@@ -129,7 +128,7 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         removed_nodes=request.removed_nodes,
         usage=request.usage,
         namespaces=request.namespaces,
-        pod_deltas=((signatures[place], node, delta) for place, node, delta in request.pod_deltas),
+        pod_deltas=((signatures[place], on) for place, on in request.pod_deltas),
         reports=[
             (each.node, Report(tuple(images[place] for place in each.images), each.bandwidth))
             for each in request.reports

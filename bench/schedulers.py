@@ -1,15 +1,17 @@
-"""The real kube-scheduler alone, with an extender that lets everything pass, and steered by Thalweg.
+"""The real kube-scheduler alone, Thalweg's binder, and kube-scheduler steered by Thalweg, under the same load.
 
-    python bench/through_kube_scheduler.py --nodes 1000,5000 --pods 3000 --mix plain,apart
-    python bench/through_kube_scheduler.py --nodes 5000 --mix plain --arrival backlog,beforehand --runs 2
-    python bench/through_kube_scheduler.py --waiting 1000 --nodes 1000
+    python bench/schedulers.py --nodes 1000,5000 --pods 3000 --mix plain,apart --arrival backlog,burst
+    python bench/schedulers.py --nodes 5000 --running 20000 --schedulers kube-scheduler,thalweg
+    python bench/schedulers.py --nodes 5000 --mix plain --arrival backlog,beforehand --runs 2
+    python bench/schedulers.py --waiting 1000 --nodes 1000
 
 All rows of one number of nodes run on the same etcd and API server, one after the other; the pods of a row are deleted
 before the next. Arrivals: `burst` creates all pods as fast as the API server takes them while everything runs;
-`backlog` creates them first and then starts kube-scheduler, as soon as the extender answers; `beforehand` lets Thalweg
-nominate the whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default scheduler is
-measured while so many others wait: held though they fit, as the members of a gang are (an extender that holds them for
-good), steered and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with none.
+`backlog` creates them first and then starts the scheduler, kube-scheduler as soon as its extender answers; `beforehand`
+lets Thalweg nominate the whole backlog before kube-scheduler starts. With `--waiting` a burst of pods of the default
+scheduler is measured while so many others wait: held though they fit, as the members of a gang are (an extender that
+holds them for good), steered and fitting nowhere, or behind our gate and fitting nowhere; beside kube-scheduler with
+none. When pods are created and bound is seen by a watch in a process of its own.
 """
 
 from __future__ import annotations
@@ -17,7 +19,6 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections import Counter
 from dataclasses import asdict, dataclass
 from itertools import product
 from pathlib import Path
@@ -40,7 +41,8 @@ from harness.extended import (
     steered_policy,
 )
 from harness.pod_watch import PodWatch
-from harness.schedulers import KubeScheduler, Samples, log_kept
+from harness.samples import labelled, own_p99
+from harness.schedulers import RAW, THALWEG, KubeScheduler, RawClient, Scheduler, Thalweg, log_kept
 from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
@@ -51,8 +53,13 @@ from thalweg_controlplane.objects import Manifest, pod
 from flowcore.model.policies import GATE, STEERED_NAME
 
 BURST, BACKLOG, BEFOREHAND = "burst", "backlog", "beforehand"
-KINDS = (KUBE_SCHEDULER, PASS_THROUGH, STEERED, GATED)
+KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH)
+#: Measured where nothing else is said: what users have with default settings.
+_DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
+
+#: The mix that pods of the raw client have.
+RAW_MIX = "plain"
 
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
@@ -60,6 +67,8 @@ _EXPLAINED = {
     "pods/s": "pods bound per second, from the first creation (backlog, beforehand: from kube-scheduler's readiness) to"
     " the last binding",
     "p50, p99": "ms from a pod's creation (backlog, beforehand: from readiness) to its binding, as a watch sees them",
+    "peak MiB": "sum of VmHWM of the scheduler's processes since their start; pages they share count in each",
+    "lag": "Thalweg only, ms: how late its event loop woke a sleeper at most; other processes on the cores count",
     "calls": "filter calls per pod bound; held: answers of no node, in all",
     "writes": "nominations, clearings, openings and wakes per pod bound",
     "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API, etcd: of these",
@@ -73,11 +82,12 @@ _EXPLAINED = {
 class Case:
     """One row to measure."""
 
-    kind: str
+    scheduler: str
     nodes: int
     pods: int
     mix: str
     arrival: str
+    running: int
     waiting: int
     run: int
 
@@ -95,6 +105,8 @@ class Measured:
     cpu_seconds: float
     api_server_cpu_seconds: float
     etcd_cpu_seconds: float
+    peak_mib: float
+    longest_lag_ms: float | None
     attempts: float
     filter_calls: float | None
     held: float | None
@@ -118,16 +130,20 @@ class Options:
     core: int | None
 
 
-def _make(case: Case, control_plane: ControlPlane, given: Options) -> KubeScheduler:
-    if case.kind == PASS_THROUGH:
+def _make(case: Case, control_plane: ControlPlane, given: Options) -> Scheduler:
+    profile = given.profile / f"{_title(case)}.prof" if given.profile else None
+    if case.scheduler == THALWEG:
+        return Thalweg(control_plane, profile)
+    if case.scheduler == RAW:
+        return RawClient(control_plane)
+    if case.scheduler == PASS_THROUGH:
         return PassThrough(control_plane)
-    if case.kind == HELD:
+    if case.scheduler == HELD:
         return Holding(control_plane)
-    if case.kind == KUBE_SCHEDULER:
+    if case.scheduler == KUBE_SCHEDULER:
         control_plane.configure_scheduler(DEFAULT_SCHEDULER_CONFIG)
         return KubeScheduler(control_plane)
-    profile = given.profile / f"{_title(case)}.prof" if given.profile else None
-    return Steered(control_plane, case.kind, case.pods if case.arrival == BEFOREHAND else 0, profile)
+    return Steered(control_plane, case.scheduler, case.pods if case.arrival == BEFOREHAND else 0, profile)
 
 
 def _gated(pods: list[Manifest]) -> list[Manifest]:
@@ -140,15 +156,15 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
-        await steered_policy(api, waiting="Gate" if case.kind == GATED else "Hold")
-    size = "1" if case.kind == HELD else "1000"
+        await steered_policy(api, waiting="Gate" if case.scheduler == GATED else "Hold")
+    size = "1" if case.scheduler == HELD else "1000"
     waiting = [
         pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
-        for i in range(0 if case.kind == KUBE_SCHEDULER else case.waiting)
+        for i in range(0 if case.scheduler == KUBE_SCHEDULER else case.waiting)
     ]
     measured_name = "default-scheduler" if case.waiting else scheduler.pods_name
     pods = workload.make_pods(case.mix, case.pods, measured_name)
-    if case.kind == GATED:
+    if case.scheduler == GATED:
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
     version = await plane.version(api)
     with log_kept(scheduler, given.logs, _title(case)):
@@ -165,7 +181,7 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
 async def _load(
     control_plane: ControlPlane,
     api: Api,
-    scheduler: KubeScheduler,
+    scheduler: Scheduler,
     watch: PodWatch,
     case: Case,
     given: Options,
@@ -177,7 +193,7 @@ async def _load(
     await scheduler.start()
     begun = time.monotonic()
     if given.core is not None:
-        pinning.pin(KubeScheduler.pids(scheduler), given.core)
+        pinning.pin(_alone(scheduler), given.core)
     if case.arrival == BURST:
         await scheduler.warm()
         await plane.create(api, waiting)
@@ -205,7 +221,8 @@ async def _load(
     def more(prefix: str) -> float:
         return sum(value - samples_before.get(name, 0.0) for name, value in samples.items() if name.startswith(prefix))
 
-    ours = isinstance(scheduler, Steered)
+    steered, ours = isinstance(scheduler, Steered), isinstance(scheduler, (Steered, Thalweg))
+    lag = samples.get("thalweg_event_loop_longest_lag_seconds")
     return Measured(
         bound=len(bound),
         seconds=seconds,
@@ -216,46 +233,37 @@ async def _load(
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
+        peak_mib=after.peak_mib,
+        longest_lag_ms=1000 * lag if ours and lag is not None else None,
         attempts=more("scheduler_schedule_attempts_total"),
-        filter_calls=_labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if ours else None,
-        held=_labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if ours else None,
-        writes=_labelled(samples, {}, "thalweg_steering_writes_total", "done") if ours else None,
-        own_p99_ms=_own_p99(samples) if ours else None,
+        filter_calls=labelled(samples, samples_before, "thalweg_extender_seconds_count", "filter") if steered else None,
+        held=labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if steered else None,
+        writes=labelled(samples, {}, "thalweg_steering_writes_total", "done") if steered else None,
+        own_p99_ms=own_p99(samples) if steered else None,
         overcommitted=len(room.overcommitted(nodes, there)),
         misplaced=len(legal.misplaced(plane.binaries(), nodes, there)),
     )
 
 
-def _labelled(samples: Samples, before: Samples, name: str, label: str) -> float:
-    return sum(
-        value - before.get(each, 0.0)
-        for each, value in samples.items()
-        if each.startswith(f"{name} ") and label in each.split()
-    )
-
-
-def _own_p99(samples: Samples) -> float | None:
-    """The upper edge, ms, of the histogram's bucket in which the 99th percentile lies."""
-    counts: Counter[float] = Counter()
-    for name, value in samples.items():
-        metric, *labels = name.split()
-        if metric == "thalweg_extender_seconds_bucket" and "filter" in labels:
-            counts[next(float(label) for label in labels if label[0].isdigit() or label == "+Inf")] += value
-    total = max(counts.values(), default=0)
-    return next((1000 * edge for edge in sorted(counts) if counts[edge] >= 0.99 * total), None) if total else None
+def _alone(scheduler: Scheduler) -> list[int]:
+    """The processes that get a core of their own: those of kube-scheduler, without one all of Thalweg's."""
+    return KubeScheduler.pids(scheduler) if isinstance(scheduler, KubeScheduler) else scheduler.pids()
 
 
 def _title(case: Case) -> str:
-    return f"{case.kind}-{case.nodes}-nodes-{case.mix}-{case.arrival}-{case.run}"
+    return f"{case.scheduler}-{case.nodes}-nodes-{case.mix}-{case.arrival}-{case.run}"
 
 
-async def _measure_all(nodes: int, cases: list[Case], given: Options, warm_up: int) -> list[Measured]:
+async def _measure_all(nodes: int, running: int, cases: list[Case], given: Options, warm_up: int) -> list[Measured]:
     found = []
     async with plane.shared(plane.binaries()) as (control_plane, api):
         await plane.create(api, workload.make_nodes(nodes))
         await plane.warm_up(api, warm_up)
+        if running:
+            await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": workload.RUNNING}})
+            await plane.create(api, workload.make_running(running, nodes))
         for case in cases:
-            plane.say(f"{case.kind}: {nodes} nodes, {case.pods} {case.mix} pods, {case.arrival}, run {case.run}")
+            plane.say(f"{case.scheduler}: {nodes} nodes, {case.pods} {case.mix} pods, {case.arrival}, run {case.run}")
             found.append(await measure(control_plane, api, case, given))
             plane.say(f"  {found[-1].bound} bound, {found[-1].pods_per_second:.0f} pods/s")
     return found
@@ -264,16 +272,16 @@ async def _measure_all(nodes: int, cases: list[Case], given: Options, warm_up: i
 def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     waiting = rows[0][0].waiting
     beside = f" while {waiting} others wait" if waiting else ""
-    table = Table(title=f"{rows[0][0].pods} pods through kube-scheduler{beside}")
+    table = Table(title=f"{rows[0][0].pods} pods, {rows[0][0].running} bound before{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
-                   "attempts", "CPU s", "API", "etcd", "own p99", "over", "wrong"):  # fmt: skip
+                   "attempts", "CPU s", "API", "etcd", "peak MiB", "lag", "own p99", "over", "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
-    alone = {_group(case): found.pods_per_second for case, found in rows if case.kind == KUBE_SCHEDULER}
+    alone = {_group(case): found.pods_per_second for case, found in rows if case.scheduler == KUBE_SCHEDULER}
     for case, found in rows:
         base = alone.get(_group(case))
         table.add_row(
-            case.kind,
+            case.scheduler,
             str(case.nodes),
             case.mix,
             case.arrival,
@@ -289,6 +297,8 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             f"{found.cpu_seconds:.1f}",
             f"{found.api_server_cpu_seconds:.1f}",
             f"{found.etcd_cpu_seconds:.1f}",
+            f"{found.peak_mib:.0f}",
+            _shown(found.longest_lag_ms),
             "-" if found.own_p99_ms is None else f"{found.own_p99_ms:g}",
             str(found.overcommitted),
             str(found.misplaced),
@@ -314,10 +324,13 @@ def _per(value: float | None, pods: int) -> str:
 @click.command()
 @click.option("--nodes", default="1000,5000", show_default=True, callback=options.numbers)
 @click.option("--pods", default=3000, show_default=True, type=click.IntRange(min=2))
-@click.option("--mix", default="plain,apart", show_default=True, callback=options.words(workload.MIXES))
-@click.option("--schedulers", "kinds", default=",".join(KINDS), show_default=True, callback=options.words(KINDS))
-@click.option("--arrival", "arrivals", default=f"{BACKLOG},{BEFOREHAND}", show_default=True,
+@click.option("--mix", default="plain,mixed", show_default=True, callback=options.words(workload.MIXES))
+@click.option(
+    "--schedulers", "kinds", default=",".join(_DEFAULT_KINDS), show_default=True, callback=options.words(KINDS)
+)
+@click.option("--arrival", "arrivals", default=f"{BACKLOG},{BURST}", show_default=True,
               callback=options.words((BURST, BACKLOG, BEFOREHAND)))  # fmt: skip
+@click.option("--running", default=0, show_default=True, type=click.IntRange(min=0), help="Pods bound before.")
 @click.option("--waiting", default=0, show_default=True, type=click.IntRange(min=0),
               help="Pods that wait meanwhile; a burst of others is measured.")  # fmt: skip
 @click.option("--runs", default=1, show_default=True, type=click.IntRange(min=1))
@@ -327,7 +340,7 @@ def _per(value: float | None, pods: int) -> str:
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder that logs are kept in.")
 @click.option("--profile", type=click.Path(file_okay=False, path_type=Path),
               help="Folder for cProfile's results of the operator; its figures are then too low.")  # fmt: skip
-@click.option("--pin", is_flag=True, help="kube-scheduler alone on one core, everything else on the others.")
+@click.option("--pin", is_flag=True, help="kube-scheduler, or else Thalweg, alone on one core, all else on the others.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(
     nodes: list[int],
@@ -335,6 +348,7 @@ def main(
     mix: list[str],
     kinds: list[str],
     arrivals: list[str],
+    running: int,
     waiting: int,
     runs: int,
     warm_up: int,
@@ -345,7 +359,7 @@ def main(
     *,
     pin: bool,
 ) -> None:
-    """Pods per second, latency, calls and writes, beside kube-scheduler alone on the same API server."""
+    """Pods per second, latency, CPU time, memory, calls and writes, beside kube-scheduler alone."""
     core = pinning.leave_a_core() if pin else None
     told = conditions(pinned=pin)
     if profile is not None:
@@ -354,17 +368,17 @@ def main(
     rows: list[tuple[Case, Measured]] = []
     for count in nodes:
         cases = [
-            Case(kind, count, pods, each, arrival, waiting, run)
+            Case(kind, count, pods, each, arrival, running, waiting, run)
             for run, each, arrival, kind in product(
                 range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
             )
-            # Nobody nominates beforehand but us.
-            if arrival != BEFOREHAND or kind in (STEERED, GATED)
+            # Nobody nominates beforehand but us. The raw client knows no rules.
+            if (arrival != BEFOREHAND or kind in (STEERED, GATED)) and (kind != RAW or each == RAW_MIX)
         ]
-        rows += zip(cases, asyncio.run(_measure_all(count, cases, given, warm_up)), strict=True)
+        rows += zip(cases, asyncio.run(_measure_all(count, running, cases, given, warm_up)), strict=True)
     if output == "json":
-        results = [{**asdict(case), **asdict(found)} for case, found in rows]
-        click.echo(msgspec.json.encode({"conditions": told, "results": results}))
+        measured = [{**asdict(case), **asdict(found)} for case, found in rows]
+        click.echo(msgspec.json.encode({"conditions": told, "rows": measured}))
     else:
         _print(rows, told)
     sys.exit(any(found.overcommitted or found.misplaced for _, found in rows))

@@ -1,0 +1,1 @@
+"""docs/reference/performance.md from measurements: what is measured, kept, and shown."""

@@ -1,0 +1,279 @@
+"""The tables of docs/reference/performance.md: which fields of which measurement are its columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from harness.page.tables import Column, PageTable, Ratio
+
+_NODES, _MIX, _ARRIVAL = Column("nodes", "nodes"), Column("pods", "mix"), Column("arrival", "arrival")
+_SCHEDULER = Column("scheduler", "scheduler")
+_CPU = (
+    Column("CPU s", "cpu_seconds", 1),
+    Column("API server CPU s", "api_server_cpu_seconds", 1),
+    Column("etcd CPU s", "etcd_cpu_seconds", 1),
+)
+_OVER = Column("overcommitted", "overcommitted")
+_ALONE = ("scheduler", "kube-scheduler")
+
+
+def _rates(name: str, measurement: str) -> PageTable:
+    return PageTable(
+        name,
+        measurement,
+        (_NODES, _MIX, _ARRIVAL, _SCHEDULER),
+        (
+            Column("pods/s", "pods_per_second"),
+            Column("p50 ms", "p50_ms"),
+            Column("p99 ms", "p99_ms"),
+            *_CPU,
+            Column("peak MiB", "peak_mib"),
+            Column("calls", "filter_calls", 2),
+            Column("held", "held"),
+            Column("writes", "writes", 2),
+            _OVER,
+            Column("misplaced", "misplaced"),
+        ),
+        ratio=Ratio("pods_per_second", _ALONE),
+    )
+
+
+def _engine(part: str, *columns: Column) -> PageTable:
+    keys = (Column("nodes / pending / classes / running", "case"), Column("load", "load"), Column("method", "method"))
+    return PageTable(f"engine {part}", "engine", keys, columns, only={"part": part})
+
+
+_PLACED, _LEFT, _GAP = Column("placed", "placed"), Column("left", "left"), Column("gap", "gap", 1, percent=True)
+_ROUND_CPU, _AGAIN = Column("CPU s", "cpu_seconds", 3), Column("again", "again_seconds", 3)
+
+TABLES: tuple[PageTable, ...] = (
+    _rates("rates", "rates"),
+    _rates("rates pinned", "rates, a core each"),
+    PageTable(
+        "waiting",
+        "beside waiting pods",
+        (_SCHEDULER,),
+        (Column("pods/s", "pods_per_second"), Column("p50 ms", "p50_ms"), Column("p99 ms", "p99_ms"), *_CPU),
+        ratio=Ratio("pods_per_second", _ALONE),
+    ),
+    PageTable(
+        "calls",
+        "API calls",
+        (Column("call", "call"),),
+        tuple(
+            Column(header, kind, 2)
+            for header, kind in (
+                ("kube-scheduler", "kube-scheduler"),
+                ("Binder", "thalweg"),
+                ("Extender", "steered"),
+                ("Extender, gated", "gated"),
+            )
+        ),
+    ),
+    PageTable(
+        "answers",
+        "extender answers",
+        (Column("call", "verb"), Column("pod", "pod"), Column("node names", "names"), Column("withheld", "taken")),
+        (
+            Column("own p50 ms", "own_p50", 2),
+            Column("own p99 ms", "own_p99", 2),
+            Column("round trip p50 ms", "trip_p50", 2),
+            Column("p99 ms", "trip_p99", 2),
+        ),
+    ),
+    PageTable(
+        "take-over",
+        "take-over",
+        (Column("the leader ends by", "fault"),),
+        (
+            Column("s to the lease", "lease", 1),
+            Column("longest", "longest_lease", 1),
+            Column("s to the first binding", "binding", 1),
+            Column("longest", "longest_binding", 1),
+        ),
+    ),
+    PageTable(
+        "memory",
+        "memory",
+        (Column("when", "when"), Column("replica", "replica")),
+        (Column("operator MiB", "operator"), Column("worker MiB", "worker")),
+    ),
+    PageTable(
+        "preemption",
+        "preemption",
+        (_NODES, Column("urgent pods", "urgent"), _SCHEDULER),
+        (
+            Column("bound", "bound"),
+            Column("pods/s", "pods_per_second", 1),
+            Column("victims", "victims"),
+            Column("by priority", "victims_by_priority"),
+            *_CPU,
+            _OVER,
+        ),
+        ratio=Ratio("pods_per_second", _ALONE),
+    ),
+    PageTable(
+        "gangs on a cluster",
+        "gangs on a cluster",
+        (_SCHEDULER,),
+        (
+            Column("whole gangs", "whole"),
+            Column("of high priority", "dear"),
+            Column("partially placed", "partial"),
+            Column("useless pods", "useless"),
+            Column("longest partially placed, ms", "longest_partial_ms"),
+            Column("seconds", "seconds", 1),
+            _OVER,
+        ),
+    ),
+    PageTable(
+        "openb on a cluster",
+        "openb on a cluster",
+        (_SCHEDULER,),
+        (
+            _PLACED,
+            Column("pending", "pending"),
+            Column("seconds", "seconds", 1),
+            Column("pods/s", "pods_per_second"),
+            _OVER,
+            Column("GPUs allocated", "gpus"),
+            Column("placed, of the pods that want several GPUs", "multi_gpu"),
+        ),
+        ratio=Ratio("pods_per_second", _ALONE),
+    ),
+    _engine(
+        "sizes",
+        _PLACED,
+        _LEFT,
+        _ROUND_CPU,
+        _AGAIN,
+        _GAP,
+        Column("peak MiB", "peak_mib"),
+        Column("goal", "goal"),
+        Column("safe", "safe"),
+    ),
+    _engine("growth", _ROUND_CPU, Column("goal", "goal"), Column("note", "note")),
+    _engine("classes", _PLACED, _LEFT, _ROUND_CPU, _AGAIN, _GAP),
+    _engine("quality", _LEFT, Column("fewest", "fewest"), _ROUND_CPU, _GAP, Column("safe", "safe")),
+    PageTable(
+        "engine openb",
+        "engine, openb",
+        (Column("case", "case"), Column("method", "method")),
+        (_PLACED, _LEFT, Column("GPUs", "gpus"), Column("stranded", "stranded"), _ROUND_CPU),
+    ),
+    PageTable(
+        "gangs",
+        "gangs",
+        (Column("case", "case"), Column("gangs", "gangs"), Column("method", "method")),
+        (
+            Column("complete", "complete"),
+            Column("pods of others", "incomplete_pods"),
+            Column("worth", "worth"),
+            Column("bound", "bound"),
+            Column("CPU s", "seconds", 2),
+        ),
+    ),
+    PageTable(
+        "running pods",
+        "running pods",
+        (Column("part", "part"), Column("case", "case")),
+        (
+            _PLACED,
+            _LEFT,
+            Column("preempted", "preempted"),
+            Column("moved", "moved"),
+            Column("fewest", "fewest"),
+            Column("CPU s", "seconds", 3),
+        ),
+    ),
+    PageTable(
+        "openb moves",
+        "openb moves",
+        (Column("moved in a round, at most", "case"),),
+        (
+            _PLACED,
+            Column("of them want several GPUs", "several"),
+            Column("GPUs in use", "gpus", 1),
+            Column("stranded", "stranded", 1),
+            Column("moves", "moves"),
+            Column("CPU s", "cpu_seconds", 2),
+        ),
+    ),
+    PageTable(
+        "fair shares",
+        "fair shares",
+        (Column("tenants", "tenants"),),
+        (
+            Column("share of each", "shares", 1, percent=True),
+            Column("DRF's", "ideal", 1, percent=True),
+            Column("farthest off", "farthest", 1, percent=True),
+            Column("one pod is up to", "pod", 1, percent=True),
+            Column("evictions, in the second half", "evictions"),
+            Column("used", "used", 1, percent=True),
+        ),
+    ),
+    PageTable(
+        "data locality",
+        "data locality",
+        (Column("method", "method"),),
+        (
+            Column("GiB over nodes", "over_nodes"),
+            Column("racks", "over_racks"),
+            Column("zones", "over_zones"),
+            Column("s waited", "waited", 1),
+            Column("s copied", "copied", 1),
+            Column("s until the pod runs", "until_run", 1),
+        ),
+    ),
+    PageTable(
+        "cost models",
+        "cost models",
+        (Column("instance for", "model"), Column("truth", "truth"), Column("method", "method")),
+        (Column("value", "value", 2), _PLACED),
+    ),
+    PageTable(
+        "interference",
+        "interference",
+        (Column("jobs come", "jobs_come"), Column("load", "load"), Column("method", "method")),
+        (Column("longer by", "mean", 3), Column("jobs", "jobs"), Column("ms of a round", "milliseconds")),
+    ),
+    PageTable(
+        "rules in the flow",
+        "rules in the flow",
+        (Column("rule", "rule"), Column("sizes", "sizes"), Column("load", "load")),
+        (
+            Column("left, without and with", "left"),
+            Column("gap", "gap", 3, percent=True),
+            Column("CPU s", "seconds", 2),
+        ),
+    ),
+    PageTable(
+        "openb usage",
+        "openb usage",
+        (Column("planned by", "method"),),
+        (
+            Column("overloaded node-minutes", "overloaded"),
+            Column("core-minutes wanted and not got", "short"),
+            Column("minutes that pods waited", "waited"),
+        ),
+        rows="openb",
+    ),
+    PageTable("usage rounds", "usage", (Column("what", "what"),), (Column("CPU s", "seconds", 2),), rows="rounds"),
+    PageTable(
+        "why",
+        "why",
+        (_NODES, Column("kind", "kind")),
+        (Column("plan, s", "plan", 1), Column("answer, s", "seconds", 1)),
+    ),
+    PageTable(
+        "what if",
+        "what if",
+        (_NODES, Column("question", "question")),
+        (Column("plan, CPU s", "plan", 1), Column("answer, CPU s", "seconds", 1)),
+    ),
+)
+
+
+def of(measurement: str) -> Sequence[PageTable]:
+    """The tables of a measurement."""
+    return [each for each in TABLES if each.measurement == measurement]

@@ -1,0 +1,87 @@
+"""Every command whose figures the page shows, with the arguments of these figures and of a quick trial."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+#: In arguments: the folder of the openb trace.
+OPENB = "OPENB"
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """One command of bench/.
+
+    Attributes:
+        name: of the folder that keeps its results.
+        arguments: after the script's name.
+        trial: arguments of a run that only shows that it works.
+        repeats: whether figures vary between runs, so that the page shows medians.
+    """
+
+    name: str
+    script: str
+    arguments: tuple[str, ...] = ()
+    trial: tuple[str, ...] = ()
+    repeats: bool = True
+
+    @property
+    def needs_openb(self) -> bool:
+        """Whether it reads the trace."""
+        return OPENB in self.arguments
+
+    def command(self, openb: Path | None, arguments: Sequence[str]) -> list[str]:
+        """The script and its arguments, with the trace's folder filled in."""
+        return [self.script, *(str(openb) if each == OPENB else each for each in arguments), "-o", "json"]
+
+
+def _rates(name: str, *more: str) -> Measurement:
+    nodes, mixes = "1000,5000", "plain,mixed,affinity,apart,spread,rack,gangs"
+    return Measurement(
+        name,
+        "schedulers.py",
+        ("--nodes", nodes, "--pods", "3000", "--mix", mixes, "--arrival", "backlog,burst", *more),
+        ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
+    )
+
+
+MEASUREMENTS: tuple[Measurement, ...] = (
+    _rates("rates"),
+    _rates("rates, a core each", "--pin"),
+    Measurement("beside waiting pods", "schedulers.py", ("--nodes", "1000", "--pods", "1000", "--waiting", "1000"),
+                ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
+    Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
+    Measurement("extender answers", "extender_answers.py", (), ("--names", "100", "--requests", "50")),
+    Measurement("faults", "faults.py", (), ("--only", "worker")),
+    Measurement("take-over", "takeover.py", ("--times", "5"), ("--nodes", "20", "--times", "1", "--faults", "SIGTERM")),
+    Measurement("memory", "memory.py", (), ("--nodes", "50", "--running", "100", "--pods", "20"), repeats=False),
+    Measurement("preemption", "preemption.py", (), ("--nodes", "20", "--urgent", "20", "--warm-up", "100")),
+    Measurement("gangs on a cluster", "cluster_gangs.py", (), ("--gangs", "6", "--size", "4", "--fit", "4")),
+    Measurement("openb on a cluster", "place_openb.py", (OPENB, "--kube-scheduler"), (OPENB, "--limit", "100"),
+                repeats=False),
+    Measurement("engine", "engine.py", ("-n", "3"), ("--growth", "--limit", "60")),
+    Measurement("engine, openb", "engine.py", ("--openb", OPENB, "--only", "openb"), (), repeats=False),
+    Measurement("gangs", "gangs.py", (), ("--gangs", "20", "--exact-seconds", "1"), repeats=False),
+    Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
+    Measurement("openb moves", "openb_moves.py", (OPENB,), (), repeats=False),
+    Measurement("fair shares", "fair_shares.py", (), ("--rounds", "20"), repeats=False),
+    Measurement("data locality", "data_locality.py", (), ("--racks", "2", "--seeds", "1"), repeats=False),
+    Measurement("cost models", "cost_models.py", (), ("--nodes", "20", "--seeds", "1"), repeats=False),
+    Measurement("interference", "interference.py", (), ("--load", "0.4", "--rounds", "20"), repeats=False),
+    Measurement("rules in the flow", "rules_in_the_flow.py", (), ("--nodes", "60", "--pods", "100", "--running", "50",
+                "--classes", "5", "--budget", "0.2"), repeats=False),
+    Measurement("declared networks", "declared_networks.py", (), ("--nodes", "100", "--pods", "200")),
+    Measurement("usage", "usage.py", ("--rounds", "--memory"), ("--rounds", "--nodes", "100", "-n", "1")),
+    Measurement("openb usage", "usage.py", ("--openb", OPENB, "--pods", "4000", "--seeds", "1,2,3,4,5"), (),
+                repeats=False),
+    Measurement("why", "why.py", (), ("--nodes", "50")),
+    Measurement("what if", "what_if.py", (), ("--nodes", "50")),
+    Measurement("pictures", "pictures.py", (), ("--nodes", "50", "--pods", "200", "--repeats", "1")),
+)  # fmt: skip
+
+
+def chosen(only: Sequence[str]) -> Iterator[Measurement]:
+    """Those of these names; all of them without any."""
+    yield from (each for each in MEASUREMENTS if not only or each.name in only)

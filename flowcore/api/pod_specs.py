@@ -1,0 +1,242 @@
+"""What is read of a pod's spec: the same for all pods of a controller."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.api.base import Interner, Quantities, to_labels
+from flowcore.api.data import parse_data
+from flowcore.api.gangs import WireSchedulingGroup
+from flowcore.api.inter_pod_constraints import anti_affinity_only, to_inter_pod_constraints
+from flowcore.api.node_features import needed_features
+from flowcore.api.pod_limits import over_limit
+from flowcore.api.pod_numa import numa_needs
+from flowcore.api.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodMeta, WirePodSpec, WirePodStatus
+from flowcore.api.pod_requests import host_ports_of, images_of, repositories_of, requests_of
+from flowcore.api.selectors import to_node_term
+from flowcore.api.volumes import to_volumes
+from flowcore.model.data import DataSource
+from flowcore.model.devices import needs_devices
+from flowcore.model.errors import ModelError
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.numa import NumaNeeds
+from flowcore.model.pods import PodClass, PreferredTerm, Toleration
+from flowcore.model.resources import Amounts, to_amounts
+from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.usage import UsageClass
+from flowcore.model.volumes import ClaimVolume, Disk, Volumes
+
+#: The controller that pins each of its pods to a node by affinity.
+DAEMON_SET = "DaemonSet"
+_NO_OWNER = WireOwner()
+_NO_STATUS = WirePodStatus()
+
+
+class SpecReading(msgspec.Struct, frozen=True, gc=False):
+    """See the module. Fields without a word here are those of ``Pod``.
+
+    Attributes:
+        unreadable: why the requests cannot be read; "" where they can.
+        rules_problem: why the rules between pods cannot be read; "" where they can.
+        numa_problem: of the annotation about NUMA zones; None: there is none.
+        data_problem: of the annotation about data; "" where there is none.
+        gates: names of the scheduling gates.
+        storage_reason: why its volumes keep it on its node; "" where they do not.
+        asked: requests of each container as they are written, by name, while the pod has none as a whole; None: it has.
+    """
+
+    pod_class: PodClass
+    requests: Amounts
+    constraints: InterPodConstraints | None
+    usage_class: UsageClass
+    scheduler_name: str
+    preempts: bool
+    unsupported_reason: str
+    unbindable_reason: str
+    over_limit: str
+    unreadable: str
+    rules_problem: str
+    numa_problem: ModelError | None
+    data_problem: str
+    gates: tuple[str, ...]
+    scheduling_group: WireSchedulingGroup | None
+    storage_reason: str
+    asked: dict[str, Quantities] | None
+
+
+def controller_of(meta: WirePodMeta) -> WireOwner:
+    """The controller of a pod; one without kind and uid where there is none."""
+    return next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
+
+
+def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
+    """What is read of the spec of a pod.
+
+    Beside the spec it depends on the namespace, the name and uid (where a claim is made for the pod), the labels (their
+    sizes, and those that ``matchLabelKeys`` names), whether a DaemonSet made it, the quality of service that the status
+    states, and the annotations about data and NUMA zones.
+    """
+    meta, spec, status = wire.metadata, wire.spec, wire.status or _NO_STATUS
+    namespace = meta.namespace or "default"
+    volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
+    excess = over_limit(spec, meta.labels or {})
+    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(spec, volumes)
+    requests: Amounts = ()
+    unreadable, numa, numa_problem = "", None, None
+    try:
+        requests = intern(to_amounts(requests_of(spec)))
+        unsupported_reason = unsupported_reason or needs_devices(requests, {})
+    except ModelError as error:
+        unreadable = str(error)
+    if not unreadable:
+        try:
+            numa = numa_needs(spec, status, meta.annotations, requests)
+        except ModelError as error:
+            numa_problem = error
+    constraints = to_inter_pod_constraints(spec, namespace, intern(to_labels(meta.labels)))
+    if constraints is not None:
+        constraints = intern(constraints if excess is None else anti_affinity_only(constraints))
+    data, data_problem = _data(wire) if not spec.node_name else ((), "")
+    if excess is None:
+        pinned = controller_of(meta).kind == DAEMON_SET and bool(spec.node_name)
+        pod_class = _pod_class(spec, requests, volumes, data, numa, pinned=pinned)
+    else:
+        pod_class = _usage_class(spec, requests, volumes)
+    return SpecReading(
+        pod_class=intern(pod_class),
+        requests=requests,
+        constraints=constraints,
+        usage_class=intern(UsageClass(intern(namespace), intern(repositories_of(spec)), requests)),
+        scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
+        preempts=spec.preemption_policy != "Never",
+        unsupported_reason=intern(unsupported_reason),
+        unbindable_reason=intern(_unbindable_reason(volumes)),
+        over_limit="" if excess is None else excess.field,
+        unreadable=unreadable,
+        rules_problem=_rules_problem(constraints) if excess is None else "",
+        numa_problem=numa_problem,
+        data_problem=data_problem,
+        gates=tuple(gate.name for gate in spec.scheduling_gates or ()),
+        scheduling_group=spec.scheduling_group,
+        storage_reason=_storage_reason(spec),
+        asked=_asked(spec),
+    )
+
+
+def _asked(spec: WirePodSpec) -> dict[str, Quantities] | None:
+    if spec.resources is not None:
+        return None
+    containers = (*(spec.containers or ()), *(spec.init_containers or ()))
+    return {each.name: (each.resources.requests if each.resources else None) or {} for each in containers}
+
+
+def _rules_problem(constraints: InterPodConstraints | None) -> str:
+    if constraints is not None and constraints.unreadable_affinity:
+        return f"{constraints.unreadable_affinity}: a selector in it cannot be parsed"
+    if constraints is not None and constraints.unreadable_spread:
+        return f"{constraints.unreadable_spread}.labelSelector: it cannot be parsed"
+    return ""
+
+
+def _data(wire: WirePod) -> tuple[tuple[DataSource, ...], str]:
+    """Where its data is, and why that cannot be read: then the pod is planned as if it read none."""
+    annotations = wire.metadata.annotations
+    text = None if annotations is None else annotations.data
+    if text is None:
+        return (), ""
+    try:
+        return parse_data(text), ""
+    except ModelError as error:
+        return (), error.problem
+
+
+def _storage_reason(spec: WirePodSpec) -> str:
+    for volume in spec.volumes or ():
+        if volume.empty_dir is not None or volume.host_path is not None:
+            return "it has local storage"
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None:
+            return "it has volume claims"
+    return ""
+
+
+def _pod_class(
+    spec: WirePodSpec,
+    requests: Amounts,
+    volumes: Volumes,
+    data: tuple[DataSource, ...],
+    numa: NumaNeeds | None,
+    *,
+    pinned: bool,
+) -> PodClass:
+    """The class of a pod. Pods of a DaemonSet share one: its affinity to the node that it has (``pinned``) is left out.
+
+    Such a pod stays as long as its node, so nobody asks where else it may go.
+    """
+    node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
+    required = None
+    if node_affinity.required is not None:
+        required = tuple(to_node_term(term) for term in node_affinity.required.node_selector_terms or ())
+        if pinned and required == (_own_node(spec.node_name or ""),):
+            required = None
+    tolerations = (
+        Toleration(t.key or "", t.operator or "", t.value or "", t.effect or "", t.toleration_seconds)
+        for t in spec.tolerations or ()
+    )
+    return PodClass(
+        requests=requests,
+        node_selector=to_labels(spec.node_selector),
+        required_affinity=required,
+        preferred_affinity=tuple(
+            PreferredTerm(p.weight, to_node_term(p.preference)) for p in node_affinity.preferred or ()
+        ),
+        tolerations=tuple(tolerations),
+        host_ports=host_ports_of(spec),
+        priority=spec.priority or 0,
+        volumes=volumes,
+        features=needed_features(spec),
+        # A bound pod pulls no more images. Without them, bound pods of different images share one class.
+        images=() if spec.node_name else images_of(spec),
+        containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
+        data=data,
+        numa=numa,
+    )
+
+
+def _own_node(name: str) -> NodeSelectorTerm:
+    """What the DaemonSet controller writes (ReplaceDaemonSetPodNodeNameNodeAffinity)."""
+    return NodeSelectorTerm(fields=(Requirement("metadata.name", "In", (name,)),))
+
+
+def _usage_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodClass:
+    """The class of a pod that is not planned: only its usage on its node."""
+    return PodClass(
+        requests=requests,
+        host_ports=host_ports_of(spec),
+        priority=spec.priority or 0,
+        volumes=volumes,
+    )
+
+
+def _unsupported_reason(spec: WirePodSpec, volumes: Volumes) -> str:
+    """Why this engine cannot plan the pod, "" when it can.
+
+    A rule that is not evaluated here makes the pod wait; it is never skipped.
+    """
+    if spec.resource_claims:
+        names = ", ".join(claim.name for claim in spec.resource_claims)
+        return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
+    disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
+    if disk is not None:
+        return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
+    return ""
+
+
+def _unbindable_reason(volumes: Volumes) -> str:
+    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
+    if not claims:
+        return ""
+    names = ", ".join(claims)
+    return (
+        f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do; a policy with "
+        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
+    )

@@ -1,0 +1,102 @@
+"""Planned pods that are not nominated yet: equal pods may take each other's places.
+
+kube-scheduler asks about a fresh pod with a sample of the nodes. The pod's own node is rarely in the sample, but the
+node of an equal pod may be, or a node to which such a place may shift (``shifts.py``). Then nobody needs a nomination.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
+from typing import TypeAlias, TypeVar
+
+import msgspec
+
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.selectors import value_of
+
+_At = TypeVar("_At", bound=Hashable)
+#: Values of a node's labels.
+Domains: TypeAlias = tuple[str | None, ...]
+
+
+class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True):
+    """What two pods must have in common to take each other's places."""
+
+    pod_class: PodClass
+    signature: PodSignature
+    policy: str
+
+    def fits(self, pod: Pod) -> bool:
+        """Whether a pod still has this class and signature."""
+        return (self.pod_class, self.signature) == (pod.pod_class, pod.signature)
+
+
+class _Entry(msgspec.Struct, frozen=True, gc=False):
+    place_key: PlaceKey
+    node: str
+    domains: Domains
+
+
+class PlacePool:
+    """Pods in the order in which they came, by place key, and there by node and by the domains of the node."""
+
+    def __init__(self) -> None:
+        self._by_node: dict[PlaceKey, dict[str, dict[str, None]]] = {}
+        self._by_domains: dict[PlaceKey, dict[Domains, dict[str, None]]] = {}
+        self._entries: dict[str, _Entry] = {}
+
+    def add(self, key: str, place_key: PlaceKey, node: str, domains: Domains) -> None:
+        """Adds a pod that is planned for this node, which is in these domains."""
+        self.remove(key)
+        self._entries[key] = _Entry(place_key, node, domains)
+        self._by_node.setdefault(place_key, {}).setdefault(node, {})[key] = None
+        self._by_domains.setdefault(place_key, {}).setdefault(domains, {})[key] = None
+
+    def remove(self, key: str) -> None:
+        """Removes a pod, if it is here."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            _remove(self._by_node, entry.place_key, entry.node, key)
+            _remove(self._by_domains, entry.place_key, entry.domains, key)
+
+    def place_key(self, key: str) -> PlaceKey | None:
+        """The place key of a pod; None: the pod is not here."""
+        entry = self._entries.get(key)
+        return None if entry is None else entry.place_key
+
+    def on(self, place_key: PlaceKey, nodes: Sequence[str]) -> Iterator[str]:
+        """One pod with this place key for each of these nodes that has one."""
+        found = self._by_node.get(place_key, {})
+        return (next(iter(found[node])) for node in nodes if node in found)
+
+    def within(self, place_key: PlaceKey, domains: Domains) -> str:
+        """The oldest pod with this place key in these domains; "": there is none."""
+        return next(iter(self._by_domains.get(place_key, {}).get(domains, ())), "")
+
+
+def _remove(index: dict[PlaceKey, dict[_At, dict[str, None]]], place_key: PlaceKey, at: _At, key: str) -> None:
+    found = index[place_key]
+    del found[at][key]
+    if not found[at]:
+        del found[at]
+    if not found:
+        del index[place_key]
+
+
+@lru_cache(maxsize=4096)
+def counting_keys(signature: PodSignature) -> tuple[str, ...]:
+    """Keys of the topologies in which rules of a pod count pods. Anti-affinity is asked node by node."""
+    constraints = signature.constraints or InterPodConstraints()
+    keys = {term.topology_key for term in constraints.affinity}
+    keys.update(spread.topology_key for spread in constraints.spread)
+    keys.update(limit.topology_key for limit in constraints.limits)
+    return tuple(sorted(keys - {""}))
+
+
+def domains_of(node: Node, keys: Sequence[str]) -> Domains:
+    """The node's domain in each of these topologies."""
+    return tuple(value_of(node.labels, key) for key in keys)

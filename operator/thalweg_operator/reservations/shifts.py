@@ -1,0 +1,155 @@
+"""Where a planned pod may go of the nodes that kube-scheduler asks about. Nothing here changes anything.
+
+A pod may take the place of an equal pod, which then gets its own. And a place may shift to another node: the node costs
+about as much in the plan, has room beside all reservations, and no rule of the plan sees a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
+from flowcore.model.inter_pod_constraints import AffinityTerm
+from flowcore.model.matching_pods import MatchingPods
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import AffinityMatch, PodSignature
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import value_of
+from thalweg_operator.reservations.counted_pods import CountedPods
+from thalweg_operator.reservations.feasibility import fits_now, infeasible_nodes
+from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.nominations import stands_alone
+from thalweg_operator.reservations.place_pool import PlaceKey, counting_keys, domains_of
+from thalweg_operator.reservations.planned_prices import PlannedPrices
+from thalweg_operator.reservations.reservation import Reservation
+from thalweg_operator.reservations.transitions import Phase
+
+#: Nodes of a question that are looked at closely, the cheapest ones.
+_MOST_NODES = 16
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a pod may go.
+
+    Attributes:
+        holder: key of the pod whose place it takes; this pod then gets its place. It may be the pod itself.
+    """
+
+    node: str
+    holder: str
+
+
+def find_place(
+    cluster: Cluster, ledger: Ledger, pod: Pod, nomination: Reservation, policy: Policy, nodes: Sequence[str]
+) -> Place | None:
+    """Where, of these nodes, a planned pod may go; its planned node if none of them will do; None: it waits.
+
+    kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
+    wave. Of equal pods that wait for a wave, the earliest gives its place.
+    """
+    own, phase, books = pod.key, nomination.phase, ledger.nominations
+    planned = Place(nomination.node, own)
+    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
+    if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
+        return planned
+    if stands_alone(pod):
+        place_key = books.places.place_key(own)
+        if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
+            place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
+        if place_key is not None:
+            found = min(books.places.on(place_key, nodes), key=lambda key: ledger.reservations[key].wave, default="")
+            if found:
+                return Place(ledger.reservations[found].node, found)
+            shifted = _shifted(cluster, ledger, pod, nomination, policy, place_key, nodes)
+            if shifted is not None:
+                return shifted
+    return None if phase is Phase.QUEUED else planned
+
+
+def _shifted(
+    cluster: Cluster,
+    ledger: Ledger,
+    pod: Pod,
+    nomination: Reservation,
+    policy: Policy,
+    place_key: PlaceKey,
+    nodes: Sequence[str],
+) -> Place | None:
+    prices = ledger.nominations.prices_for(pod.pod_class, policy.name)
+    signature = with_policy_constraints(pod.signature, policy)
+    if prices is None or _counted(cluster, ledger).by_others(signature, cluster.namespaces):
+        return None
+    keys = counting_keys(signature)
+    for price, node in _cheapest(cluster, ledger, prices, nodes):
+        domains = domains_of(node, keys)
+        before = cluster.nodes.get(nomination.node)
+        own = before is not None and domains_of(before, keys) == domains
+        key = pod.key if own else ledger.nominations.places.within(place_key, domains)
+        holder = ledger.reservations.get(key)
+        place = None if holder is None else cluster.nodes.get(holder.node)
+        if (
+            holder is not None
+            and place is not None
+            and holder.price is not None
+            and price <= holder.price + prices.tolerance
+            and domains_of(place, keys) == domains
+            and not _is_kept_apart(cluster, signature, node, place)
+            and fits_now(cluster, pod, node.name)
+            and not infeasible_nodes(cluster, ledger, pod, [node.name])
+        ):
+            return Place(node.name, key)
+    return None
+
+
+def _cheapest(
+    cluster: Cluster, ledger: Ledger, prices: PlannedPrices, nodes: Sequence[str]
+) -> Iterator[tuple[int, Node]]:
+    """The cheapest nodes whose price is known, in the order of the question among equals."""
+    priced = (
+        (price, at) for at, name in enumerate(nodes) if (price := ledger.nominations.price(prices, name)) is not None
+    )
+    for price, at in nsmallest(_MOST_NODES, priced):
+        if not cluster.node_changed_since(nodes[at], prices.generation):
+            yield price, cluster.nodes[nodes[at]]
+
+
+def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:
+    """What the rules of all reserved pods count, put together once for each plan."""
+    counted = ledger.nominations.counted_pods
+    if not counted.known:
+        policies, namespaces = cluster.policies, cluster.namespaces
+        pods = [each.pod for each in ledger.reservations.values()]
+        governed = ((pod, policies.of(pod, namespaces)) for pod in pods)
+        counted.learn(
+            pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
+            for pod, policy in governed
+            if pod.constraints is not None or (policy is not None and policy.constraints)
+        )
+    return counted
+
+
+def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:
+    """Whether anti-affinity keeps a pod off a node, with all reservations there, though not off its place."""
+    index = cluster.occupancy.pod_index
+    own = signature.constraints.anti_affinity if signature.constraints is not None else ()
+    terms: list[tuple[AffinityTerm, MatchingPods]] = [
+        *((term, index.matching_pods(AffinityMatch((term,)))) for term in own),
+        *index.anti_affinity_terms_for(signature),
+    ]
+    return any(_is_near(cluster, term.topology_key, matching, node, place) for term, matching in terms)
+
+
+def _is_near(cluster: Cluster, key: str, matching: MatchingPods, node: Node, place: Node) -> bool:
+    """Whether any of these pods is in the node's domain. In the domain of the place all is as planned."""
+    value = value_of(node.labels, key)
+    if value is None or value == value_of(place.labels, key):
+        return False
+    if key == HOSTNAME:
+        return node.name in matching.by_node
+    known = (cluster.nodes.get(name) for name in matching.by_node)
+    return any(value_of(other.labels, key) == value for other in known if other is not None)

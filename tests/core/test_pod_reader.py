@@ -1,0 +1,129 @@
+"""Pods that are read by what was read of others."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flowcore.api import Interner, PodReader, WirePod, to_pod
+from flowcore.model.data import DATA
+from flowcore.model.numa import NUMA
+from flowcore.model.policies import GATE
+
+_TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
+_ZONES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
+
+
+def _pinned(*nodes: str) -> dict[str, Any]:
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]} for node in nodes]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def _container(cpu: str, image: str = "i") -> dict[str, Any]:
+    return {"name": "main", "image": image, "resources": {"requests": {"cpu": cpu}}}
+
+
+#: Changes of a pod, each of a path in it.
+_CHANGES: list[tuple[tuple[str, ...], Any]] = [
+    (("metadata", "name"), "p2"),
+    (("metadata", "uid"), "u2"),
+    (("metadata", "namespace"), "other"),
+    (("metadata", "labels"), {"app": "b"}),
+    (("metadata", "labels"), {f"label-{i}": "x" * 60 for i in range(300)}),
+    (("metadata", "annotations"), {NUMA: "single"}),
+    (("metadata", "annotations"), {NUMA: "both"}),
+    (("metadata", "annotations"), {DATA: "rubbish"}),
+    (("metadata", "annotations"), {DATA: '[{"image": "i", "size": "1Gi"}]'}),
+    (("metadata", "ownerReferences"), [{"kind": "DaemonSet", "uid": "d", "controller": True}]),
+    (("metadata", "ownerReferences"), [{"kind": "ReplicaSet", "uid": "r", "controller": True}]),
+    (("spec", "nodeName"), "n1"),
+    (("spec", "nodeName"), "n2"),
+    (("spec", "nodeName"), 'n"2'),
+    (("spec", "containers"), [_container("2")]),
+    (("spec", "containers"), [_container("rubbish")]),
+    (("spec", "containers"), [_container("1", "j")]),
+    (("spec", "priority"), 2_000_000_000),
+    (("spec", "preemptionPolicy"), "Never"),
+    (("spec", "schedulerName"), "thalweg"),
+    (("spec", "schedulingGates"), [{"name": GATE}]),
+    (("spec", "schedulingGates"), [{"name": "n1"}]),
+    (("spec", "nodeSelector"), {"kubernetes.io/hostname": "n1"}),
+    (("spec", "affinity"), _pinned("n1")),
+    (("spec", "affinity"), _pinned("n2")),
+    (("spec", "affinity"), _pinned("n1", "n2")),
+    (("spec", "affinity"), {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _ZONES}}),
+    (("spec", "affinity"), {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [_TERM]}}),
+    (
+        ("spec", "topologySpreadConstraints"),
+        [{"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "matchLabelKeys": ["app"], **_TERM}],
+    ),
+    (("spec", "volumes"), [{"name": "kube-api-access-abcde", "projected": {}}]),
+    (("spec", "volumes"), [{"name": "kube-api-access-fghij", "projected": {}}]),
+    (("spec", "volumes"), [{"name": "kube-api-access-abcde", "emptyDir": {}}]),
+    (("spec", "volumes"), [{"name": "kube-api-access-abcde", "ephemeral": {}}]),
+    (("spec", "volumes"), [{"name": "v", "persistentVolumeClaim": {"claimName": "kube-api-access-abcde"}}]),
+    (("spec", "resources"), {"requests": {"cpu": "3"}}),
+    (("status", "qosClass"), "Guaranteed"),
+    (("status", "phase"), "Succeeded"),
+    (("status", "containerStatuses"), [{"name": "main", "resources": {"requests": {"cpu": "1"}}}]),
+    (("status", "containerStatuses"), [{"name": "main", "resources": {"requests": {"cpu": "4"}}}]),
+    (("status", "containerStatuses"), [{"name": "main", "allocatedResources": {"cpu": "4"}}]),
+    (("status", "containerStatuses"), [{"name": "gone", "resources": {"requests": {"cpu": "4"}}}]),
+    (("status", "resources"), {"requests": {"cpu": "4"}}),
+]
+_BASE: dict[str, Any] = {
+    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "a"}},
+    "spec": {"nodeName": "n1", "containers": [_container("1")]},
+    "status": {"phase": "Running", "qosClass": "Burstable"},
+}
+
+
+def _changed(changes: list[tuple[tuple[str, ...], Any]]) -> bytes:
+    manifest = copy.deepcopy(_BASE)
+    for (part, field), value in changes:
+        manifest[part][field] = value
+    return json.dumps(manifest, separators=(",", ":")).encode()
+
+
+@given(st.lists(st.lists(st.sampled_from(_CHANGES), max_size=4), min_size=2, max_size=6))
+def test_what_was_read_before_changes_no_pod(pods: list[list[tuple[tuple[str, ...], Any]]]) -> None:
+    """Whatever came before, each pod is read as it is read alone; two pods differ in a few of their fields."""
+    reader = PodReader(Interner())
+    for raw in [*map(_changed, pods), *map(_changed, pods)]:
+        assert reader(raw) == to_pod(msgspec.json.decode(raw, type=WirePod), Interner())
+
+
+def test_pods_of_a_controller_share_what_is_read_of_their_spec() -> None:
+    """Names of nodes, of DaemonSets' affinities and of token volumes do not make another class."""
+    daemon = (("metadata", "ownerReferences"), [{"kind": "DaemonSet", "uid": "d", "controller": True}])
+    reader = PodReader(Interner())
+    found = [
+        reader(
+            _changed(
+                [
+                    daemon,
+                    (("metadata", "name"), f"p-{node}"),
+                    (("spec", "nodeName"), node),
+                    (("spec", "affinity"), _pinned(node)),
+                    (("spec", "volumes"), [{"name": f"kube-api-access-{node}ab", "projected": {}}]),
+                ]
+            )
+        )
+        for node in ("no1", "no2", "no3")
+    ]
+    assert len({id(pod.pod_class) for pod in found}) == 1
+    assert found[0].pod_class.required_affinity is None
+
+
+def test_a_pod_that_is_no_pod_is_refused() -> None:
+    """A spec of the wrong shape is an error, also after many good ones."""
+    reader = PodReader(Interner())
+    reader(_changed([]))
+    with pytest.raises(msgspec.ValidationError, match=r"spec\.containers"):
+        reader(_changed([(("spec", "containers"), 3)]))

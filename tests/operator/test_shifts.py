@@ -1,0 +1,143 @@
+"""Planned pods go to the nodes that kube-scheduler asks about: what is left of the plan can still be carried out."""
+
+import random
+from collections import Counter
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.ledger_checks import LedgerChecks
+from support.ledger_world import NAMESPACE, LedgerWorld
+from support.profiles import examples
+
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.selectors import LabelSelector, Requirement
+
+RACK = "rack"
+SMALL, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
+POLICY = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
+
+
+def rules(kind: str, selector: LabelSelector) -> InterPodConstraints | None:
+    """Rules of a pod about the pods of its set."""
+    match kind:
+        case "apart":
+            return InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, selector, (NAMESPACE,)),))
+        case "racks apart":
+            return InterPodConstraints(anti_affinity=(AffinityTerm(RACK, selector, (NAMESPACE,)),))
+        case "spread":
+            return InterPodConstraints(spread=(SpreadConstraint(RACK, 1, selector),))
+        case "rack":
+            return InterPodConstraints(affinity=(AffinityTerm(RACK, selector, (NAMESPACE,)),))
+        case _:
+            return None
+
+
+class Scheduler:
+    """kube-scheduler's filters for these rules, asked about the pods that it has placed."""
+
+    def __init__(self, nodes: list[Node]) -> None:
+        self.nodes = {node.name: node for node in nodes}
+        self.placed: list[tuple[Pod, str]] = []
+
+    def passes(self, pod: Pod) -> list[str]:
+        """Nodes that pass for a pod, by name."""
+        return [name for name in self.nodes if self._passes(pod, name)]
+
+    def _rack(self, name: str) -> str:
+        return dict(self.nodes[name].labels)[RACK]
+
+    def _passes(self, pod: Pod, name: str) -> bool:
+        here = [other for other, node in self.placed if node == name]
+        used = Counter(dict(pod.pod_class.requests))
+        for other in here:
+            used.update(dict(other.pod_class.requests))
+        free = dict(self.nodes[name].allocatable)
+        if used["cpu"] > free["cpu"] or len(here) + 1 > free["pods"]:
+            return False
+        mine = [node for other, node in self.placed if other.labels == pod.labels]
+        racks = Counter({self._rack(node): 0 for node in self.nodes})
+        racks.update(self._rack(node) for node in mine)
+        constraints = pod.constraints or InterPodConstraints()
+        for term in constraints.anti_affinity:
+            if (name in mine) if term.topology_key == HOSTNAME else racks[self._rack(name)]:
+                return False
+        if constraints.spread and racks[self._rack(name)] + 1 - min(racks.values()) > 1:
+            return False
+        return not (constraints.affinity and mine and not racks[self._rack(name)])
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["", "apart", "racks apart", "spread", "rack"]), min_size=1, max_size=4),
+    sizes=st.lists(st.integers(1, 6), min_size=4, max_size=4),
+    racks=st.integers(2, 3),
+    large=st.integers(0, 2),
+    choose=st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(60))
+def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
+    kinds: list[str], sizes: list[int], racks: int, large: int, choose: random.Random
+) -> None:
+    """Every planned pod is bound without another plan, whatever samples of nodes kube-scheduler draws.
+
+    The nodes all cost the same, so places shift as often as rules and room let them.
+    """
+    nodes = [
+        Node(f"n{at}", labels=((HOSTNAME, f"n{at}"), (RACK, f"r{at % racks}")), allocatable=(("cpu", 400), ("pods", 5)))
+        for at in range(3 * racks)
+    ]
+    world, scheduler = LedgerWorld(nodes, [POLICY]), Scheduler(nodes)
+    fields = {"scheduler_name": STEERED_NAME}
+    for at, (kind, size) in enumerate(zip(kinds, sizes, strict=False)):
+        selector = LabelSelector((Requirement("set", "In", (str(at),)),))
+        for number in range(size):
+            world.create_pod(
+                f"p{at}-{number}",
+                pod_class=LARGE if at < large else SMALL,
+                labels=(("set", str(at)),),
+                constraints=rules(kind, selector),
+                **fields,
+            )
+    world.show()
+    world.make_plan()
+    world.deliver(100)
+    planned = set(world.ledger.reservations)
+    for _ in range(40):
+        waiting = [key for key in world.schedulable() if key in planned]
+        choose.shuffle(waiting)
+        for key in waiting:
+            passing = scheduler.passes(world.api[key])
+            asked = [name for name in passing if choose.random() < 0.5]
+            known = world.api[key].nominated_node
+            world.attempt(key, [*asked, *({known} & set(passing) - set(asked))])
+            node = world.attempts[key][1]
+            world.end_attempt(key, fails=False, message="waiting for Thalweg's plan")
+            if node:
+                scheduler.placed.append((world.api[key], node[0]))
+            if choose.random() < 0.5:
+                world.show()
+        world.settle()
+        world.pass_time(1.0)
+        if not [key for key in world.schedulable() if key in planned]:
+            break
+    assert {key for key in planned if not world.api[key].node_name} == set()
+
+
+def test_places_do_shift() -> None:
+    """The property above speaks of something: a pod goes to a node that no pod was planned for."""
+    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 400), ("pods", 5))) for name in "ab"]
+    world = LedgerWorld(nodes, [POLICY])
+    key = world.create_pod("p", pod_class=SMALL, scheduler_name=STEERED_NAME).key
+    world.create_pod("other", pod_class=LARGE, scheduler_name=STEERED_NAME)
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    before = world.ledger.reservations[key].node
+    after = "b" if before == "a" else "a"
+    LedgerChecks.shifts.clear()
+    assert world.ask(key, [after]) == ("steered", [after])
+    assert LedgerChecks.shifts[1] == 1
+    assert world.ledger.reservations[key].node == after

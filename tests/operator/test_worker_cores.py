@@ -1,0 +1,55 @@
+"""The worker process runs a round on several cores."""
+
+from __future__ import annotations
+
+import msgspec
+from support.model import GI, node, pod
+from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+
+from flowcore.model.policies import BUILT_IN
+
+STEPS = 24
+
+
+def crowded() -> RoundRequest:
+    """More pods than fit, of twelve sizes; so many steps that neighbourhoods are searched."""
+    sizes = [pod("", 300 + 217 * at % 2700, (1 + 5 * at % 8) * GI) for at in range(12)]
+    return RoundRequest(
+        number=1,
+        generation=1,
+        now=0.0,
+        reset=True,
+        nodes=[node(f"n{at}", (4000, 8000)[at % 2], 24 * GI) for at in range(40)],
+        removed_nodes=[],
+        usage=[],
+        namespaces={},
+        signatures=[sizes[0].signature],
+        pod_deltas=[],
+        images=[],
+        reports=[],
+        policies=[BUILT_IN],
+        classes=[size.pod_class for size in sizes],
+        pending=[PendingEntry(f"default/p{at}", at * at % 12, 0, float(at), 0) for at in range(300)],
+        budget=0.0,
+        steps=STEPS,
+    )
+
+
+async def test_a_worker_with_two_cores_plans_the_same() -> None:
+    """The real process, with children of its own, beside a round in this process; then it plans again."""
+    request, client = crowded(), WorkerClient(60, cores=2)
+
+    def comparable(reply: RoundReply) -> RoundReply:
+        return msgspec.structs.replace(reply, seconds=0.0, phases=[], filter_seconds=0.0)
+
+    expected = comparable(run_request(Replica(), request))
+    assert expected.unplaced
+    await client.start()
+    try:
+        assert comparable(await client.ask(request)) == expected
+        assert comparable(await client.ask(request)).placements == expected.placements
+    finally:
+        await client.stop()

@@ -1,0 +1,4 @@
+"""Runs the tasks of a round's methods on several cores (``flowcore.solve.executor``).
+
+Processes are I/O, so the core starts none. The operator's worker gives it an executor.
+"""
