@@ -178,7 +178,16 @@ def main(nodes: int, running: int, pods: int, classes: int, times: int, output: 
     rows = asyncio.run(measure(nodes, running, pods, classes, times))
     if output == "json":
         sys.stdout.buffer.write(
-            msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}) + b"\n"
+            msgspec.json.encode(
+                {
+                    "conditions": told,
+                    "nodes": nodes,
+                    "running": running,
+                    "pods": pods,
+                    "rows": [asdict(row) for row in rows],
+                }
+            )
+            + b"\n"
         )
         return
     table = Table(title=f"{nodes:,} nodes, {running:,} running pods, {pods:,} pods at once of {classes} sizes")

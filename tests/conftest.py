@@ -1,6 +1,6 @@
 """Settings of all tests: hypothesis' profiles, the marker `fast`, and the order of the files.
 
-Three processes run the tests, a file at a time each. The control plane is built before they start, where progress can
+Four processes run the tests, a file at a time each. The control plane is built before they start, where progress can
 be seen, and files of tests that compute alternate with those that wait for a control plane.
 """
 
@@ -44,6 +44,8 @@ _LONG = {
 _REAL = {"chart", "cli", "controlplane", "e2e", "faults", "oracle", "visible"}
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
+#: Folders among the others with files that take a minute or more. They come first.
+_LONGEST = {"install", "browser", "controlplane", "oracle", "cli"}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -94,9 +96,9 @@ def _alternate(items: list[pytest.Item]) -> None:
     waiting = [path for path in files if path.relative_to(here).parts[0] in _WAITING]
     others = [path for path in files if path not in waiting]
     waiting.sort(key=lambda path: ("e2e" in path.parts, _plane_of(files[path][0])))
+    others.sort(key=lambda path: path.relative_to(here).parts[0] not in _LONGEST)
     places = {path: 0.9 * number / len(waiting) for number, path in enumerate(waiting)}
-    # The long ones among the others, against the oracle, come last by name.
-    places |= {path: number / len(others) for number, path in enumerate(reversed(others))}
+    places |= {path: number / len(others) for number, path in enumerate(others)}
     items[:] = [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
 
 

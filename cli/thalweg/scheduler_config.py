@@ -207,7 +207,7 @@ without this kube-scheduler, or use --ignorable."""
 _IGNORABLE = """\
 Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods without a plan, governed pods too. No pod
 stops, but the promises of the plan (gangs, limits between pods, order) do not hold. Pods behind Thalweg's scheduling
-gate (`waiting: Gate`) still wait."""
+gate (`waiting: Gate` or `Auto`) still wait."""
 
 _BIND = """\
 Thalweg binds ALL pods: while it does not answer, no pod is bound. Only one extender may have a bindVerb. Start Thalweg

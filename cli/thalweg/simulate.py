@@ -26,6 +26,8 @@ from thalweg.print_comparison import print_comparison
 from thalweg.progress import passing, planning
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg_cost_models import find_models
+from thalweg_executor.available_cores import available_cores
+from thalweg_executor.forked import ForkedExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +41,9 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py)."""
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
-        found = plan_scenario(scenario, now, find_models().usable, reschedule=reschedule, only=only)
+        models = find_models().usable
+        with ForkedExecutor(available_cores()) as executor:
+            found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only, executor=executor)
     return Simulation(
         found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started
     )

@@ -4,14 +4,20 @@
 kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` asks kube-scheduler's own
 filters and its preemption. `tools.find_or_build_tool` builds tools such as Helm in the same way.
 Nothing in Thalweg's scheduler imports this package.
+
+A name is imported when it is first used: `thalweg simulate` wants `processes` alone, and no HTTP client.
 """
 
-from thalweg_controlplane.api import Api
-from thalweg_controlplane.build import Binaries, find_or_build
-from thalweg_controlplane.cluster import ControlPlane
-from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
-from thalweg_controlplane.oracle import Oracle, OracleDecision, OracleVerdict
-from thalweg_controlplane.tools import find_or_build_tool
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from thalweg_controlplane.api import Api
+    from thalweg_controlplane.build import Binaries, find_or_build
+    from thalweg_controlplane.cluster import ControlPlane
+    from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
+    from thalweg_controlplane.oracle import Oracle, OracleDecision, OracleVerdict
+    from thalweg_controlplane.tools import find_or_build_tool
 
 __all__ = [
     "Api",
@@ -28,3 +34,21 @@ __all__ = [
     "find_or_build",
     "find_or_build_tool",
 ]
+
+_MODULES = {
+    "Api": "api",
+    "Binaries": "build",
+    "ControlPlane": "cluster",
+    "Oracle": "oracle",
+    "OracleDecision": "oracle",
+    "OracleVerdict": "oracle",
+    "find_or_build": "build",
+    "find_or_build_tool": "tools",
+}
+
+
+def __getattr__(name: str) -> object:
+    """One of the names above, from its module."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'errors')}"), name)

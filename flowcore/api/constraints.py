@@ -120,8 +120,10 @@ def parse_gangs(wire: WireGangs) -> GangPolicy:
     """How the policy deals with gangs.
 
     Raises:
-        PolicyError: a duration is not valid; the error names the field.
+        PolicyError: a field is not valid; the error names it.
     """
+    if wire.waiting is WaitingMode.AUTO:
+        raise PolicyError("spec.gangs.waiting", "Auto is for pods without a gang; use Gate or Hold")
     return GangPolicy(
         timeout=parse_policy_seconds(wire.timeout, "spec.gangs.timeout"),
         on_partial_bind=wire.on_partial_bind,

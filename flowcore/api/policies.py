@@ -56,7 +56,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     selects: _Selects = msgspec.field(default_factory=_Selects)
     delivery: Delivery = Delivery.BINDER
     steering: Steering = Steering.REQUIRE
-    waiting: WaitingMode = WaitingMode.HOLD
+    waiting: WaitingMode = WaitingMode.AUTO
     cost: WireCost = msgspec.field(default_factory=WireCost)
     unscheduled: WireUnscheduled = msgspec.field(default_factory=WireUnscheduled)
     gangs: WireGangs = msgspec.field(default_factory=WireGangs)
@@ -135,7 +135,7 @@ def _check_delivery(wire: _Spec, names: tuple[str, ...]) -> None:
         return
     if wire.steering is not Steering.REQUIRE:
         raise PolicyError("spec.steering", "Prefer needs delivery Extender; with any other there is nobody to steer")
-    if wire.waiting is not WaitingMode.HOLD:
+    if wire.waiting is WaitingMode.GATE:
         raise PolicyError(
             "spec.waiting", "Gate needs delivery Extender; with any other kube-scheduler does not look at the pods"
         )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 import msgspec
@@ -201,7 +202,7 @@ class PendingPod:
         return self.plannable_since or self.created
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """Nodes, their usage, and the pods that wait.
 
@@ -244,10 +245,12 @@ class Snapshot:
     measured: NDArray[np.float64] | None = None
     numa: NumaRoom | None = None
 
-    @property
+    @cached_property
     def free(self) -> Int64s:
-        """int64[N, R]: allocatable - used; negative where a node is overcommitted."""
-        return self.allocatable - self.used
+        """int64[N, R]: allocatable - used; negative where a node is overcommitted. By column, not to be written to."""
+        found = np.asfortranarray(self.allocatable - self.used)
+        found.flags.writeable = False
+        return found
 
     def of_nodes(self, at: Int64s) -> Snapshot:
         """A part of the nodes, for computations on each node by itself."""

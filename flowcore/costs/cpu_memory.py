@@ -41,11 +41,15 @@ class CPUMemory:
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
         cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
-        requested = weights.least_requested * OMEGA / 2
-        found = requested * (cpu.cost() + memory.cost())
+        filled = energy(cpu.used), energy(memory.used)
+        found = cpu.cost(filled[0])
+        found += memory.cost(filled[1])
+        found *= weights.least_requested * OMEGA / 2
         if weights.balance:
-            fullest = energy(np.maximum(cpu.used, memory.used))
-            found += weights.balance * OMEGA / 2 * (_narrower(cpu, memory) * fullest)
+            fullest = np.maximum(*filled)
+            fullest *= _narrower(cpu, memory)
+            fullest *= weights.balance * OMEGA / 2
+            found += fullest
         return found
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
@@ -86,6 +90,7 @@ class _Part:
     A node without it has room for none and counts as empty; each pod there pays for it as for a full one.
     """
 
+    everywhere: bool
     offered: Bools
     room: Float64s
     used: Float64s
@@ -96,18 +101,19 @@ class _Part:
     def of(cls, load: Load, at: int, unit: float) -> _Part:
         capacity, taken = load.capacity[..., at], load.taken[..., at]
         offered = capacity > 0
-        if offered.all():
-            return cls(offered, capacity / unit, taken / capacity, taken, unit)
-        return cls(offered, capacity / unit, np.where(offered, taken / np.maximum(capacity, 1.0), 0.0), taken, unit)
+        everywhere = bool(offered.all())
+        used = taken / capacity if everywhere else np.where(offered, taken / np.maximum(capacity, 1.0), 0.0)
+        return cls(everywhere, offered, capacity / unit, used, taken, unit)
 
-    def cost(self) -> Float64s:
-        found = self.room * energy(self.used)
-        return found if self.offered.all() else np.where(self.offered, found, self.taken / self.unit)
+    def cost(self, filled: Float64s) -> Float64s:
+        """Of the energy of what is used."""
+        found = self.room * filled
+        return found if self.everywhere else np.where(self.offered, found, self.taken / self.unit)
 
 
 def _narrower(cpu: _Part, memory: _Part) -> Float64s:
     """How many pods of mean size a node has capacity for, by the resources that it has."""
     least = np.minimum(cpu.room, memory.room)
-    if cpu.offered.all() and memory.offered.all():
+    if cpu.everywhere and memory.everywhere:
         return least
     return np.where(cpu.offered & memory.offered, least, np.maximum(cpu.room, memory.room))

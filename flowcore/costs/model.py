@@ -20,7 +20,8 @@ Float64s = NDArray[np.float64]
 class Load:
     """How full nodes are, as cost models see it: all nodes of the table in its order unless it says otherwise.
 
-    Arrays may have more dimensions than one before the last: a node at several levels of load.
+    Arrays may have more dimensions than one before the last: a node at several levels of load. Models read a resource
+    of all nodes at a time, so each column of a large array should lie in memory as a whole (``by_column``).
 
     Attributes:
         capacity: float64[N, 3], allocatable cpu (milli), memory (bytes) and network bandwidth (bits per second).
@@ -46,7 +47,7 @@ class Load:
         """
         columns, pods = [snapshot.resources.index(name) for name in (CPU, MEMORY)], snapshot.resources.index(PODS)
         allocatable, used = snapshot.allocatable, snapshot.used
-        capacity, taken = np.zeros((len(used), 3)), np.zeros((len(used), 3))
+        capacity, taken = by_column(np.zeros((len(used), 3))), by_column(np.zeros((len(used), 3)))
         capacity[:, :2], taken[:, :2] = allocatable[:, columns], snapshot.non_zero_requested
         measured = snapshot.measured
         if measured is not None and utilisation is not Utilisation.REQUESTED:
@@ -76,8 +77,8 @@ class Load:
         """
         return Load(
             self.table,
-            self.capacity[nodes],
-            self.taken[nodes] + more,
+            self.capacity.T[:, nodes].T,
+            self.taken.T[:, nodes].T + more,
             self.pods_allowed[nodes],
             self.pods[nodes] + more_pods,
         )
@@ -85,6 +86,11 @@ class Load:
     def less(self, size: Float64s) -> Load:
         """The load with one pod of a size, float64[3], less on each node."""
         return replace(self, taken=self.taken - size, pods=self.pods - 1)
+
+
+def by_column(values: Float64s) -> Float64s:
+    """The same values, each column as a whole."""
+    return np.asfortranarray(values)
 
 
 def counted_amounts(

@@ -107,11 +107,11 @@ class NodePotential:
 
     def _at(self, load: Load, size: Float64s, levels: Int64s) -> Int64s:
         more = levels.astype(np.float64)
-        each = np.asarray(size)[..., np.newaxis, :]
+        each = np.asarray(size).T.reshape(3, -1, 1)
         stacked = Load(
             load.table,
             load.capacity[:, np.newaxis],
-            load.taken[:, np.newaxis] + more[:, np.newaxis] * each,
+            np.moveaxis(load.taken.T[:, :, np.newaxis] + more * each, 0, -1),
             load.pods_allowed[:, np.newaxis],
             load.pods[:, np.newaxis] + more,
         )

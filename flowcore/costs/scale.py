@@ -21,7 +21,9 @@ def share(amount: Float64s, capacity: Float64s) -> Float64s:
 def energy(used: Float64s) -> Float64s:
     """``used^2 / 2`` for a share of a node; beyond MOST_SHARE it rises no steeper. Its slope is ``slope(used)``."""
     capped = np.minimum(used, float(MOST_SHARE))
-    found: Float64s = capped * (used - capped / 2)
+    found: Float64s = capped * -0.5
+    found += used
+    found *= capped
     return found
 
 

@@ -52,7 +52,7 @@ class AdmissionRun:
     def _restricted_cost_matrix(self) -> CostMatrix:
         """The cost matrix of demands restricted to the domains that were found for them."""
         if self._restricted is None:
-            self._restricted = CostMatrix.of(tuple(self._demands), self._problem.start)
+            self._restricted = CostMatrix(tuple(self._demands), self._problem.start)
         return self._restricted
 
     def bisect(self, group: Int64s, demand: Int64s) -> None:
@@ -252,7 +252,7 @@ class AdmissionRun:
             ]
             order = [(number, required[at]) for number, at in enumerate(indices) if at in required]
             order.sort(key=lambda entry: -restricted[entry[0]].dominant_share)
-            if self._place_all(CostMatrix.of(restricted, self._problem.start), order, indices, self._limit(group)):
+            if self._place_all(CostMatrix(restricted, self._problem.start), order, indices, self._limit(group)):
                 for at, demand in zip(indices, restricted, strict=True):
                     if at in allowed_nodes:
                         self._demands[at], self._restricted = demand, None
@@ -296,7 +296,7 @@ class AdmissionRun:
             fits_all &= fitting >= len(places)
             cheapest = np.full(count, np.inf)
             nodes = usable & (fit_counts > 0)
-            np.minimum.at(cheapest, codes[nodes], self._problem.cost_matrix.first_pod_cost[at][nodes])
+            np.minimum.at(cheapest, codes[nodes], self._problem.demands[at].first_cost[nodes])
             cost += need * np.where(np.isfinite(cheapest), cheapest, 0.0)
         for code in np.lexsort((np.arange(count), cost, ~fits_all)).tolist():
             if fits_needed[code]:

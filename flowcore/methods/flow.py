@@ -8,7 +8,7 @@ the rest goes into the next flow with the room that is left, until a flow brings
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -130,49 +130,57 @@ def _propose(
 ) -> Generator[None, None, tuple[_Proposal | None, int]]:
     """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
 
-    Columns are generated: each class starts with arcs to its cheapest nodes, at least twice as many as it has pods;
-    node potentials of the optimal flow then price all the arcs that are missing, those that would make it cheaper are
-    added, and so on until none would or little is gained. That is the optimum of the full network or next to it, and
-    the work follows the batch, not the cluster.
+    Only nodes that a flow of least cost may need are looked at. Of these, columns are generated: each class starts with
+    arcs to its cheapest nodes, at least twice as many as it has pods; node potentials of the optimal flow then price
+    all the arcs that are missing, those that would make it cheaper are added, and so on until none would or little is
+    gained. That is the optimum of the full network or next to it, and the work follows the batch, not the cluster.
     """
     batch = sum(supply.count for supply in supplies)
-    mean, limits = _mean_pod(supplies, capacity)
-    widths = slot_widths(min(batch, int(limits.max())))
-    deciding = _majority_demand(supplies)
-    potential = deciding.potential
-    load = capacity.load_at(np.arange(len(mean)), potential)
-    first_slot = potential.level_costs(load, mean, widths[:1])[:, 0]
     # A class pays what its own first pod adds; what others of the round add to that is taken as for the mean pod.
-    arcs = [
+    all_arcs = [
         np.where(supply.fit_counts > 0, supply.demand.arc + capacity.next_increase(supply.demand), _NO_ARC)
         for supply in supplies
     ]
-    # With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy
-    # them all. Few classes get all of those at once; with many, one small network more is cheaper than one large one.
+    nodes = _near(supplies, all_arcs, batch, known)
+    arcs = [arc[nodes] for arc in all_arcs]
+    mean, limits = _mean_pod(supplies, capacity, nodes)
+    limits = np.minimum(limits, batch)
+    widths = slot_widths(int(limits.max()))
+    deciding = _majority_demand(supplies)
+    potential = deciding.potential
+    load = capacity.load_at(nodes, potential)
+    first_slot = potential.level_costs(load, mean, widths[:1])[:, 0]
+    # Few classes get all arcs at once; with many, one small network more is cheaper than one large one.
     first = min(batch, _FIRST_ARCS // len(supplies))
     taken = [
-        _cheapest_everywhere(arc, max(first, 2 * supply.count, _FEWEST), supply.domains)
+        _cheapest_everywhere(arc, max(first, 2 * supply.count, _FEWEST), _at(supply.domains, nodes))
         for arc, supply in zip(arcs, supplies, strict=True)
     ]
     place = {supply.at: at for at, supply in enumerate(supplies)}
     for commit in known:
         if commit.demand in place:
-            taken[place[commit.demand]][commit.node] = True
-    pricings, cost = 0, 2**62
+            taken[place[commit.demand]][np.searchsorted(nodes, commit.node)] = True
+
+    def slot_costs(some: Int64s) -> Int64s:
+        return potential.level_costs(load.at(some), mean[some], widths) - first_slot[some, np.newaxis]
+
+    pricings, cost, lowered = 0, 2**62, False
     while True:
         candidates = [np.nonzero(mine)[0] for mine in taken]
+        domains = [_at(supply.domains, nodes) for supply in supplies]
         network = build_network(
-            node_count=len(mean),
+            node_count=len(nodes),
             candidates=candidates,
-            arc_costs=[arc[nodes] for arc, nodes in zip(arcs, candidates, strict=True)],
-            arc_capacities=[np.minimum(s.fit_counts[n], batch) for s, n in zip(supplies, candidates, strict=True)],
+            arc_costs=[arc[mine] for arc, mine in zip(arcs, candidates, strict=True)],
+            arc_capacities=[
+                np.minimum(supply.fit_counts[nodes[mine]], batch)
+                for supply, mine in zip(supplies, candidates, strict=True)
+            ],
             unscheduled=[supply.prices for supply in supplies],
-            slots_of=lambda nodes: (
-                potential.level_costs(load.at(nodes), mean[nodes], widths) - first_slot[nodes, np.newaxis]
-            ),
+            slots_of=slot_costs,
             slot_widths=widths,
-            slot_limits=np.minimum(limits, batch),
-            domains=[supply.domains for supply in supplies],
+            slot_limits=limits,
+            domains=domains,
         )
         solution = solve(network)
         pricings += 1
@@ -181,15 +189,17 @@ def _propose(
             return None, pricings
         distance = potentials(network, solution.flows)
         # A node that no class has an arc to yet still has all its slots.
-        marginal_costs = np.zeros(len(mean), dtype=np.int64)
-        used = np.zeros(len(marginal_costs), dtype=np.bool_)
+        marginal_costs = np.zeros(len(nodes), dtype=np.int64)
+        used = np.zeros(len(nodes), dtype=np.bool_)
         used[network.arc_node] = True
         if distance is not None:
-            marginal_costs[used] = distance[len(supplies) : len(supplies) + len(mean)][used]
-        if distance is not None and pricings == 1:
+            marginal_costs[used] = distance[len(supplies) : len(supplies) + len(nodes)][used]
+        everywhere = np.zeros(len(capacity.free), dtype=np.int64)
+        everywhere[nodes] = marginal_costs
+        if distance is not None and not lowered:
+            lowered = True
             cheapest = [
-                supply.with_cheapest_minimum((arc + marginal_costs).astype(np.float64))
-                for supply, arc in zip(supplies, arcs, strict=True)
+                supply.with_cheapest_minimum(arc, everywhere) for supply, arc in zip(supplies, all_arcs, strict=True)
             ]
             if any(one is not other for one, other in zip(cheapest, supplies, strict=True)):
                 supplies = cheapest
@@ -197,25 +207,49 @@ def _propose(
         gain, cost = cost - solution.cost, solution.cost
         if (
             distance is None
-            or pricings == _MOST_PRICINGS
+            or pricings >= _MOST_PRICINGS
             or gain < _LEAST_GAIN * cost
             or not _add_columns(
                 taken,
                 arcs,
                 marginal_costs,
                 [
-                    most_paid(network, solution.flows, distance, at, supply.domains, len(mean))
-                    for at, supply in enumerate(supplies)
+                    most_paid(network, solution.flows, distance, at, domain, len(nodes))
+                    for at, domain in enumerate(domains)
                 ],
                 supplies,
             )
         ):
+            places, used_nodes, placed = decode_flows(network, solution.flows)
             return _Proposal(
-                *decode_flows(network, solution.flows),
-                size=len(network.tails),
-                cost=cost,
-                marginal_costs=marginal_costs,
+                places, nodes[used_nodes], placed, size=len(network.tails), cost=cost, marginal_costs=everywhere
             ), pricings
+
+
+def _near(supplies: Sequence[Supply], arcs: Sequence[Int64s], batch: int, known: Sequence[Commit]) -> Int64s:
+    """Nodes that a flow of least cost needs, ascending.
+
+    With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy them all.
+    A class with domains never needs more than the D cheapest of each.
+
+    Args:
+        arcs: of each supply int64[N], the cost of its arcs.
+        known: of another plan; its nodes are among them.
+    """
+    near = np.zeros(len(arcs[0]), dtype=np.bool_)
+    near[[commit.node for commit in known]] = True
+    for supply, arc in zip(supplies, arcs, strict=True):
+        near |= _cheapest(arc, batch)
+        if supply.domains is not None and len(supply.domains.capacities):
+            near |= _cheapest_of_domains(arc, supply.domains, np.full(len(supply.domains.capacities), batch))
+    return np.nonzero(near)[0]
+
+
+def _at(domains: DomainCapacities | None, nodes: Int64s) -> DomainCapacities | None:
+    """The domains of these nodes."""
+    if domains is None:
+        return None
+    return replace(domains, by_node=domains.by_node[nodes], domain_of=domains.domain_of[nodes])
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:
@@ -232,9 +266,15 @@ def _cheapest_everywhere(cost: Int64s, count: int, domains: DomainCapacities | N
     """``_cheapest``, and the cheapest nodes of each domain: those elsewhere cannot take all pods."""
     chosen = _cheapest(cost, count)
     if domains is not None and len(domains.capacities):
-        inside = np.nonzero((domains.domain_of >= 0) & (cost < _NO_ARC))[0]
-        domain = domains.domain_of[inside]
-        chosen[inside[cheapest_per_domain(cost[inside].astype(np.float64), domain, domains.capacities)]] = True
+        chosen |= _cheapest_of_domains(cost, domains, domains.capacities)
+    return chosen
+
+
+def _cheapest_of_domains(cost: Int64s, domains: DomainCapacities, counts: Int64s) -> Bools:
+    """bool[N]: of each smallest domain the nodes of least cost, int64[K] so many."""
+    chosen = np.zeros(len(cost), dtype=np.bool_)
+    inside = np.nonzero((domains.domain_of >= 0) & (cost < _NO_ARC))[0]
+    chosen[inside[cheapest_per_domain(cost[inside].astype(np.float64), domains.domain_of[inside], counts)]] = True
     return chosen
 
 
@@ -260,22 +300,26 @@ def _add_columns(
     return found
 
 
-def _mean_pod(supplies: Sequence[Supply], capacity: FreeCapacity) -> tuple[Float64s, Int64s]:
+def _mean_pod(supplies: Sequence[Supply], capacity: FreeCapacity, nodes: Int64s) -> tuple[Float64s, Int64s]:
     """What a slot of each node stands for: the mean of the pods that may come to it.
 
     A class's pods count on a node in proportion to how few other nodes they have.
 
+    Args:
+        nodes: int64[M].
+
     Returns:
-        float64[N, 3] what such a pod counts for; int64[N] how many of them the node has room for.
+        float64[M, 3] what such a pod counts for; int64[M] how many of them the node has room for.
     """
-    fits = np.array([supply.fit_counts > 0 for supply in supplies], dtype=np.float64)  # [C, N]
+    fits = np.array([supply.fit_counts[nodes] > 0 for supply in supplies], dtype=np.float64)  # [C, M]
+    counts = np.array([np.count_nonzero(supply.fit_counts) for supply in supplies])
     pods = np.array([supply.count for supply in supplies], dtype=np.float64)
-    share = fits * (pods / np.maximum(fits.sum(axis=1), 1))[:, np.newaxis]
+    share = fits * (pods / np.maximum(counts, 1))[:, np.newaxis]
     total = np.maximum(share.sum(axis=0), 1e-9)[:, np.newaxis]
     size = share.T @ np.array([supply.demand.size for supply in supplies]) / total
     requests = share.T @ np.array([supply.demand.requests for supply in supplies], dtype=np.float64) / total
     with np.errstate(divide="ignore", invalid="ignore"):
-        room_for = np.where(requests > 0, capacity.free / requests, np.inf).min(axis=1)
+        room_for = np.where(requests > 0, capacity.free[nodes] / requests, np.inf).min(axis=1)
     # A mean may be larger than what is free although some class fits: such a node still has one slot.
     limits = np.where(fits.any(axis=0), np.clip(np.nan_to_num(np.floor(room_for + 1e-9), posinf=0), 1, 2**31), 0)
     return np.rint(size), limits.astype(np.int64)

@@ -8,7 +8,7 @@ a time, or as many as a policy's constraint lets into each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 
@@ -83,7 +83,8 @@ def greedy(
 class _CandidateNodes:
     """The nodes that take a demand's pods: how many now, and what the next one costs there.
 
-    Only nodes that changed since the demand's last turn are looked at again.
+    Only nodes that changed since they were last looked at are looked at again, and of these only those that cost the
+    least: what a node costs never falls, so all others still cost no less.
     """
 
     def __init__(
@@ -103,13 +104,15 @@ class _CandidateNodes:
         self._packed = packed and bool(self._demand.constraints.blocks)
         self._requested = self._demand.requests > 0
         self._resource_cost: Float64s | None = None
-        self._nodes = np.nonzero(cost_matrix.counts[at])[0]
-        self._max_pods = cost_matrix.counts[at][self._nodes]
-        self._next_cost = cost_matrix.first_pod_cost[at][self._nodes]
+        #: Nodes that had room as the round began; how many pods each takes, and what the next one costs there, as they
+        #: were after so many commits. Costs only rise, and room only shrinks.
+        self._nodes = np.nonzero(self._demand.counts)[0]
+        self._max_pods = self._demand.counts[self._nodes]
+        self._next_cost: Float64s = self._demand.first_cost[self._nodes].astype(np.float64)
+        self._seen: Int64s = np.zeros(len(self._nodes), dtype=np.int64)
         if shadow_prices is not None:
             self._resource_cost = shadow_prices[:, self._requested] @ self._demand.requests[self._requested]
             self._next_cost = self._next_cost + self._resource_cost[self._nodes]
-        self._seen_changes = 0
         #: What its preferences among the pods of the round add to the cost of each node, and what they had read then.
         self._soft_costs = self._demand.soft_costs(capacity.snapshot)
         self._soft_cost: Int64s | None = None
@@ -202,24 +205,24 @@ class _CandidateNodes:
 
     def _one_per_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
         """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""
-        self._refresh()
-        cost = np.full(len(allowed), np.inf)
-        cost[self._nodes] = np.where(allowed[self._nodes], self._next_cost, np.inf)
+        usable = np.nonzero(allowed[self._nodes])[0]
         if domains.count < _FEW_DOMAINS:
-            cheapest = [each[cost[each].argmin()] for each in map(domains.nodes, range(domains.count + 1)) if len(each)]
-            nodes = np.array(cheapest, dtype=np.int64)
+            codes = domains.codes[self._nodes[usable]]
+            inside = [usable[codes == code] for code in range(domains.count + 1)]
+            at = self._cheapest_of_each([each for each in inside if len(each)])
         else:
-            nodes = np.argpartition(cost, count - 1)[:count] if len(cost) > count else np.arange(len(cost))
-        nodes = nodes[np.isfinite(cost[nodes])]
-        nodes = nodes[np.lexsort((nodes, cost[nodes]))]
+            at = self._cheapest(count, usable)
+        at = at[np.lexsort((at, self._next_cost[at]))]
+        nodes = self._nodes[at]
         _, first = np.unique(domains.codes[nodes], return_index=True)
         chosen: Int64s = nodes[np.sort(first)][:count]
         return chosen
 
     def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
         """``choose`` where domains take several pods and no more; it may leave some for another call."""
-        self._refresh()
         usable = np.nonzero(allowed[self._nodes])[0]
+        self._refresh(usable)
+        usable = usable[self._max_pods[usable] > 0]
         caps = [
             (cap.counter.domains.codes, np.minimum(self._capacity.domain_counts.cap_room(cap), count))
             for cap in self._demand.constraints.self_caps
@@ -243,16 +246,9 @@ class _CandidateNodes:
         Args:
             allowed: bool[N], nodes to choose from; None: all.
         """
-        self._refresh()
-        nodes, most, cost = self._nodes, self._max_pods, self._next_cost
-        if allowed is not None:
-            usable = allowed[nodes]
-            nodes, most, cost = nodes[usable], most[usable], cost[usable]
-        if len(nodes) > count:
-            # With rising slots a class needs no more nodes than it has pods: the cheapest ones.
-            cheapest = np.sort(np.argpartition(cost, count - 1)[:count]) if count > 1 else cost.argmin(keepdims=True)
-            nodes, most = nodes[cheapest], most[cheapest]
-        most = np.minimum(most, count)
+        # With rising slots a class needs no more nodes than it has pods: the cheapest ones.
+        at = self._cheapest(count, None if allowed is None else np.nonzero(allowed[self._nodes])[0])
+        nodes, most = self._nodes[at], np.minimum(self._max_pods[at], count)
         if int(most.sum()) <= count:
             return nodes, most
         return self._cheapest_slots(nodes, most, count)
@@ -291,25 +287,60 @@ class _CandidateNodes:
             cost = cost + self._soft_cost[nodes]
         return int(cost.max()) < int(self._wait_prices[last])
 
-    def _refresh(self) -> None:
-        changed = self._capacity.changed_since(self._seen_changes)
-        self._seen_changes = self._capacity.changes
-        if changed is None:
+    def _cheapest(self, count: int, usable: Int64s | None = None) -> Int64s:
+        """Places in ``_nodes``, ascending: those of at most ``count`` nodes with room that cost the least now.
+
+        Args:
+            usable: int64[M], places to choose from; None: all.
+        """
+        at = self._least(count, usable)
+        if self._is_stale(at).any():
+            places = np.arange(len(self._nodes)) if usable is None else usable
+            known = self._next_cost[places[~self._is_stale(places)]]
+            self._refresh(places, np.partition(known, count - 1)[count - 1] if len(known) >= count else np.inf)
+            at = self._least(count, usable)
+        return np.sort(at[self._max_pods[at] > 0])
+
+    def _least(self, count: int, usable: Int64s | None) -> Int64s:
+        """``_cheapest`` by costs as they were when each node was last looked at, in no order."""
+        cost = self._next_cost if usable is None else self._next_cost[usable]
+        if len(cost) <= count:
+            return np.arange(len(cost)) if usable is None else usable
+        found = np.argpartition(cost, count - 1)[:count] if count > 1 else np.array([cost.argmin()])
+        return found if usable is None else usable[found]
+
+    def _cheapest_of_each(self, sets: Sequence[Int64s]) -> Int64s:
+        """The place that costs the least now of each set of places, without sets that have no room."""
+
+        def least() -> Int64s:
+            return np.array([each[self._next_cost[each].argmin()] for each in sets], dtype=np.int64)
+
+        at = least()
+        if self._is_stale(at).any():
+            for each in sets:
+                self._refresh(each, self._next_cost[each[~self._is_stale(each)]].min(initial=np.inf))
+            at = least()
+        return at[self._max_pods[at] > 0]
+
+    def _is_stale(self, at: Int64s) -> Bools:
+        """Which of these places have nodes that changed since they were last looked at."""
+        return self._capacity.is_changed(self._seen[at], self._nodes[at])
+
+    def _refresh(self, places: Int64s, enough: float = np.inf) -> None:
+        """Looks again at those of these places whose nodes changed.
+
+        Args:
+            enough: places that cost more, even as they were, are passed over.
+        """
+        at = places[self._next_cost[places] <= enough]
+        at = at[self._is_stale(at)]
+        if not len(at):
             return
-        rows = np.nonzero(changed[self._nodes])[0]
-        if not len(rows):
-            return
-        nodes = self._nodes[rows]
+        nodes = self._nodes[at]
         most = self._capacity.fit_counts_at(self._demand, nodes)
-        self._max_pods[rows] = most
-        self._next_cost[rows] = self._arc_cost(nodes) + self._capacity.next_increase_at(self._demand, nodes)
-        if not most.all():
-            alive = self._max_pods > 0
-            self._nodes, self._max_pods, self._next_cost = (
-                self._nodes[alive],
-                self._max_pods[alive],
-                self._next_cost[alive],
-            )
+        cost = self._arc_cost(nodes) + self._capacity.next_increase_at(self._demand, nodes)
+        self._max_pods[at], self._next_cost[at] = most, np.where(most > 0, cost, np.inf)
+        self._seen[at] = self._capacity.changes
 
     def _arc_cost(self, nodes: Int64s) -> Float64s:
         arc: Float64s = self._demand.arc[nodes].astype(np.float64)

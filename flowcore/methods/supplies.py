@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.snapshot import Int64s
-from flowcore.costs.model import Float64s
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.least_cost import least_cost
@@ -41,15 +40,16 @@ class Supply:
         """int64[count]: of its pods that still go."""
         return self.demand.prices_of_last(self.count)
 
-    def with_cheapest_minimum(self, cost: Float64s) -> Supply:
+    def with_cheapest_minimum(self, arc: Int64s, marginal_costs: Int64s) -> Supply:
         """With as many pods in the emptiest domain of a spread constraint as its cheapest plan has there.
 
         Args:
-            cost: float64[N], of a pod on each node.
+            arc, marginal_costs: int64[N]; a pod on a node costs both.
         """
         skews = [spread.max_skew for spread in self.demand.constraints.spreads]
         if self.capacities is None or self.domains is None or not self.domains.rise or max(skews) < 2:
             return self
+        cost = (arc + marginal_costs).astype(np.float64)
         _, below = least_cost(cost, self.room, self.prices, self.capacities)
         if not below:
             return self

@@ -65,6 +65,8 @@ class Steering(StrEnum):
 class WaitingMode(StrEnum):
     """Where pods without a planned node wait, delivery Extender."""
 
+    #: Held, and behind our gate while many wait. Not for gangs.
+    AUTO = "Auto"
     #: In kube-scheduler's queue; each attempt at them is answered with no node.
     HOLD = "Hold"
     #: Behind a scheduling gate of ours, unseen by kube-scheduler.
@@ -195,7 +197,7 @@ class Policy(msgspec.Struct, frozen=True):
     selects: Selects = Selects()
     delivery: Delivery = Delivery.BINDER
     steering: Steering = Steering.REQUIRE
-    waiting: WaitingMode = WaitingMode.HOLD
+    waiting: WaitingMode = WaitingMode.AUTO
     cost: CostPolicy = CostPolicy()
     unscheduled: UnscheduledPrice = UnscheduledPrice()
     gangs: GangPolicy = GangPolicy()

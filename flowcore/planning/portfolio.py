@@ -29,7 +29,8 @@ from flowcore.methods.local_search import LocalSearch
 from flowcore.methods.packing import pack, packable, worth_packing
 from flowcore.methods.reinsertion import Reinsertion
 from flowcore.methods.relaxation import RelaxedSolution, relax
-from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.rounded_relaxation import roundings
+from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.planning.left_out import hopeless_of, pods_of, unplaced_of
 from flowcore.problem.bounds import lower_bound
@@ -283,9 +284,9 @@ class Portfolio:
             demands: bool[C], those that are left to decide.
         """
         fixed = FixedPart.of(self._problem, self.best, demands)
-        for rounded in rounded_candidates(self._problem, relaxed, fixed, self._executor):
-            if rounded.cost < self.best.cost:
-                self.offer(rounded.candidate())
+        for found in built_side_by_side(self._problem, roundings(self._problem, relaxed, fixed), self._executor):
+            if found.cost < self.best.cost:
+                self.offer(found.candidate())
             yield
 
     def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -13,33 +13,39 @@ from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class CostMatrix:
     """Demands and nodes as matrices. Nothing here changes while a round is planned.
 
+    Many rounds need single rows only, so the matrices are made when they are first asked for.
+
     Attributes:
-        counts: int64[C, N], how many pods of each demand each node has room for, alone; rules between pods left aside.
-        first_pod_cost: float64[C, N], what a first pod would pay there, infinite where it does not fit.
-        capacity: when the round begins.
+        demands: C demands.
+        capacity: the room that the round begins with.
     """
 
-    demands: Sequence[Demand]
-    counts: Int64s
-    first_pod_cost: Float64s
-    capacity: FreeCapacity
+    def __init__(self, demands: Sequence[Demand], capacity: FreeCapacity) -> None:
+        """``capacity`` must not be changed any more."""
+        self.demands, self.capacity = demands, capacity
 
-    @classmethod
-    def of(cls, demands: Sequence[Demand], capacity: FreeCapacity) -> CostMatrix:
-        """For the room that the round begins with; it must not be changed any more."""
-        nodes = len(capacity.free)
-        counts = np.zeros((len(demands), nodes), dtype=np.int64)
-        first_pod_cost = np.full((len(demands), nodes), np.inf)
-        for at, demand in enumerate(demands):
-            counts[at] = demand.counts
-            np.copyto(first_pod_cost[at], demand.arc + demand.first_increase, where=demand.counts > 0)
-        return cls(demands, counts, first_pod_cost, capacity)
+    @cached_property
+    def counts(self) -> Int64s:
+        """int64[C, N]: how many pods of each demand each node has room for, alone; rules between pods left aside."""
+        return np.array([demand.counts for demand in self.demands]).reshape(-1, len(self.capacity.free))
 
-    @property
+    @cached_property
+    def first_pod_cost(self) -> Float64s:
+        """float64[C, N]: what a first pod would pay there, infinite where it does not fit."""
+        found = np.full((len(self.demands), len(self.capacity.free)), np.inf)
+        for row, demand in zip(found, self.demands, strict=True):
+            np.copyto(row, demand.first_cost, where=demand.counts > 0)
+        return found
+
+    def first_pod_cost_of(self, at: int) -> Float64s:
+        """float64[N]: the same for one demand."""
+        demand = self.demands[at]
+        return np.where(demand.counts > 0, demand.first_cost, np.inf)
+
+    @cached_property
     def placeable(self) -> Bools:
         """bool[C]: demands that some node has room for."""
-        return np.asarray(self.counts.max(axis=1, initial=0) > 0, dtype=np.bool_)
+        return np.array([demand.counts.any() for demand in self.demands], dtype=np.bool_)

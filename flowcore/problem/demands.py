@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import msgspec
 import numpy as np
@@ -27,7 +28,7 @@ from flowcore.topology.build_constraints import topology_constraints_of
 from flowcore.topology.constraints import TopologyConstraints
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Demand:
     """One group of a round.
 
@@ -68,13 +69,18 @@ class Demand:
         """Its pods."""
         return len(self.group.pods)
 
+    @cached_property
+    def first_cost(self) -> Int64s:
+        """int64[N]: what a first pod pays on each node, if it fits."""
+        return self.arc + self.first_increase
+
     @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
         pod_class = self.group.pod_class
         return bool(pod_class.host_ports) or pod_class.numa is not None or self.constraints.constrained
 
-    @property
+    @cached_property
     def counted(self) -> Int64s:
         """int64[4]: what one pod counts for, and 1 for the pod itself."""
         return np.append(self.size, 1.0).astype(np.int64)

@@ -23,6 +23,10 @@ from flowcore.problem.demands import Demand
 from flowcore.topology.domain_counts import DomainCounts
 from flowcore.topology.limits import UNLIMITED
 
+_EVERYWHERE = slice(None)
+#: Of more than one node in so many all are computed at once: that is faster than to gather some.
+_MOSTLY = 4
+
 
 class FreeCapacity:
     """Free resources and host ports of a snapshot, shrinking as pods are committed."""
@@ -31,11 +35,14 @@ class FreeCapacity:
         self._snapshot = snapshot
         #: As the round begins, by what it is made of.
         self._loads: dict[Utilisation, Load] = {}
-        self._changes: list[Int64s] = []
-        self.free: Int64s = snapshot.free
+        #: How often something was committed, and int64[N] after how many commits each node changed last.
+        self.changes = 0
+        self._changed_at: Int64s = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+        self.free: Int64s = snapshot.free.copy("F")
         #: What pods of the round count for, int64[N, 4], by the potential that prices them (Demand.counted).
         self._planned: dict[NodePotential, Int64s] = {}
-        #: Values of potentials, and how many of the changes are in there.
+        #: Values of potentials as the round begins; those of now, and how many of the changes are in there.
+        self._start_values: dict[NodePotential, Int64s] = {}
         self._values: dict[NodePotential, tuple[Int64s, int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
         self.domain_counts = DomainCounts()
@@ -46,10 +53,10 @@ class FreeCapacity:
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
         other = FreeCapacity(self._snapshot)
-        other._loads = self._loads
-        other._changes = [np.unique(np.concatenate(self._changes))] if self._changes else []
-        other.free, other.ports = self.free.copy(), dict(self.ports)
-        other._planned = {potential: planned.copy() for potential, planned in self._planned.items()}
+        other._loads, other._start_values = self._loads, self._start_values
+        other.changes, other._changed_at = self.changes, self._changed_at.copy()
+        other.free, other.ports = self.free.copy("F"), dict(self.ports)
+        other._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
         other.domain_counts = self.domain_counts.copy()
         other._numa, self._owns_numa = self._numa, False
         return other
@@ -79,8 +86,14 @@ class FreeCapacity:
 
     def loads(self, demands: Sequence[Demand]) -> dict[NodePotential, Load]:
         """How full all nodes are for pods of each potential."""
-        everywhere = np.arange(len(self.free))
-        return {each: self.load_at(everywhere, each) for each in dict.fromkeys(demand.potential for demand in demands)}
+        return {each: self._load_of(each) for each in dict.fromkeys(demand.potential for demand in demands)}
+
+    def _load_of(self, potential: NodePotential) -> Load:
+        """``load_at`` of all nodes."""
+        start, planned = self._start(potential.utilisation), self._planned.get(potential)
+        if planned is None:
+            return start
+        return replace(start, taken=start.taken + planned[:, :3], pods=start.pods + planned[:, 3])
 
     def next_increase(self, demand: Demand) -> Int64s:
         """int64[N]: by how much the demand's next pod increases the potential of each node."""
@@ -94,39 +107,41 @@ class FreeCapacity:
     def next_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``next_increase`` of these nodes only, int64[len(nodes)]."""
         potential = demand.potential
-        before = self._values_of(potential)[nodes]
-        return potential.increase(self.load_at(nodes, potential), demand.size, before)
+        before = self._values_of(potential)
+        if len(nodes) * _MOSTLY > len(before):
+            return potential.increase(self._load_of(potential), demand.size, before)[nodes]
+        return potential.increase(self.load_at(nodes, potential), demand.size, before[nodes])
 
     def _values_of(self, potential: NodePotential) -> Int64s:
         """int64[N]: the potential of all nodes as they are."""
-        values, seen = self._values.get(potential, (None, 0))
-        if values is None:
-            values = potential.values(self.load_at(np.arange(len(self.free)), potential))
-        elif seen < len(self._changes):
-            nodes = np.concatenate(self._changes[seen:])
+        if potential not in self._start_values:
+            self._start_values[potential] = potential.values(self._start(potential.utilisation))
+        values, seen = self._values.get(potential, (self._start_values[potential], 0))
+        if seen < self.changes:
+            nodes = np.nonzero(self.is_changed(seen))[0]
+            values = values if seen else values.copy()
             values[nodes] = potential.values(self.load_at(nodes, potential))
-        self._values[potential] = values, len(self._changes)
+            self._values[potential] = values, self.changes
         return values
 
     def _planned_of(self, potential: NodePotential) -> Int64s:
         found = self._planned.get(potential)
         if found is None:
-            found = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64)
+            found = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64, order="F")
         return found
 
-    @property
-    def changes(self) -> int:
-        """How often something was committed."""
-        return len(self._changes)
+    def is_changed(self, since: int | Int64s, nodes: Int64s | slice = _EVERYWHERE) -> Bools:
+        """Which of these nodes commits changed.
 
-    def changed_since(self, change: int) -> Bools | None:
-        """bool[N]: nodes that commits after that many changed; None where there were none."""
-        recent = self._changes[change:]
-        if not recent:
-            return None
-        touched = np.zeros(len(self.free), dtype=np.bool_)
-        touched[np.concatenate(recent)] = True
-        return touched
+        Args:
+            since: after how many commits; int64[len(nodes)] where that differs from node to node.
+        """
+        found: Bools = self._changed_at[nodes] > since
+        return found
+
+    def _note_change(self, nodes: Int64s | int) -> None:
+        self.changes += 1
+        self._changed_at[nodes] = self.changes
 
     def max_pods(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now if all go there, by space and by rules."""
@@ -142,21 +157,15 @@ class FreeCapacity:
 
         Not to be written to.
         """
-        if not self._changes:
+        if not self.changes:
             return demand.counts
-        fitting = np.where(demand.allowed, count_fitting(demand.requests, self.free), 0)
-        fitting = self._limited_by_zones(demand, fitting)
-        ports = demand.group.pod_class.host_ports
-        if ports:
-            fitting = np.minimum(fitting, 1)
-            for at, taken in self.ports.items():
-                if fitting[at] and clash(ports, taken):
-                    fitting[at] = 0
-        return fitting
+        found, nodes = demand.counts.copy(), np.nonzero(self.is_changed(0))[0]
+        found[nodes] = self.fit_counts_at(demand, nodes)
+        return found
 
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
-        fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free[nodes]), 0)
+        fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free.T[:, nodes].T), 0)
         fitting = self._limited_by_zones(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
         if ports:
@@ -201,7 +210,7 @@ class FreeCapacity:
         taken = self.max_pods_at(demand, at, count)
         if taken:
             self.domain_counts.increment(demand.constraints, at, taken)
-            self._changes.append(np.array([at], dtype=np.int64))
+            self._note_change(at)
             self.free[at] -= demand.requests * taken
             self._planned_of(demand.potential)[at] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
@@ -217,7 +226,7 @@ class FreeCapacity:
         Args:
             nodes, counts: int64[M], each node once.
         """
-        self._changes.append(nodes)
+        self._note_change(nodes)
         self.domain_counts.increment_all(demand.constraints, nodes, counts)
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
@@ -229,7 +238,7 @@ class FreeCapacity:
 
     def reserve(self, demand: Demand, node: int, count: int) -> None:
         """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
-        self._changes.append(np.array([node], dtype=np.int64))
+        self._note_change(node)
         self.free[node] -= demand.requests * count
         self._take_from_zones(demand, np.array([node]), np.array([count]))
 
@@ -260,7 +269,7 @@ class FreeCapacity:
         whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
         whole[at[alone[classes]]] = False
         chosen: Bools = whole[at]
-        self._changes.append(nodes[chosen])
+        self._note_change(nodes[chosen])
         np.subtract.at(self.free, nodes[chosen], asked[chosen])
         for potential in {demand.potential for demand in demands}:
             alike = np.array([demand.potential == potential for demand in demands], dtype=np.bool_)

@@ -20,6 +20,9 @@ from flowcore.model.resources import BANDWIDTH, CPU, MEMORY
 from flowcore.topology.constraints import TopologyConstraints
 from flowcore.topology.counters import DomainCounter
 
+#: What the columns of ``Load.taken`` count.
+_COLUMNS = (CPU, MEMORY, BANDWIDTH)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PlacementPrices:
@@ -64,25 +67,35 @@ def price_placements(
     }
     suffered = _most_suffered(groups, constraints, load)
     unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
-    fullest = {utilisation: _fullest(groups, sizes, snapshot, each) for utilisation, each in loads.items()}
-    steepest: dict[NodePotential, Float64s] = {}
+    beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
+    steepest: dict[NodePotential, Float64s] = {}
     arcs, first_increases, potentials, dearest = [], [], [], 0
     for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
-        if potential not in steepest:
-            steepest[potential] = potential.steepest(fullest[cost.utilisation])
-            values[potential] = potential.values(start)
+        if potential not in values:
+            values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
         arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
         arcs.append(arc)
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
         if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
-            slopes = steepest[potential][nodes]
-            dearest = max(dearest, int(arc[nodes].max() + (slopes @ np.append(size, 1.0)).max()) + 1 + penalties)
+            rise = _steepest_rise(size, potential, beyond, steepest, snapshot, start, cache)
+            # Most groups cost no more anywhere than others do somewhere.
+            if int(arc.max() + rise.max()) + 1 + penalties > dearest:
+                dearest = max(dearest, int(arc[nodes].max() + rise[nodes].max()) + 1 + penalties)
     return PlacementPrices(arcs, first_increases, potentials, dearest)
+
+
+def _values(potential: NodePotential, snapshot: Snapshot, load: Load, cache: VerdictCache) -> Int64s:
+    """int64[N]: the potential of all nodes."""
+
+    def value(part: Snapshot, at: Int64s | None) -> Int64s:
+        return potential.values(load if at is None else replace(load.at(at), table=part.table))
+
+    return cache.values("first slots", ("potential", potential), NODE_STATE_EVENTS, snapshot, value)
 
 
 def _first_increase(
@@ -96,20 +109,66 @@ def _first_increase(
     return cache.values("first slots", (potential, size.tobytes()), NODE_STATE_EVENTS, snapshot, price)
 
 
-def _fullest(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot, load: Load) -> Load:
-    """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
-    columns = [
-        snapshot.resources.index(name) if name in snapshot.resources else -1 for name in (CPU, MEMORY, BANDWIDTH)
-    ]
-    known = np.array(columns) >= 0
+@dataclass(frozen=True, slots=True)
+class _Beyond:
+    """What pods of a round count for beyond their requests: the most of any, and how many pods count for more.
+
+    Attributes:
+        amounts: in the columns of ``Load.taken``.
+    """
+
+    amounts: tuple[float, ...]
+    pods: int
+
+
+def _most_beyond_requests(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot) -> _Beyond:
     beyond, pods = np.zeros(3), 0
     for found, size in zip(groups, sizes, strict=True):
-        more = size - np.where(known, snapshot.vector(found.pod_class.requests)[columns], 0)
+        requests = dict(found.pod_class.requests)
+        asked = [requests.get(name, 0) if name in snapshot.resources else 0 for name in _COLUMNS]
+        more = size - np.array(asked)
         if (more > 0).any():
             beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
-    free = np.where(known, np.maximum(snapshot.free[:, columns], 0), 0)
-    room = np.maximum(load.pods_allowed - load.pods, 0)
-    taken = load.taken + free + np.minimum(room, pods)[:, np.newaxis] * beyond
+    return _Beyond(tuple(beyond.tolist()), pods)
+
+
+def _steepest_rise(
+    size: Float64s,
+    potential: NodePotential,
+    beyond: _Beyond,
+    steepest: dict[NodePotential, Float64s],
+    snapshot: Snapshot,
+    load: Load,
+    cache: VerdictCache,
+) -> Float64s:
+    """float64[N]: no pod of a size pays more for the potential of a node, however full the round makes it.
+
+    Args:
+        steepest: bounds on the slopes of all nodes, as far as they are known.
+    """
+
+    def rise(part: Snapshot, at: Int64s | None) -> Float64s:
+        if at is not None:
+            slopes = potential.steepest(_fullest(beyond, part, replace(load.at(at), table=part.table)))
+        elif potential in steepest:
+            slopes = steepest[potential]
+        else:
+            slopes = steepest[potential] = potential.steepest(_fullest(beyond, part, load))
+        found: Float64s = slopes @ np.append(size, 1.0)
+        return found
+
+    key = "steepest", potential, beyond, size.tobytes()
+    return cache.values("first slots", key, NODE_STATE_EVENTS, snapshot, rise)
+
+
+def _fullest(beyond: _Beyond, snapshot: Snapshot, load: Load) -> Load:
+    """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
+    taken, room = load.taken.copy("F"), np.maximum(load.pods_allowed - load.pods, 0)
+    for at, name in enumerate(_COLUMNS):
+        if name in snapshot.resources:
+            taken[:, at] += np.maximum(snapshot.free[:, snapshot.resources.index(name)], 0)
+    if beyond.pods:
+        taken += np.minimum(room, beyond.pods)[:, np.newaxis] * np.array(beyond.amounts)
     return replace(load, taken=taken, pods=load.pods + room)
 
 

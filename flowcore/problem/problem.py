@@ -130,7 +130,7 @@ class Problem:
     @cached_property
     def cost_matrix(self) -> CostMatrix:
         """Each demand's count and cost on each node as the round begins."""
-        return CostMatrix.of(self.demands, self.start)
+        return CostMatrix(self.demands, self.start)
 
     @cached_property
     def unreserved_cost_matrix(self) -> CostMatrix:

@@ -40,7 +40,7 @@ def lacking(problem: Problem, at: int, placed: int) -> int:
     demand = problem.demands[at]
     if not demand.waits:
         return demand.count - placed
-    cheapest = problem.cost_matrix.first_pod_cost[at].min(initial=np.inf)
+    cheapest = problem.cost_matrix.first_pod_cost_of(at).min(initial=np.inf)
     return max(0, int((demand.prices > cheapest).sum()) - placed)
 
 

@@ -18,6 +18,7 @@ from flowcore.planning import RoundResult, run_round
 from flowcore.scenario.measured import measured_usage
 from flowcore.scenario.missing_objects import missing_objects, pods_with_unknown_claims
 from flowcore.scenario.scenario import GovernedScenario, Scenario
+from flowcore.solve import IN_TURN, Executor
 
 _UNGOVERNED: Final = "no policy governs it"
 
@@ -52,6 +53,7 @@ def plan_scenario(
     *,
     reschedule: bool = False,
     only: Collection[str] = (),
+    executor: Executor = IN_TURN,
 ) -> ScenarioPlan:
     """Plans every pending pod, and which running pods leave.
 
@@ -60,6 +62,7 @@ def plan_scenario(
         models: cost models by name; every model that a policy names must be there.
         reschedule: as if every policy had ``rescheduling: {mode: Act}``.
         only: keys of the pods to plan; (): all.
+        executor: see ``run_round``.
     """
     governed = GovernedScenario(scenario, reschedule=reschedule)
     waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
@@ -99,7 +102,7 @@ def plan_scenario(
         running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
         measured=measured.loads,
     )
-    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
+    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)
     return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), measured.warnings)
 
 

@@ -117,8 +117,8 @@ def capacities_of(
             alone=raising.get(spread.counter) == pods,
             below=below if coarsest else None,
         )
-        known = topology.codes >= 0
-        by_node[known] = np.minimum(by_node[known], topology.capacities[topology.codes[known]])
+        # The last entry is that of nodes where nothing counts: code -1.
+        by_node = np.minimum(by_node, np.append(topology.capacities, UNLIMITED)[topology.codes])
         by_node[~spread.counter.domains.labelled] = 0
         topologies.append(topology)
     # A domain that is one node is no domain of its own.
@@ -218,5 +218,4 @@ def _nested(by_node: Int64s, fits: Int64s, pods: int, topologies: Sequence[_Topo
 
 def _totals(codes: Int64s, amounts: Int64s, domains: int) -> Int64s:
     """int64[D]: sums of int64[N] amounts over the nodes of each domain; codes below zero count nowhere."""
-    known = codes >= 0
-    return np.bincount(codes[known], amounts[known], domains).astype(np.int64)
+    return np.bincount(codes + 1, amounts, domains + 1)[1:].astype(np.int64)

@@ -47,6 +47,7 @@ from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.limits import container_memory, default_memory, resident_memory
+from thalweg_operator.policies.auto_waiting import policies_of_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.handlers import watch_policies
 from thalweg_operator.policies.resync import PolicyResync
@@ -123,7 +124,7 @@ class Operator:
         self._shell = shell = Shell(cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once))
         shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
-        self._gate_admission = GateAdmission(api_client, self._policies)
+        self._gate_admission = GateAdmission(api_client, self._policies, lambda: policies_of_waiting(cluster, ledger))
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         cores = available_cores() if settings.cores is None else settings.cores
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory, cores)

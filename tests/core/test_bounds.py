@@ -83,7 +83,7 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: floa
     random = np.random.default_rng(seed)
     shadow_prices = random.random(start.free.shape) * highest
     slots = random.integers(0, worth + 1, len(start.free))
-    field = CostMatrix.of(demands, start)
+    field = CostMatrix(demands, start)
     for bound in (
         lower_bound(field, shadow_prices=shadow_prices),
         lower_bound(field, marginal_costs=slots),

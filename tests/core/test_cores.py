@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,8 +20,9 @@ from thalweg_operator.planning.worker.limits import resident_memory
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.methods import lns
-from flowcore.methods.constructive import fill
+from flowcore.methods.constructive import fill, one_by_one
 from flowcore.methods.lns import SIDE_BY_SIDE, LargeNeighbourhoodSearch
+from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning.portfolio import Portfolio
 from flowcore.problem.problem import Problem
@@ -89,6 +91,20 @@ def test_a_search_that_may_not_go_on_begins_nothing_more() -> None:
     assert len(search._under_way) == 1
     assert search.improve(more=0)
     assert not search._under_way
+
+
+def test_candidates_built_side_by_side_are_those_of_one_core() -> None:
+    """Placements, cost and what is left free; a candidate of a child is placed again here."""
+    found = []
+    for cores in (1, 2):
+        stated = problem()
+        builders = [partial(fill, stated), partial(one_by_one, stated)]
+        with ForkedExecutor(cores, worthwhile=0.0) as executor:
+            found.append([each.candidate() for each in built_side_by_side(stated, builders, executor)])
+            assert executor.forked == (2 if cores == 2 else 0)
+    for one, other in zip(*found, strict=True):
+        assert (one.method, one.cost, one.commits) == (other.method, other.cost, other.commits)
+        assert (one.capacity.free == other.capacity.free).all()
 
 
 def test_children_that_die_lose_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -288,7 +288,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
         patch.setattr(flow, "_LEAST_GAIN", -1)
         patch.setattr(flow, "_MOST_PRICINGS", 1000)
         # How many pods the emptiest domain gets follows from the prices of the first, smaller network.
-        patch.setattr(Supply, "with_cheapest_minimum", lambda supply, _cost: supply)
+        patch.setattr(Supply, "with_cheapest_minimum", lambda supply, _arc, _marginal_costs: supply)
         whole = _cost(supplies, capacity)
         patch.setattr(flow, "_cheapest_everywhere", lambda cost, _count, _domains: flow._cheapest(cost, 1))
         patch.setattr(flow, "_FEWEST", 1)

@@ -23,7 +23,7 @@ def test_a_class_at_once_goes_where_its_pods_would_go_one_by_one(crowd: Snapshot
     policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))}
     start = FreeCapacity(crowd)
     demands = demands_of(crowd, start.load(), policies)
-    field = CostMatrix.of(demands, start)
+    field = CostMatrix(demands, start)
     for at, demand in enumerate(demands):
         at_once = greedy(field, [(at, demand.count)], start.copy())
         in_turn = greedy(field, [(at, 1)] * demand.count, start.copy())

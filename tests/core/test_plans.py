@@ -82,7 +82,7 @@ def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     start = FreeCapacity(crowd)
     demands = demands_of(crowd, FreeCapacity(crowd).load(), policies)
     turns = by_price(demands, [demand.count for demand in demands])
-    commits = greedy(CostMatrix.of(demands, start), ((at, 1) for at in turns), start.copy())
+    commits = greedy(CostMatrix(demands, start), ((at, 1) for at in turns), start.copy())
     assert result.cost <= Objective(demands, start).total(commits)
 
 

@@ -63,6 +63,7 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"steering": "Prefer"}, "spec.steering"),
         ({"delivery": "Observe", "steering": "Prefer"}, "spec.steering"),
         ({"waiting": "Gate"}, "spec.waiting"),
+        ({"gangs": {"waiting": "Auto"}}, "spec.gangs.waiting"),
         ({"delivery": "Extender", "waiting": "Sit"}, "spec.waiting"),
         ({"unscheduled": {"base": None}}, "spec.unscheduled.base"),
         (
@@ -172,7 +173,7 @@ def test_defaults() -> None:
 def test_the_extenders_own_defaults() -> None:
     """Pods of the steered profile, the planned node or none, no gates; what is said instead is heeded."""
     policy = parsed({"delivery": "Extender", "selects": {"podSelector": {}}})
-    assert (policy.steering, policy.waiting) == (Steering.REQUIRE, WaitingMode.HOLD)
+    assert (policy.steering, policy.waiting) == (Steering.REQUIRE, WaitingMode.AUTO)
     assert policy.selects.matches("thalweg-steered", (), ())
     assert not policy.selects.matches("thalweg", (), ())
     said = {"delivery": "Extender", "steering": "Prefer", "waiting": "Gate"}

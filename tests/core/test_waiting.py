@@ -22,7 +22,7 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import rounded_candidates
+from flowcore.methods.rounded_relaxation import roundings
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.gangs import Gang
@@ -156,7 +156,7 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
             break
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
-        yield from (each.candidate() for each in rounded_candidates(problem, relaxed, fixed, IN_TURN))
+        yield from (build() for build in roundings(problem, relaxed, fixed))
     search = LargeNeighbourhoodSearch(problem, first, 0, IN_TURN)
     for turn in range(4):
         if not search.improve(wider=turn % 2 == 1):

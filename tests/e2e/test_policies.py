@@ -52,7 +52,7 @@ REFUSED = {
     "gates for a binder": ({"delivery": "Binder", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
     "gates for an observer": ({"delivery": "Observe", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
     "an unknown steering": ({"delivery": "Extender", "steering": "Push"}, 'supported values: "Require", "Prefer"'),
-    "an unknown way to wait": ({"delivery": "Extender", "waiting": "Sit"}, 'supported values: "Hold", "Gate"'),
+    "an unknown way to wait": ({"delivery": "Extender", "waiting": "Sit"}, 'supported values: "Auto", "Hold", "Gate"'),
     "an unknown delivery": ({"delivery": "Teleport"}, 'supported values: "Observe", "Binder", "Extender"'),
     "a model that cannot be a name": ({"cost": {"model": "not a name"}}, "should match"),
     "no model at all": ({"cost": {"model": ""}}, "should be at least 1 chars long"),
@@ -133,7 +133,7 @@ TAKEN: dict[str, dict[str, Any]] = {
         "waiting": "Gate",
         "selects": {"schedulerNames": ["thalweg-steered", "default-scheduler"]},
     },
-    "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Hold"},
+    "defaults said": {"delivery": "Binder", "steering": "Require", "waiting": "Auto"},
     "every construct": {
         "gangs": {
             "timeout": "1h30m",

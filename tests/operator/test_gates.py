@@ -1,6 +1,7 @@
 """Which pods are gated, as the API server is told, and the upkeep where the API server refuses."""
 
 import asyncio
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +10,10 @@ import pytest
 import yaml
 from aiohttp import web
 from support.fake_api import refusal, serving
+from support.fake_cluster import FakeCluster
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
+from thalweg_operator.policies.auto_waiting import GATE_FROM, HOLD_BELOW, describe, gating, policies_of_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.gate_manifests import (
     ADMISSION,
@@ -21,6 +24,8 @@ from thalweg_operator.policies.gate_manifests import (
     wants_gate,
 )
 from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.reservations.events import PodsUnplaced, UnplacedPod
+from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 
 from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
 from flowcore.costs import BUILT_IN_MODELS
@@ -105,6 +110,69 @@ def test_pods_of_gangs_and_others_apart() -> None:
         ("others", "gangs"),
         ("others", "held"),
     }
+
+
+def test_auto_gates_while_many_wait() -> None:
+    """From a hundred waiting pods on new ones are gated, until fewer than fifty wait: it does not go to and fro."""
+    auto, held = gated("auto", waiting="Auto"), gated("held", waiting="Hold")
+    decided, seen = frozenset[str](), []
+    for waiting in (0, 99, 100, 99, 50, 49, 99):
+        decided = gating(
+            [auto, held, BUILT_IN], Counter(dict.fromkeys(("auto", "held", BUILT_IN.name), waiting)), decided
+        )
+        seen.append(set(decided))
+    assert seen == [set(), set(), {"auto"}, {"auto"}, {"auto"}, set(), set()]
+    assert [gate_rules(auto, [], each)[0]["others"] for each in (frozenset(), {"auto"})] == [False, True]
+    assert describe(auto, frozenset())[:2] == ("True", "FewWait")
+    assert describe(auto, {"auto"})[:2] == ("False", "ManyWait")
+
+
+async def test_auto_tells_the_api_server_and_the_policy(tmp_path: Path) -> None:
+    """New pods are gated once many wait, and no more later; the condition Held says which and why."""
+    server, store, waiting = PolicyServer(), PolicyStore(), list[str]()
+    store.offer("p", "u", 1, {**GATED, "waiting": "Auto"})
+    async with serving(server.app, tmp_path) as connection:
+        gates = GateAdmission(connection, store, lambda: waiting)
+        rounds = type("Rounds", (), {"reports": {}, "contradictions": {}})()
+        writer: Any = PolicyStatus(None, None, store, rounds, gates)  # type: ignore[arg-type]
+        task = asyncio.create_task(gates.run())
+        for count, reason in ((0, "FewWait"), (GATE_FROM, "ManyWait"), (HOLD_BELOW - 1, "FewWait")):
+            waiting[:] = ["p"] * count
+            gates.trigger()
+            wanted = reason == "ManyWait"
+            await until(lambda wanted=wanted: server.gates.get("p", {}).get("order", [{}])[-1].get("others") == wanted)
+            (record,) = store.records
+            (said,) = (each for each in writer._status(record, PodCounts())["conditions"] if each["type"] == "Held")
+            assert (said["status"], said["reason"]) == (str(not wanted), reason)
+        task.cancel()
+
+
+def test_who_counts_for_auto() -> None:
+    """Pods that are held or gated and have no reservation: kube-scheduler has not rejected them by itself."""
+    world = FakeCluster(waiting="Auto")
+    for name in ("held", "planned", "fresh"):
+        world.pod(name, f"u-{name}")
+    world.pod("gated", "u-gated", gated=True)
+    world.deliver_watch()
+    for name in ("held", "planned"):
+        assert world.schedule(f"ns/{name}")[1] == []
+    assert world.plan("ns/planned", "a")
+    found = Counter(policies_of_waiting(world.state.cluster, world.state.ledger))
+    assert found == {"": 2, "steered": 2}
+
+
+@pytest.mark.parametrize(("waiting", "condition", "opened"), [
+    ("Auto", UNSCHEDULABLE, True), ("Auto", "QueueLimit", False), ("Gate", UNSCHEDULABLE, False),
+])  # fmt: skip
+def test_auto_lets_pods_out_that_a_new_node_would_help(waiting: str, condition: str, opened: bool) -> None:  # noqa: FBT001
+    """Cluster autoscalers do not look at gated pods. With Gate, people wanted it so."""
+    world = FakeCluster(waiting=waiting)
+    pod = world.pod(gated=True)
+    world.deliver_watch()
+    policy = world.state.cluster.policies.of(pod, world.state.namespaces)
+    assert policy is not None
+    world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", condition)]))
+    assert world.write_kinds == ["open"] * opened
 
 
 def test_the_static_policy_knows_our_names() -> None:

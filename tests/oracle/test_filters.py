@@ -32,7 +32,7 @@ from flowcore.topology import spread
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter in a run, at least.
-ENOUGH, MANY = 2_500, 100_000
+ENOUGH, MANY = 1_000, 100_000
 #: A spoiled filter may be found out by rare cases only.
 SPOILED = 5_000
 

@@ -19,8 +19,8 @@ from flowcore.model.pods import Toleration
 from flowcore.model.selectors import NodeSelectorTerm
 from flowcore.topology import soft_affinity, soft_spread, spread
 
-#: Scores compared for each plugin in a run, at least.
-ENOUGH = 3_000
+#: Scores compared for each plugin in the default run, at least, in the long one, and before a spoiled one is found out.
+ENOUGH, MANY, SPOILED = 1_000, 20_000, 3_000
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)
 
 
@@ -41,7 +41,7 @@ OURS: dict[str, Callable[[PendingPod, Snapshot], Int64s | None]] = {
 }
 
 
-def compare(oracle: Oracle, name: str, phases: Any = PHASES) -> Counter[str]:
+def compare(oracle: Oracle, name: str, enough: int, phases: Any = PHASES) -> Counter[str]:
     """Draws and compares until there are enough scores; the first difference is shrunk and raised."""
     counts: Counter[str] = Counter()
     for batch in range(1_000):
@@ -63,17 +63,29 @@ def compare(oracle: Oracle, name: str, phases: Any = PHASES) -> Counter[str]:
                 counts.update("some" if score else "none" for score in scores)
 
         agree()
-        if counts["some"] + counts["none"] >= ENOUGH:
+        if counts["some"] + counts["none"] >= enough:
             break
     return counts
+
+
+def check(counts: Counter[str], enough: int) -> None:
+    """There were enough scores of each kind to mean something."""
+    assert counts["some"] > enough / 30, counts
+    assert counts["none"] > enough / 30, counts
 
 
 @pytest.mark.parametrize("name", SCORES)
 def test_every_score_is_kube_schedulers(oracle: Oracle, name: str) -> None:
     """Each node is worth to each pod exactly what kube-scheduler's plugin says, before it is scaled."""
-    counts = compare(oracle, name)
-    assert counts["some"] > ENOUGH / 30, counts
-    assert counts["none"] > ENOUGH / 30, counts
+    check(compare(oracle, name, ENOUGH), ENOUGH)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", SCORES)
+def test_a_great_many_scores_are_kube_schedulers(oracle: Oracle, name: str) -> None:
+    """The same over twenty thousand scores a plugin."""
+    check(compare(oracle, name, MANY), MANY)
 
 
 SABOTAGE = {
@@ -94,4 +106,4 @@ def test_a_wrong_score_is_found_out(oracle: Oracle, monkeypatch: pytest.MonkeyPa
     """The comparison can fail: each score, spoiled a little, differs within the same draws."""
     monkeypatch.setattr(*SABOTAGE[name])
     with pytest.raises(AssertionError, match=r"ours .*kube-scheduler's"):
-        compare(oracle, name, [Phase.generate])
+        compare(oracle, name, SPOILED, [Phase.generate])

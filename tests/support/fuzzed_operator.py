@@ -295,7 +295,7 @@ class FuzzedOperator:
                 "selects": SELECTS,
                 "delivery": "Extender",
                 "steering": self.choose.choice(["Require", "Prefer"]),
-                "waiting": self.choose.choice(["Hold", "Gate"]),
+                "waiting": self.choose.choice(["Auto", "Hold", "Gate"]),
                 "gangs": {"onPartialBind": "Evict", "timeout": "5s"},
             }
         self.policies.offer("x", "u", self.versions, spec)

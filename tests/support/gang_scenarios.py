@@ -48,30 +48,30 @@ async def whole(scene: ClusterScenario, *gangs: str, size: int) -> None:
 
 
 async def more_gangs_than_fit(scene: ClusterScenario) -> None:
-    """60 gangs of 8 where 40 fit: only whole gangs at rest, all the dear ones among them, none in part for long."""
+    """30 gangs of 8 where 20 fit: only whole gangs at rest, all the dear ones among them, none in part for long."""
     await scene.api.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000}
     )
     pods = [
         member
-        for number in range(60)
+        for number in range(30)
         for member in members(scene, f"g{number:02}", 8, **({"priorityClassName": "dear"} if number % 3 == 0 else {}))
     ]
     # The first of each gang, then the second of each: as jobs do that start at the same time. The nodes come last, or
     # those that happened to be complete first would have them.
     await scene.api.create_many(sorted(pods, key=lambda pod: pod["metadata"]["name"].rpartition("-")[2]), 32)
-    await scene.nodes(*(f"n{number:02}" for number in range(40)), cpu="8")
+    await scene.nodes(*(f"n{number:02}" for number in range(20)), cpu="8")
     last: dict[str, int] = {}
 
     async def at_rest() -> bool:
         nonlocal last
         last = await bound(scene)
-        return sum(last.values()) == 320
+        return sum(last.values()) == 160
 
-    await until(at_rest, 60, lambda: f"320 pods to be bound: {dict(last)}")
+    await until(at_rest, 60, lambda: f"160 pods to be bound: {dict(last)}")
     assert set(last.values()) == {8}, "a gang in part"
-    assert {f"g{number:02}" for number in range(0, 60, 3)} <= last.keys(), "a dear gang waits for a cheaper one"
-    waiting = next(f"g{number:02}-0" for number in range(60) if f"g{number:02}" not in last)
+    assert {f"g{number:02}" for number in range(0, 30, 3)} <= last.keys(), "a dear gang waits for a cheaper one"
+    waiting = next(f"g{number:02}-0" for number in range(30) if f"g{number:02}" not in last)
     assert f"{scene.namespace}/{waiting.rpartition('-')[0]}" in await scene.reason_of(waiting, "8 pods at once")
     check_never_in_part_for_long(scene)
 

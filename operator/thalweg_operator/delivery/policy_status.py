@@ -20,6 +20,7 @@ from thalweg_operator.api.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.round_reports import Proposal, RoundReports
+from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 from thalweg_operator.usage.report import NOT_POLLED
@@ -161,7 +162,8 @@ class PolicyStatus:
             text = f"Generation {record.in_force_generation}, the last valid one, stays in force."
             ready = ("True", "LastGoodInForce", text)
         elif problem := self._gate_admission.problems.get(record.name):
-            whose = "pods" if record.in_force.waiting is WaitingMode.GATE else "pods of gangs"
+            gates = record.in_force.waiting is WaitingMode.GATE or record.name in self._gate_admission.gating
+            whose = "pods" if gates else "pods of gangs"
             text = f"In force, but new {whose} are held in kube-scheduler's queue, not gated: {problem}"
             ready = ("True", "HeldNotGated", text)
         elif counts.overridden or counts.left_out:
@@ -180,6 +182,9 @@ class PolicyStatus:
         conditions = [self._condition(record, "Accepted", *accepted), self._condition(record, "Ready", *ready)]
         if record.in_force is not None and self._may_contradict(record.uid, record.in_force):
             conditions.append(self._condition(record, "Consistent", *self._consistent(record.uid, record.in_force)))
+        if record.in_force is not None and auto_waiting.decides(record.in_force):
+            said = auto_waiting.describe(record.in_force, self._gate_admission.gating)
+            conditions.append(self._condition(record, "Held", *said))
         if record.in_force is not None and record.in_force.cost.utilisation is not Utilisation.REQUESTED:
             conditions.append(self._condition(record, "UsageMeasured", *self._usage_condition()))
         status: dict[str, Any] = {

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections import Counter
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 import msgspec
@@ -21,8 +23,10 @@ from thalweg_operator.api.events import timestamp
 from thalweg_operator.api.rate_limiter import RateLimiter
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, OperatorError, Refused
+from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_manifests import ADMISSION, GATE_NAME, Manifest, gate_rules, wants_gate
 from thalweg_operator.policies.store import PolicyStore
+from thalweg_operator.yielding import yielding
 
 _log = structlog.get_logger()
 #: Seconds between two looks when no policy changes, and so between two heartbeats.
@@ -45,10 +49,19 @@ class GateAdmission:
 
     Attributes:
         problems: why new pods of a policy are not gated, by the policy's name, where they should be.
+        gating: names of policies of Auto whose new pods are gated.
     """
 
-    def __init__(self, api_client: ApiClient, policies: PolicyStore) -> None:
+    def __init__(
+        self,
+        api_client: ApiClient,
+        policies: PolicyStore,
+        policies_of_waiting: Callable[[], Iterable[str]] = lambda: (),
+    ) -> None:
+        """``policies_of_waiting``: see auto_waiting.py."""
         self._api_client, self._policies = api_client, policies
+        self._policies_of_waiting = policies_of_waiting
+        self.gating: frozenset[str] = frozenset()
         self._changed = asyncio.Event()
         #: What each policy's status says, and since when; None: that its pods are not gated.
         self._written: dict[_Key, tuple[list[Manifest] | None, float]] = {}
@@ -97,6 +110,7 @@ class GateAdmission:
             ConnectionLost: the API server did not answer.
         """
         problems: dict[str, str] = {}
+        await self._choose()
         wanted = self._desired()
         missing = await self._missing_objects() if any(wanted.values()) else ""
         self._written = {key: value for key, value in self._written.items() if key in wanted}
@@ -111,11 +125,20 @@ class GateAdmission:
                 problems[key[0]] = error.reason
         self._log_problems(problems)
 
+    async def _choose(self) -> None:
+        policies, waiting = [BUILT_IN, *self._policies.accepted], Counter[str]()
+        if any(auto_waiting.decides(policy) for policy in policies):
+            async for name in yielding(self._policies_of_waiting()):
+                waiting[name] += 1
+        before, self.gating = self.gating, auto_waiting.gating(policies, waiting, self.gating)
+        for name in sorted(self.gating ^ before):
+            _log.info("new pods are gated" if name in self.gating else "new pods are not gated any more", policy=name)
+
     def _desired(self) -> dict[_Key, list[Manifest] | None]:
         ordered = by_precedence([BUILT_IN, *self._policies.accepted])
         return {
-            (standing.name, standing.uid): gate_rules(policy, ordered)
-            if policy is not None and wants_gate(policy)
+            (standing.name, standing.uid): gate_rules(policy, ordered, self.gating)
+            if policy is not None and wants_gate(policy, self.gating)
             else None
             for standing in self._policies.records
             for policy in [standing.in_force]

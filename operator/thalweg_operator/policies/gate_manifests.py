@@ -9,6 +9,7 @@ operator says what ``gate_rules`` returns. See docs/decisions/0017 and 0029.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 from flowcore.model.policies import GATE, Policy, WaitingMode
@@ -23,12 +24,16 @@ GATE_NAME: Final = "thalweg-gate"
 GATE_LABEL: Final = "scheduling.thalweg/gate"
 
 
-def wants_gate(policy: Policy) -> bool:
-    """Whether pods that it governs are to wait behind our gate: all, those of gangs, or those of none."""
-    return any(_gated_pods(policy))
+def wants_gate(policy: Policy, gating: AbstractSet[str] = frozenset()) -> bool:
+    """Whether pods that it governs are to wait behind our gate: all, those of gangs, or those of none.
+
+    Args:
+        gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
+    """
+    return any(_gated_pods(policy, gating))
 
 
-def gate_rules(policy: Policy, ordered: Iterable[Policy]) -> list[Manifest]:
+def gate_rules(policy: Policy, ordered: Iterable[Policy], gating: AbstractSet[str] = frozenset()) -> list[Manifest]:
     """The policies that decide about the pods of a policy that wants a gate, in the order in which they govern.
 
     Of those that match a pod, the first one says whether it is gated: by ``gangs`` where the pod belongs to a gang, by
@@ -37,16 +42,17 @@ def gate_rules(policy: Policy, ordered: Iterable[Policy]) -> list[Manifest]:
     Args:
         ordered: all policies in force, the one that comes first first. One that may bind or only observe pods which
             this one would gate is among the result: nobody would open their gates.
+        gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
     """
-    names, mine = set(policy.selects.scheduler_names), _gated_pods(policy)
+    names, mine = set(policy.selects.scheduler_names), _gated_pods(policy, gating)
     first: list[Manifest] = []
     for other in ordered:
         if other.name == policy.name:
             break
-        ungated = any(wants and not gates for wants, gates in zip(mine, _gated_pods(other), strict=True))
+        ungated = any(wants and not gates for wants, gates in zip(mine, _gated_pods(other, gating), strict=True))
         if ungated and not other.selects.nothing and not names.isdisjoint(other.selects.scheduler_names):
-            first.append(_gate_rule(other))
-    return [*first, _gate_rule(policy)]
+            first.append(_gate_rule(other, gating))
+    return [*first, _gate_rule(policy, gating)]
 
 
 def open_patch(uid: str) -> Manifest:
@@ -54,15 +60,15 @@ def open_patch(uid: str) -> Manifest:
     return {"metadata": {"uid": uid}, "spec": {"schedulingGates": [{"name": GATE, "$patch": "delete"}]}}
 
 
-def _gated_pods(policy: Policy) -> tuple[bool, bool]:
+def _gated_pods(policy: Policy, gating: AbstractSet[str]) -> tuple[bool, bool]:
     """Whether its pods of gangs, and its others, wait behind our gate."""
     if not policy.delivery.through_kube_scheduler or policy.selects.nothing:
         return False, False
-    return policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE
+    return policy.gangs.waiting is WaitingMode.GATE, policy.waiting is WaitingMode.GATE or policy.name in gating
 
 
-def _gate_rule(policy: Policy) -> Manifest:
-    gangs, others = _gated_pods(policy)
+def _gate_rule(policy: Policy, gating: AbstractSet[str]) -> Manifest:
+    gangs, others = _gated_pods(policy, gating)
     return {
         "schedulerNames": list(policy.selects.scheduler_names),
         "podLabels": _requirements(policy.selects.pods),

@@ -14,18 +14,24 @@ import msgspec
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import Policy, WaitingMode
 from thalweg_operator.reservations import backoff, independent_evictions, nomination_plans, replacements, victims
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
-from thalweg_operator.reservations.events import PlanMade, PlannedPlacement, PodsBlocked, PodsUnplaced
+from thalweg_operator.reservations.events import (
+    PlanMade,
+    PlannedPlacement,
+    PodsBlocked,
+    PodsUnplaced,
+    UnplacedPod,
+)
 from thalweg_operator.reservations.feasibility import conflicts_in_flight
-from thalweg_operator.reservations.nominations import PlannedPod
+from thalweg_operator.reservations.nominations import PlannedPod, open_gate
 from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.reserve import is_held_place, reserve
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
-from thalweg_operator.reservations.waiting_codes import blocked_code
+from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
 
 
 class _Reserved(msgspec.Struct, frozen=True, gc=False):
@@ -265,11 +271,19 @@ def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
             if rejected:
                 text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
         step.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
+        if policy.waiting is WaitingMode.AUTO and pod.gated and pod.gang is None:
+            _let_autoscalers_see(step, unplaced)
         if unplaced.retried:
             # Whom kube-scheduler evicts now for the pod, the next round would not know of.
             nomination_plans.hold(step, pod)
         elif delivery.may_choose(policy, pod):
             nomination_plans.set_free(step, pod)
+
+
+def _let_autoscalers_see(step: Step, unplaced: UnplacedPod) -> None:
+    """Cluster autoscalers do not look at gated pods: one that a new node would help is let out."""
+    if unplaced.planned and unplaced.condition == UNSCHEDULABLE:
+        open_gate(step, unplaced.pod)
 
 
 def pods_blocked(step: Step, event: PodsBlocked) -> None:

@@ -122,15 +122,16 @@ def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:
     """What the rules of all reserved pods count, put together once for each plan."""
     counted = ledger.nominations.counted_pods
     if not counted.known:
-        policies, namespaces = cluster.policies, cluster.namespaces
-        pods = [each.pod for each in ledger.reservations.values()]
-        governed = ((pod, policies.of(pod, namespaces)) for pod in pods)
-        counted.learn(
-            pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
-            for pod, policy in governed
-            if pod.constraints is not None or (policy is not None and policy.constraints)
-        )
+        constrained = any(policy.constraints for policy in cluster.policies.ordered)
+        pods = (each.pod for each in ledger.reservations.values())
+        counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
     return counted
+
+
+def _rules_of(cluster: Cluster, pod: Pod) -> PodSignature:
+    """The pod's signature with the rules of its policy."""
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    return pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
 
 
 def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:

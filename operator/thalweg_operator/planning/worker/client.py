@@ -114,13 +114,15 @@ class WorkerClient:
         # The worker watches the deadline itself and says where it was. It cannot while native code runs.
         seconds = min(self._timeout, request.deadline + _GRACE) if request.deadline else self._timeout
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds) as limit:
                 for part in split_request(request):
                     body = request_encoder.encode(part)
                     process.stdin.write(LENGTH.pack(len(body)) + body)
                     await process.stdin.drain()
                     if part.has_more:
                         await asyncio.sleep(0)
+                    # The worker reads: to take over a large cluster may last longer than any plan.
+                    limit.reschedule(asyncio.get_running_loop().time() + seconds)
                 length = LENGTH.unpack(await process.stdout.readexactly(LENGTH.size))[0]
                 reply = reply_decoder.decode(await process.stdout.readexactly(length))
         except TimeoutError:
