@@ -37,6 +37,9 @@ def show(answer: StatusAnswer) -> None:
     for line in summary(answer):
         console.print(line, markup=False)
     _show_table(console, ("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer))
+    for policy in answer.policies:
+        if policy.held:
+            console.print(f"{policy.name}: waiting Auto. {policy.held}", markup=False)
     _show_table(console, ("QUEUE", "USED", "FAIR", "BORROWED", "WAITING"), queue_rows(answer.queues))
     _show_table(console, ("PENDING FOR", "PODS"), code_rows(answer))
 

@@ -49,6 +49,7 @@ class BesideCluster:
         loads: measured loads that the operator plans with, by node.
         foreseen: cpu (milli-cores) and memory (bytes) that waiting pods are foreseen to use, by key.
         node_samples, pod_samples: measured usage of a dump, by name and by ``namespace/name``.
+        held: what an operator decided for policies with ``waiting: Auto``, and why, by name.
     """
 
     complete: bool = True
@@ -58,6 +59,7 @@ class BesideCluster:
     foreseen: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     node_samples: Mapping[str, UsageSample] = field(default_factory=dict)
     pod_samples: Mapping[str, UsageSample] = field(default_factory=dict)
+    held: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -71,6 +73,7 @@ class ReadState:
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
 
 
 class UnreadableState(ModelError):
@@ -153,6 +156,7 @@ class _SavedNumaNode(_Line, frozen=True, tag="NodeResourceTopology"):
 
 class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
+    held: str = ""
 
 
 class _SavedQueue(_Line, frozen=True, tag="Queue"):
@@ -199,8 +203,8 @@ def to_lines(
         *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
         *(_SavedNumaNode(each) for each in cluster.numa.reports.values()),
-        *(_SavedPolicy(each) for each in (cluster.policies.ordered if policies is None else policies)
-          if each != BUILT_IN),
+        *(_SavedPolicy(each, beside.held.get(each.name, ""))
+          for each in (cluster.policies.ordered if policies is None else policies) if each != BUILT_IN),
         *(_SavedQueue(each) for each in cluster.queues.objects.values()),
         *(_SavedLoad(each) for each in beside.loads.values()),
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
@@ -268,6 +272,8 @@ def _put(line: _Object, cluster: Cluster, state: ReadState) -> None:
             cluster.queues.put(queue.name, queue)
         case _SavedPolicy():
             state.policies.append(line.policy)
+            if line.held:
+                state.held[line.policy.name] = line.held
         case _SavedLoad(load):
             state.loads[load.node] = load
         case _SavedNodeSample():

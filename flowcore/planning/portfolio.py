@@ -10,8 +10,7 @@ from collections.abc import Callable, Generator
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s
-from flowcore.costs.model import Float64s
+from flowcore.cluster.snapshot import Bools
 from flowcore.methods.constructive import (
     FixedPart,
     by_price,
@@ -33,10 +32,11 @@ from flowcore.methods.rounded_relaxation import roundings
 from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.planning.left_out import hopeless_of, pods_of, unplaced_of
-from flowcore.problem.bounds import lower_bound
+from flowcore.problem.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
 from flowcore.problem.problem import Problem
+from flowcore.problem.tangents import is_one_size
 from flowcore.solve import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
@@ -47,9 +47,12 @@ _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
 #: One-by-one scheduling is always tried up to so many pods; if pods stay out, in the order of their price up to more.
+#: With still more, a step takes long: the first one has the bound too.
 _FEW, _FEW_BY_PRICE = 1_000, 3_000
 #: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
 _PACKING_WORK = (0.05, 0.1)
+#: A bound is close to a cost if no more than one part in so many lies between them.
+_CLOSE = 100
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -74,6 +77,7 @@ class Portfolio:
         self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
+        self._relaxation: RelaxedSolution | None = None
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
@@ -99,12 +103,14 @@ class Portfolio:
             self.bound = self.best.cost
             return
         self.offer(fill(problem))
-        self._raise_bound()
+        self._first_bound()
+        placeable = problem.cost_matrix.placeable
+        pods = pods_of(self._problem, placeable)
+        if pods > _FEW_BY_PRICE and not self._is_solved:
+            self._relax()
         yield
         if self._is_solved:
             return
-        placeable = problem.cost_matrix.placeable
-        pods = pods_of(self._problem, placeable)
         if pods > 1:
             few = pods <= _FEW
             self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
@@ -124,16 +130,16 @@ class Portfolio:
         if self._is_solved:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
+        if self._relaxation is None and not self._is_close:
+            self._relax()
+            yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        relaxed = None
-        if self._unplaced_of(unconstrained) or self._is_scarce:
-            relaxed = yield from self._relax()
-            yield from self._pack(unconstrained & packable(problem))
+        yield from self._pack(unconstrained & packable(problem))
         if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
-        if relaxed is not None and self._unplaced_of(unconstrained):
-            yield from self._place_shares(relaxed, unconstrained)
+        if self._unplaced_of(unconstrained):
+            yield from self._place_shares(unconstrained)
 
     def search(self) -> Generator[None, None, None]:
         """Improves the best candidate; yields after each step."""
@@ -152,9 +158,8 @@ class Portfolio:
     def _is_scarce(self) -> bool:
         """Whether capacity decides and not cost."""
         flowing = self._flowing
-        return (self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)) * _SCARCE > pods_of(
-            self._problem, flowing
-        )
+        missing = self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)
+        return missing * _SCARCE > pods_of(self._problem, flowing)
 
     @property
     def _sequential(self) -> Bools:
@@ -185,6 +190,7 @@ class Portfolio:
                 yield
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
+        worthwhile = LocalSearch.worthwhile(self._problem)
         turn = fruitless = 0
         while fruitless < self._patience:
             before, turn = self.best, turn + 1
@@ -196,10 +202,12 @@ class Portfolio:
             if not steps:
                 break
             fruitless = 0 if self.best is not before else fruitless + steps
-            yield from self._run_local_search(_TURN)
+            if worthwhile:
+                yield from self._search_with(LocalSearch(self._problem, self.best, self._seed), _TURN)
             relaxed.best = self._compared = penalties.remove(self.best)
         self._relaxed = None
-        yield from self._run_local_search()
+        if worthwhile:
+            yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
 
     def _compare_relaxed(self) -> None:
         """Takes over the best that is known without penalties, if it is cheaper with them too."""
@@ -212,15 +220,27 @@ class Portfolio:
             self._compared = found
             self.offer(penalties.restore(found))
 
-    def _raise_bound(self, *, shadow_prices: Float64s | None = None, marginal_costs: Int64s | None = None) -> None:
-        """Computes a lower bound with nodes as full as the best candidate makes them."""
-        bound = lower_bound(
-            self._problem.cost_matrix,
-            shadow_prices=shadow_prices,
-            marginal_costs=marginal_costs,
-            loads=self.best.capacity.loads(self._problem.demands),
-        )
-        self.bound = max(self.bound, bound)
+    def _relax(self) -> None:
+        """The round in fractions: its prices give a bound, and say later what pods are worth."""
+        matrix = self._problem.cost_matrix
+        self._relaxation = relaxed = relax(matrix)
+        if relaxed is not None:
+            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+            self.bound = max(self.bound, bound)
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether a better bound would say next to nothing, and no pod waits whose worth it would tell."""
+        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost
+        return near and not self._unplaced_of(self._problem.cost_matrix.placeable)
+
+    def _first_bound(self) -> None:
+        """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""
+        matrix = self._problem.cost_matrix
+        self.bound = max(self.bound, first_bound(matrix))
+        clearing = clearing_costs(matrix, self.best.capacity)
+        if clearing is not None and not self._is_solved:
+            self.bound = max(self.bound, lower_bound(matrix, marginal_costs=clearing))
 
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
@@ -247,10 +267,15 @@ class Portfolio:
             if packing.proven:
                 break
 
-    def _search_with(self, search: Reinsertion | LocalSearch) -> Generator[None, None, None]:
-        """Improves the best candidate until a search has ended; yields after each of its steps."""
+    def _search_with(self, search: Reinsertion | LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step.
+
+        Args:
+            steps: at most; None: until the search has ended.
+        """
         self._search = search
-        while self.best.cost - search.gain > self.bound and search.improve():
+        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
+            steps = None if steps is None else steps - 1
             yield
         self.conclude()
 
@@ -265,43 +290,24 @@ class Portfolio:
         flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
         self.solves, self.arcs = flow.solves, flow.arcs
         self.offer(flow.candidate)
-        self._raise_bound(marginal_costs=flow.marginal_costs)
+        if is_one_size(self._problem.demands):
+            bound = lower_bound(self._problem.cost_matrix, marginal_costs=flow.marginal_costs)
+            self.bound = max(self.bound, bound)
         yield
 
-    def _relax(self) -> Generator[None, None, RelaxedSolution | None]:
-        """The linear program of all pods, and the lower bound of its shadow prices."""
-        relaxed = relax(self._problem.cost_matrix)
-        if relaxed is not None:
-            self._raise_bound(shadow_prices=relaxed.shadow_prices)
-            yield
-        return relaxed
-
-    def _place_shares(self, relaxed: RelaxedSolution, demands: Bools) -> Generator[None, None, None]:
-        """The linear program knows no constraints between pods: pods with any stay where they are.
+    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
+        """The linear program, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
-            relaxed: its optimum in fractions.
             demands: bool[C], those that are left to decide.
         """
-        fixed = FixedPart.of(self._problem, self.best, demands)
-        for found in built_side_by_side(self._problem, roundings(self._problem, relaxed, fixed), self._executor):
-            if found.cost < self.best.cost:
-                self.offer(found.candidate())
-            yield
-
-    def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:
-        """Pods that cost something beside each other move and change places.
-
-        Args:
-            steps: at most; None: until no change helps.
-        """
-        if not LocalSearch.worthwhile(self._problem):
-            return
-        self._search = search = LocalSearch(self._problem, self.best, self._seed)
-        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
-            steps = None if steps is None else steps - 1
-            yield
-        self.conclude()
+        problem, relaxed = self._problem, self._relaxation
+        if relaxed is not None and self._unplaced_of(demands):
+            fixed = FixedPart.of(problem, self.best, demands)
+            for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
+                if found.cost < self.best.cost:
+                    self.offer(found.candidate())
+                yield
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
         """Large neighbourhood search from the best candidate; yields after each neighbourhood.

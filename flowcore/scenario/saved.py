@@ -21,6 +21,7 @@ def state_of(scenario: Scenario, now: float) -> Iterator[bytes]:
         foreseen=scenario.foreseen,
         node_samples=scenario.node_samples,
         pod_samples=scenario.pod_samples,
+        held=scenario.held,
     )
     return to_lines(scenario.cluster, beside, now, scenario.policies.values())
 
@@ -43,4 +44,5 @@ def read_state(lines: Iterable[str], scenario: Scenario | None = None) -> Scenar
     scenario.foreseen |= state.foreseen
     scenario.node_samples |= state.node_samples
     scenario.pod_samples |= state.pod_samples
+    scenario.held |= state.held
     return scenario

@@ -35,6 +35,7 @@ class Scenario:
         priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
+        held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
     """
 
@@ -49,6 +50,7 @@ class Scenario:
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that is not known."""

@@ -156,7 +156,7 @@ class Operator:
             budgets_known=self._knows_budgets,
             usage=self._usage,
         )
-        self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage)
+        self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission)
         self._state_dump = StateDump(settings.dump_directory, self.saved_lines, self._round_loop.record_next_round)
         self._policy_status = PolicyStatus(
             api_client,

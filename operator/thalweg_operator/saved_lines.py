@@ -6,6 +6,8 @@ from collections.abc import Iterator
 
 from flowcore.cluster.saved_state import AwaitedRoom, BesideCluster, to_lines
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.policies import auto_waiting
+from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.shell import Shell
 from thalweg_operator.usage.poller import UsagePoller
 
@@ -16,10 +18,13 @@ class SavedLines:
     Args:
         measured: what rounds plan with by measurement.
         usage: the samples.
+        gate_admission: what ``waiting: Auto`` decided.
     """
 
-    def __init__(self, shell: Shell, measured: MeasuredUsageTracker, usage: UsagePoller) -> None:
-        self._shell, self._measured, self._usage = shell, measured, usage
+    def __init__(
+        self, shell: Shell, measured: MeasuredUsageTracker, usage: UsagePoller, gate_admission: GateAdmission
+    ) -> None:
+        self._shell, self._measured, self._usage, self._gate_admission = shell, measured, usage, gate_admission
 
     def __call__(self, now: float) -> Iterator[bytes]:
         """The lines; with the first one the objects are taken as they are then.
@@ -39,6 +44,11 @@ class SavedLines:
                 if (each := ledger.reservations.get(key)) is not None
             },
             loads=dict(loads),
+            held={
+                policy.name: auto_waiting.describe(policy, self._gate_admission.gating)[2]
+                for policy in cluster.policies.ordered
+                if auto_waiting.decides(policy)
+            },
             foreseen={key: use for key, pod in waiting.items() if (use := store.foreseen(pod.usage_class)) is not None},
         )
         return to_lines(cluster, beside, now)

@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
-from thalweg.status import of_dump
+from thalweg.status import of_dump, show
 from thalweg.top import screen_of
 from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 
+from flowcore.model.policies import Delivery, Policy
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.saved import read_state, state_of
 
 _OBSERVING: Manifest = {
     "apiVersion": "scheduling.thalweg/v1alpha1",
@@ -68,6 +70,14 @@ def test_the_status_for_people(dump: Path) -> None:
     assert done.stdout.splitlines()[:2] == ["2 nodes, 1 running pod, 3 waiting pods", "no round yet"]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
     assert row == ["watching", "Observe", "1", "1", "0"]
+
+
+def test_the_status_says_what_auto_decided(capsys: pytest.CaptureFixture[str]) -> None:
+    """Where new pods wait and why, as an operator's saved state has it."""
+    scenario = Scenario(policies={"p": Policy("p", delivery=Delivery.EXTENDER)}, held={"p": "New pods get the gate."})
+    again = read_state(line.decode() for line in state_of(scenario, 0.0))
+    show(of_dump(again, StatusQuery(), AnswerContext(0.0)))
+    assert "p: waiting Auto. New pods get the gate." in capsys.readouterr().out
 
 
 def test_the_screen_of_top() -> None:

@@ -24,6 +24,7 @@ from thalweg_operator.reservations.nominations import (
     open_gate,
     open_gates,
     pass_wave,
+    was_tried,
     withdraw,
 )
 from thalweg_operator.reservations.reservation import Owner, Reservation
@@ -95,7 +96,7 @@ def _follow(step: Step, pod: Pod, reservation: Reservation) -> None:
             books.places.remove(key)
     elif phase is Phase.RESERVED:
         place_key = books.places.place_key(key)
-        if pod.unschedulable_message or place_key is None or not place_key.fits(pod):
+        if was_tried(pod) or place_key is None or not place_key.fits(pod):
             nominate(step, pod)  # it sleeps now, or no other pod is like it any more
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:

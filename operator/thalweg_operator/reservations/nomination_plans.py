@@ -101,7 +101,9 @@ def nominate_reserved(step: Step) -> None:
     late = list(islice(takewhile(is_late, reserved), _AT_ONCE))
     newest = [] if _finds_by_itself(step) else list(islice(reversed(reserved), _AT_ONCE))
     for key in late or newest:
-        nominate(step, step.cluster.pods[key])
+        pod = step.cluster.pods[key]
+        if not pod.gated:  # else kube-scheduler could not ask about it yet
+            nominate(step, pod)
 
 
 def _finds_by_itself(step: Step) -> bool:

@@ -142,12 +142,17 @@ def must_nominate(step: Step, pod: Pod) -> bool:
     to find the few where the others are; a nomination spares it that.
     """
     record = step.ledger.known_record(pod)
-    is_asleep = pod.gated or pod.unschedulable_message or (record is not None and record.held_at is not None)
-    return bool(is_asleep or (pod.constraints is not None and pod.constraints.affinity))
+    is_asleep = was_tried(pod) or (record is not None and record.held_at is not None)
+    return is_asleep or bool(pod.constraints is not None and pod.constraints.affinity)
+
+
+def was_tried(pod: Pod) -> bool:
+    """Whether kube-scheduler tried a pod in vain. The condition of a gate stays when the gate is open."""
+    return bool(pod.unschedulable_message) and pod.unschedulable_reason != "SchedulingGated"
 
 
 def expect_question(step: Step, key: str, place_key: PlaceKey) -> None:
-    """Equal pods may take the place of a pod in phase QUEUED or RESERVED."""
+    """Equal pods may take the place of a pod in phase QUEUED or RESERVED. A gate of ours is opened in RESERVED."""
     books, reservation = step.ledger.nominations, step.ledger.reservations[key]
     policy, node = step.policy_of(reservation.pod), step.cluster.nodes.get(reservation.node)
     if policy is not None and node is not None:
@@ -155,6 +160,8 @@ def expect_question(step: Step, key: str, place_key: PlaceKey) -> None:
         books.places.add(key, place_key, node.name, domains_of(node, keys))
     if reservation.phase is Phase.RESERVED:
         books.reserved[key] = None
+        if reservation.pod.gated:
+            open_gate(step, reservation.pod)
 
 
 def check_later(step: Step, key: str, grace: float) -> None:

@@ -27,6 +27,7 @@ class PolicyRow(msgspec.Struct, rename="camel"):
         waiting: number of pods without a node.
         placed, left: of these, how many the round placed, and how many stay pending.
         price: sum of the prices of the placements.
+        held: where new pods wait and why, with ``waiting: Auto``; "": not known, or the policy says it.
     """
 
     name: str
@@ -39,6 +40,7 @@ class PolicyRow(msgspec.Struct, rename="camel"):
     placed: int = 0
     left: int = 0
     price: int = 0
+    held: str = ""
 
 
 class PoliciesAnswer(Picture, frozen=True, rename="camel"):
@@ -103,6 +105,8 @@ def _of_state(data: ViewData) -> dict[str, PolicyRow]:
         # Pods of other schedulers are planned in a dump, but they do not run under a policy.
         row.running = (row.running or 0) + (population.placed if matching else 0)
         row.waiting += population.waiting
+    for name, text in data.scenario.held.items():
+        rows[name].held = text
     return rows
 
 
