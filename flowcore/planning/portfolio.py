@@ -98,6 +98,9 @@ class Portfolio:
         yield
         if self._is_solved:
             return
+        if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
+            self._relax()
+            yield
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
             self.offer(constrained_first(problem))
             yield
@@ -110,9 +113,6 @@ class Portfolio:
         if self._is_solved:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
-        if self._relaxation is None and not self._is_close:
-            self._relax()
-            yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
         scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
