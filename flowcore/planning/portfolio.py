@@ -115,6 +115,9 @@ class Portfolio:
             few = pods <= _FEW
             self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
             yield
+        if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
+            self._relax()
+            yield
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
             self.offer(constrained_first(problem))
             yield
@@ -130,9 +133,6 @@ class Portfolio:
         if self._is_solved:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
-        if self._relaxation is None and not self._is_close:
-            self._relax()
-            yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
         yield from self._pack(unconstrained & packable(problem))
