@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Generator
+from functools import partial
 
 import numpy as np
 
@@ -111,19 +112,25 @@ class Portfolio:
         yield
         if self._is_solved:
             return
-        if pods > 1:
-            few = pods <= _FEW
-            self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
-            yield
-        if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
-            self._relax()
-            yield
+        builders: list[Callable[[], Candidate]] = []
+        if 1 < pods <= _FEW:
+            builders.append(partial(one_by_one, problem, kube_scheduler_order(problem)))
+        elif pods > _FEW:
+            builders.append(partial(interleaved, problem))
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
-            self.offer(constrained_first(problem))
-            yield
+            builders.append(partial(constrained_first, problem))
         if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
             order = by_price(problem.demands, [demand.count for demand in problem.demands])
-            self.offer(one_by_one(problem, order))
+            builders.append(partial(one_by_one, problem, order))
+        for turn, found in enumerate(built_side_by_side(problem, builders, self._executor)):
+            if found.cost < self.best.cost:
+                self.offer(found.candidate())
+            yield
+            # The others are for pods that stay out.
+            if not turn and not self._unplaced_of(placeable):
+                break
+        if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
+            self._relax()
             yield
         if not self._is_scarce:
             yield from self._search_with(Reinsertion(problem, self.best))

@@ -20,7 +20,7 @@ from thalweg_operator.planning.worker.limits import resident_memory
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.methods import lns
-from flowcore.methods.constructive import fill, one_by_one
+from flowcore.methods.constructive import fill, kube_scheduler_order, one_by_one
 from flowcore.methods.lns import SIDE_BY_SIDE, LargeNeighbourhoodSearch
 from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.model.policies import BUILT_IN
@@ -98,7 +98,7 @@ def test_candidates_built_side_by_side_are_those_of_one_core() -> None:
     found = []
     for cores in (1, 2):
         stated = problem()
-        builders = [partial(fill, stated), partial(one_by_one, stated)]
+        builders = [partial(fill, stated), partial(one_by_one, stated, kube_scheduler_order(stated))]
         with ForkedExecutor(cores, worthwhile=0.0) as executor:
             found.append([each.candidate() for each in built_side_by_side(stated, builders, executor)])
             assert executor.forked == (2 if cores == 2 else 0)
