@@ -229,7 +229,7 @@ def _near(supplies: Sequence[Supply], arcs: Sequence[Int64s], batch: int, known:
     """Nodes that a flow of least cost needs, ascending.
 
     With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy them all.
-    A class with domains never needs more than the D cheapest of each.
+    A class with domains never needs more than the D cheapest of each, and of the nodes outside them.
 
     Args:
         arcs: of each supply int64[N], the cost of its arcs.
@@ -238,9 +238,10 @@ def _near(supplies: Sequence[Supply], arcs: Sequence[Int64s], batch: int, known:
     near = np.zeros(len(arcs[0]), dtype=np.bool_)
     near[[commit.node for commit in known]] = True
     for supply, arc in zip(supplies, arcs, strict=True):
-        near |= _cheapest(arc, batch)
-        if supply.domains is not None and len(supply.domains.capacities):
-            near |= _cheapest_of_domains(arc, supply.domains, np.full(len(supply.domains.capacities), batch))
+        if supply.domains is None:
+            near |= _cheapest(arc, batch)
+        else:
+            near |= _cheapest_of_domains(arc, supply.domains, np.full(1 + len(supply.domains.capacities), batch))
     return np.nonzero(near)[0]
 
 
@@ -265,15 +266,16 @@ def _cheapest_everywhere(cost: Int64s, count: int, domains: DomainCapacities | N
     """``_cheapest``, and the cheapest nodes of each domain: those elsewhere cannot take all pods."""
     chosen = _cheapest(cost, count)
     if domains is not None and len(domains.capacities):
-        chosen |= _cheapest_of_domains(cost, domains, domains.capacities)
+        chosen |= _cheapest_of_domains(cost, domains, np.append(0, domains.capacities))
     return chosen
 
 
 def _cheapest_of_domains(cost: Int64s, domains: DomainCapacities, counts: Int64s) -> Bools:
-    """bool[N]: of each smallest domain the nodes of least cost, int64[K] so many."""
+    """bool[N]: the nodes of least cost, int64[1 + K] so many: outside all domains, then in each smallest one."""
     chosen = np.zeros(len(cost), dtype=np.bool_)
-    inside = np.nonzero((domains.domain_of >= 0) & (cost < _NO_ARC))[0]
-    chosen[inside[cheapest_per_domain(cost[inside].astype(np.float64), domains.domain_of[inside], counts)]] = True
+    usable = np.nonzero(cost < _NO_ARC)[0]
+    domain = domains.domain_of[usable] + 1
+    chosen[usable[cheapest_per_domain(cost[usable].astype(np.float64), domain, counts)]] = True
     return chosen
 
 

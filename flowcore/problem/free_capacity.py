@@ -20,6 +20,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.problem.demands import Demand
+from flowcore.problem.zone_room import ZoneRoom
 from flowcore.topology.domain_counts import DomainCounts
 from flowcore.topology.limits import UNLIMITED
 
@@ -45,9 +46,7 @@ class FreeCapacity:
         self._values: dict[NodePotential, tuple[Int64s, int]] = {}
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
         self.domain_counts = DomainCounts()
-        #: Room in NUMA zones; None where no node reports any. It is copied before its first change.
-        self._numa = snapshot.numa
-        self._owns_numa = False
+        self._zones = ZoneRoom(snapshot.numa)
 
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
@@ -57,7 +56,7 @@ class FreeCapacity:
         other.free, other.ports = self.free.copy("F"), dict(self.ports)
         other._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
         other.domain_counts = self.domain_counts.copy()
-        other._numa, self._owns_numa = self._numa, False
+        other._zones = self._zones.shared()
         return other
 
     @property
@@ -162,7 +161,7 @@ class FreeCapacity:
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free.T[:, nodes].T), 0)
-        fitting = self._limited_by_zones(demand, fitting, nodes)
+        fitting = self._zones.limit(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
         if ports:
             fitting = np.minimum(fitting, 1)
@@ -180,21 +179,6 @@ class FreeCapacity:
             found &= self.free[:, column][nodes] >= demand.requests[column]
         return found
 
-    def _limited_by_zones(self, demand: Demand, counts: Int64s, nodes: Int64s | None = None) -> Int64s:
-        """No more than find a NUMA zone; of these nodes, int64[M], or of all."""
-        needs = demand.group.pod_class.numa
-        if needs is None or self._numa is None:
-            return counts
-        return np.minimum(counts, self._numa.counts(needs, nodes))
-
-    def _take_from_zones(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        needs = demand.group.pod_class.numa
-        if needs is None or self._numa is None:
-            return
-        if not self._owns_numa:
-            self._numa, self._owns_numa = self._numa.copy(), True
-        self._numa.take(needs, nodes, counts)
-
     def max_pods_at(self, demand: Demand, at: int, limit: int = UNLIMITED) -> int:
         """``max_pods`` of one node, or ``most`` where that is less."""
         if not demand.allowed[at]:
@@ -202,7 +186,7 @@ class FreeCapacity:
         asked = demand.requests > 0
         fitting = min(limit, max(0, int((self.free[at, asked] // demand.requests[asked]).min())))
         if fitting and demand.group.pod_class.numa is not None:
-            fitting = int(self._limited_by_zones(demand, np.array([fitting]), np.array([at]))[0])
+            fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([at]))[0])
         if fitting and demand.constraints.constrained:
             fitting = self.domain_counts.max_pods_at(demand.constraints, at, fitting)
         ports = demand.group.pod_class.host_ports
@@ -219,7 +203,7 @@ class FreeCapacity:
             self.free[at] -= demand.requests * taken
             self._planned_of(demand.potential)[at] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
-                self._take_from_zones(demand, np.array([at]), np.array([taken]))
+                self._zones.take(demand, np.array([at]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
@@ -235,7 +219,7 @@ class FreeCapacity:
         self.domain_counts.increment_all(demand.constraints, nodes, counts)
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
-        self._take_from_zones(demand, nodes, counts)
+        self._zones.take(demand, nodes, counts)
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
@@ -245,7 +229,7 @@ class FreeCapacity:
         """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
         self._note_change(node)
         self.free[node] -= demand.requests * count
-        self._take_from_zones(demand, np.array([node]), np.array([count]))
+        self._zones.take(demand, np.array([node]), np.array([count]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""
@@ -297,6 +281,5 @@ class FreeCapacity:
         assumed = snapshot.non_zero_requested.copy()
         for planned in self._planned.values():
             assumed += planned[:, :2]
-        self._owns_numa = False
         found = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
-        return replace(found, numa=self._numa)
+        return replace(found, numa=self._zones.shared().room)

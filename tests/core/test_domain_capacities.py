@@ -262,9 +262,9 @@ def _around(domains: DomainCapacities, where: int) -> list[int]:
 
 
 @st.composite
-def zoned(draw: st.DrawFn) -> Snapshot:
-    """Many nodes of many sizes in few zones and racks; apps with as many pods whose rules bind."""
-    sizes = draw(st.lists(st.sampled_from((2000, 3000, 4000, 6000, 8000)), min_size=6, max_size=14))
+def zoned(draw: st.DrawFn, *, most_nodes: int = 14, most_pods: int = 9) -> Snapshot:
+    """Many nodes of many sizes in few zones and racks; apps with at most so many pods each whose rules bind."""
+    sizes = draw(st.lists(st.sampled_from((2000, 3000, 4000, 6000, 8000)), min_size=6, max_size=most_nodes))
     nodes = [
         node(f"n{at}", cpu, labels=((HOSTNAME, f"n{at}"), (RACK, f"r{at % 5}"), (ZONE, f"z{at % 5 % 3}")))
         for at, cpu in enumerate(sizes)
@@ -272,7 +272,7 @@ def zoned(draw: st.DrawFn) -> Snapshot:
     pending = []
     for name in ("web", "db", "job"):
         kind = PodSignature("default", (("app", name),), constraints=draw(_rules(name, ())))
-        pending += [pod(f"{name}{at}", 900, 2**28, kind=kind) for at in range(draw(st.integers(1, 9)))]
+        pending += [pod(f"{name}{at}", 900, 2**28, kind=kind) for at in range(draw(st.integers(1, most_pods)))]
     return snapshot(nodes, pending)
 
 
@@ -293,6 +293,22 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
         patch.setattr(flow, "_cheapest_everywhere", lambda cost, _count, _domains: flow._cheapest(cost, 1))
         patch.setattr(flow, "_FEWEST", 1)
         assert _cost(supplies, capacity) == whole
+
+
+@settings(max_examples=examples(80))
+@given(zoned(most_nodes=40, most_pods=2))
+def test_a_flow_over_the_nodes_that_it_may_need_costs_what_one_over_all_nodes_costs(crowd: Snapshot) -> None:
+    """With few pods on many nodes, rules and domains included."""
+    capacity = FreeCapacity(crowd)
+    demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
+    supplies = supplies_of(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
+    assume(supplies)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(flow, "_LEAST_GAIN", -1)
+        patch.setattr(flow, "_MOST_PRICINGS", 1000)
+        few = _cost(supplies, capacity)
+        patch.setattr(flow, "_near", lambda _supplies, arcs, _batch, _known: np.arange(len(arcs[0])))
+        assert _cost(supplies, capacity) == few
 
 
 def _cost(supplies: list[Supply], capacity: FreeCapacity) -> int:
