@@ -293,7 +293,8 @@ class _CandidateNodes:
             nodes = np.sort(np.argpartition(cost, count - 1)[:count])
         else:
             nodes = np.arange(len(cost))
-        return nodes[np.isfinite(cost[nodes])]
+        found: Int64s = nodes[np.isfinite(cost[nodes])]
+        return found
 
     def _refresh(self) -> None:
         capacity, demand = self._capacity, self._demand
