@@ -29,7 +29,7 @@ from harness.usage import resident_mib, used
 from rich.table import Table
 from thalweg_controlplane.processes import Child, until_ready
 
-_PATIENCE = 600.0
+_PATIENCE = 1800.0
 _MIB = 2**20
 
 

@@ -35,7 +35,7 @@ from flowcore.model.pods import PodClass
 
 Int64s = NDArray[np.int64]
 #: A class that needs the whole of some resource of the fleet has so many units.
-_UNITS = 1_000_000
+_WHOLE = 1_000_000
 #: Slots of a cluster's room, each dearer than the one before.
 _SLOTS = 10
 _JOB = 50
@@ -53,7 +53,7 @@ class Prices:
 
 
 @dataclass(frozen=True)
-class Asked:
+class FleetDemand:
     """One division: pods by class, and what clusters say.
 
     Attributes:
@@ -72,10 +72,10 @@ class Asked:
 
 
 #: int64[K, J]: how many pods of each class go to each cluster.
-Divide = Callable[[Asked, Prices, random.Random], Int64s]
+Divide = Callable[[FleetDemand, Prices, random.Random], Int64s]
 
 
-def by_flow(asked: Asked, prices: Prices, _draw: random.Random) -> Int64s:
+def by_flow(asked: FleetDemand, prices: Prices, _draw: random.Random) -> Int64s:
     """Least cost: units flow from classes over clusters and their slots to the sink. Fractions of a pod stay back."""
     classes, clusters = asked.fits.shape
     supply = asked.units * np.array([len(pods) for pods in asked.pods])
@@ -100,7 +100,7 @@ def by_flow(asked: Asked, prices: Prices, _draw: random.Random) -> Int64s:
     return flows // asked.units[:, np.newaxis]
 
 
-def first(asked: Asked, _prices: Prices, draw: random.Random) -> Int64s:
+def first(asked: FleetDemand, _prices: Prices, draw: random.Random) -> Int64s:
     """Each job to a random cluster that has room for it, by what clusters said and were given since."""
     found = np.zeros_like(asked.fits)
     room = asked.room.copy()
@@ -119,7 +119,7 @@ def _jobs(pods: int) -> list[int]:
     return [_JOB] * (pods // _JOB) + ([pods % _JOB] if pods % _JOB else [])
 
 
-def by_room(asked: Asked, _prices: Prices, _draw: random.Random) -> Int64s:
+def by_room(asked: FleetDemand, _prices: Prices, _draw: random.Random) -> Int64s:
     """Each class in proportion to how many of its pods each cluster could take."""
     found = np.zeros_like(asked.fits)
     for at, pods in enumerate(asked.pods):
@@ -131,7 +131,7 @@ def by_room(asked: Asked, _prices: Prices, _draw: random.Random) -> Int64s:
     return found
 
 
-def _ask(clusters: Sequence[Part], pods: Sequence[PendingPod]) -> Asked:
+def _ask(clusters: Sequence[Part], pods: Sequence[PendingPod]) -> FleetDemand:
     by_class: defaultdict[PodClass, list[PendingPod]] = defaultdict(list)
     for pod in pods:
         by_class[pod.pod_class].append(pod)
@@ -152,11 +152,11 @@ def _ask(clusters: Sequence[Part], pods: Sequence[PendingPod]) -> Asked:
             most = (room[:, wanted > 0] // wanted[wanted > 0]).min(axis=1)
             fits[at, j] = int(most[checker.allowed(pod_class)].sum())
         shares = [amount / total[names.index(name)] for name, amount in (*pod_class.requests, ("pods", 1))]
-        units[at] = max(1, int(np.ceil(max(shares) * _UNITS)))
+        units[at] = max(1, int(np.ceil(max(shares) * _WHOLE)))
     # A resource that few pods ask for says nothing of the room for the others: its own count (``fits``) does.
     base = [names.index(name) for name in ("cpu", "memory")]
-    room = (free[:, base] / total[base]).min(axis=1) * _UNITS
-    return Asked(classes, [by_class[each] for each in classes], units, fits, room.astype(np.int64))
+    room = (free[:, base] / total[base]).min(axis=1) * _WHOLE
+    return FleetDemand(classes, [by_class[each] for each in classes], units, fits, room.astype(np.int64))
 
 
 class Fleet:

@@ -43,7 +43,7 @@ class EventCosts:
 
     def __init__(self) -> None:
         large, cluster, intern = LargeCluster(_NODES, _PODS), Cluster(), Interner()
-        shell = Shell(cluster, Ledger(cluster), lambda: None)
+        shell = Shell(cluster, Ledger(cluster), lambda _: None)
         pods, nodes = pod_decoder(intern, BadInput(Metrics())), node_decoder(intern)
         self.node, self.node_bytes = _cost(large.node, _NODES, nodes, NodeSink(shell).upsert)
         self.pod, self.pod_bytes = _cost(large.pod, _PODS, pods, PodSink(shell).upsert)

@@ -77,7 +77,10 @@ class PodReader:
         if _depends_on_more(meta):
             return to_pod(self._pods.decode(raw), self._intern)
         spec = bytes(outline.spec)
-        node_name = self._places.decode(spec).node_name or ""
+        try:
+            node_name = self._places.decode(spec).node_name or ""
+        except msgspec.ValidationError:
+            return to_pod(self._pods.decode(raw), self._intern)  # this error has the whole path
         of_daemon_set = controller_of(meta).kind == DAEMON_SET
         text = _without_names(spec, node_name, of_daemon_set=of_daemon_set)
         key = (text, meta.namespace, of_daemon_set, None if status is None else status.qos_class)

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.assignment_program import Pairs, assignment_program, pods_per_run, price_runs
 from flowcore.methods.constructive import completed
+from flowcore.methods.packing import coarse_values, packing_program
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.objective import unplaced_counts
@@ -28,8 +28,6 @@ _NODES = 6
 _COMPETITORS = 8
 #: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
 _WORK = 0.006
-#: Runs that the prices of a demand are merged into.
-_STEPS = 3
 #: Neighbourhoods that are decided side by side. A constant, so that the plan does not depend on the number of cores.
 SIDE_BY_SIDE = 8
 #: How often another neighbourhood is drawn if the nodes of one are being decided already.
@@ -48,11 +46,16 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Neighbourhood:
-    """Nodes that are decided again, the demands that compete for them, and the columns of the program."""
+    """Nodes that are decided again, the demands that compete for them, and the columns of the program.
+
+    Attributes:
+        claimed: int64[len(classes)], pending pods of each that no other neighbourhood is to place meanwhile.
+    """
 
     nodes: Int64s
     classes: Int64s
     columns: _Columns
+    claimed: Int64s
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -76,8 +79,8 @@ def _decide(task: _Task) -> Float64s | None:
 class LargeNeighbourhoodSearch:
     """Improves a plan step by step. Pods with host ports, and pods that constraints count or bind, stay where they are.
 
-    Several neighbourhoods are decided side by side. They have no node in common, so what they gain adds up. They may
-    want the same pending pods: the first gets them, in the order in which the neighbourhoods were drawn.
+    Several neighbourhoods are decided side by side. They have no node in common, and each claims the pending pods that
+    it is about, so what they gain adds up. Pods that are pending beside those are placed by the first that wants them.
 
     Attributes:
         gain: by how much the cost of the plan has fallen.
@@ -101,9 +104,10 @@ class LargeNeighbourhoodSearch:
         for commit in commits:
             there = self._placed.setdefault(commit.node, {})
             there[commit.demand] = there.get(commit.demand, 0) + commit.count
-        #: Neighbourhoods that are being decided, the oldest first, and the nodes of all of them.
+        #: Neighbourhoods that are being decided, the oldest first; their nodes, and the pods that they claim.
         self._under_way: deque[_Neighbourhood] = deque()
         self._busy = np.zeros(len(self._free), dtype=np.bool_)
+        self._claimed = np.zeros(len(demands), dtype=np.int64)
         self._tasks = executor.start(_decide)
 
     def close(self) -> None:
@@ -145,6 +149,7 @@ class LargeNeighbourhoodSearch:
             return False
         neighbourhood, values = self._under_way.popleft(), self._tasks.take()
         self._busy[neighbourhood.nodes] = False
+        self._claimed[neighbourhood.classes] -= neighbourhood.claimed
         if values is not None:
             chosen = values[: len(neighbourhood.columns.nodes)].astype(np.int64)
             self._accept(neighbourhood.nodes, neighbourhood.classes, neighbourhood.columns, chosen)
@@ -153,10 +158,11 @@ class LargeNeighbourhoodSearch:
     def _begin(self, *, wider: bool) -> bool:
         """Has one more neighbourhood decided; False if there is none beside those that are being decided."""
         scale = 2 if wider else 1
-        waiting = np.nonzero((self._unplaced > 0) & self._movable)[0]
+        pending = np.maximum(self._unplaced - self._claimed, 0)
+        waiting = np.nonzero((pending > 0) & self._movable)[0]
         if not len(waiting):
             return False
-        weight = self._unplaced[waiting] * self._least_prices[waiting]
+        weight = pending[waiting] * self._least_prices[waiting]
         for wanted in self._random.choice(waiting, size=_DRAWS, p=weight / weight.sum()).tolist():
             usable = self._cost_matrix.counts[wanted] > 0
             idle = np.nonzero(usable & ~self._busy)[0]
@@ -168,48 +174,58 @@ class LargeNeighbourhoodSearch:
             rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
             here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
             classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
+            classes = classes[self._movable[classes]]
+            claims = np.isin(classes, [*rivals.tolist(), wanted])
             self._seed += 1
-            self._put(nodes, classes[self._movable[classes]], _WORK * scale * scale)
+            self._put(nodes, classes, pending[classes], claims, _WORK * scale * scale)
             return True
         return False
 
-    def _put(self, nodes: Int64s, classes: Int64s, work: float) -> None:
+    def _put(self, nodes: Int64s, classes: Int64s, pending: Int64s, claims: Bools, work: float) -> None:
+        """Has a neighbourhood decided.
+
+        Args:
+            pending: int64[len(classes)], pods that it may place beside those that are there.
+            claims: bool[len(classes)], whether no other neighbourhood is to place them meanwhile.
+        """
         current = np.array(
             [[self._placed.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()]
         )
         requests = self._requests[classes]
         free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", current, requests), 0)
-        pods = current.sum(axis=1) + self._unplaced[classes]
+        pods = current.sum(axis=1) + pending
         fitting = np.where(requests[:, np.newaxis] > 0, free // np.maximum(requests[:, np.newaxis], 1), 2**31)
         most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
         most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
         at, node = np.nonzero(most > 0)
         columns = _Columns(at, node, most[at, node], current[at, node])
-        program, hint = self._program(nodes, classes, columns, free, pods)
+        program, hint = self._program(classes, columns, most, free, pods)
         self._tasks.put(_Task(program, hint, work, self._seed))
-        self._under_way.append(_Neighbourhood(nodes, classes, columns))
+        claimed = np.where(claims, np.minimum(pending, np.maximum((most - current).sum(axis=1), 0)), 0)
+        self._claimed[classes] += claimed
+        self._under_way.append(_Neighbourhood(nodes, classes, columns, claimed))
         self._busy[nodes] = True
 
     def _program(
-        self, nodes: Int64s, classes: Int64s, columns: _Columns, free: Int64s, pods: Int64s
+        self, classes: Int64s, columns: _Columns, most: Int64s, free: Int64s, pods: Int64s
     ) -> tuple[LinearProgram, Float64s]:
-        """Pods on a node cost what a first pod pays there, pending pods their price; the hint is the plan as it is."""
+        """What the last pods of each class are worth decides; the hint is the plan as it is."""
         prices = [
-            price_runs(self._demands[at].prices_of_last(count), _STEPS)
-            for at, count in zip(classes.tolist(), pods.tolist(), strict=True)
+            self._demands[at].prices_of_last(n).mean() for at, n in zip(classes.tolist(), pods.tolist(), strict=True)
         ]
-        pending = [
-            count
-            for runs, at in zip(prices, classes.tolist(), strict=True)
-            for count in pods_per_run(runs, int(self._unplaced[at]))
-        ]
-        cost = self._cost_matrix.first_pod_cost[classes[columns.classes], nodes[columns.nodes]]
-        pairs = Pairs(columns.classes, columns.nodes, cost, columns.most.astype(np.float64))
-        program = assignment_program(pairs, self._requests[classes].astype(np.float64), free.astype(np.float64), prices)
-        return program, np.concatenate([columns.current.astype(np.float64), np.array(pending, dtype=np.float64)])
+        program, _, _ = packing_program(
+            requests=self._requests[classes],
+            free=free,
+            most=most,
+            counts=pods,
+            least=np.zeros_like(pods),
+            values=coarse_values(np.array(prices)),
+        )
+        return program, columns.current.astype(np.float64)
 
     def _accept(self, nodes: Int64s, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
-        """Accepts the new arrangement if it fits and the cost falls."""
+        """Accepts the new arrangement, of the pods that are still pending, if it fits and the cost falls."""
+        self._leave_out_taken(classes, columns, chosen)
         change = np.zeros((len(nodes), self._requests.shape[1]), dtype=np.int64)
         np.add.at(
             change, columns.nodes, self._requests[classes[columns.classes]] * (chosen - columns.current)[:, np.newaxis]
@@ -227,8 +243,6 @@ class LargeNeighbourhoodSearch:
             if count:
                 arranged[node][at] = count
         current = {node: self._placed.get(node, {}) for node in nodes.tolist()}
-        if (unplaced_after < 0).any():
-            return
         before = self._cost(current, classes, self._unplaced)
         after = self._cost(arranged, classes, unplaced_after)
         if after >= before:
@@ -237,6 +251,19 @@ class LargeNeighbourhoodSearch:
         self._placed.update(arranged)
         self._free[nodes] -= change
         self._unplaced = unplaced_after
+
+    def _leave_out_taken(self, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
+        """Takes pods out of the new arrangement that another neighbourhood has placed meanwhile: changes ``chosen``."""
+        added = np.zeros(len(classes), dtype=np.int64)
+        np.add.at(added, columns.classes, chosen - columns.current)
+        for at in np.nonzero(added > self._unplaced[classes])[0].tolist():
+            excess = int(added[at] - self._unplaced[classes[at]])
+            # First where there are more than before.
+            mine = np.nonzero(columns.classes == at)[0]
+            for column in mine[np.argsort(columns.current[mine] - chosen[mine], kind="stable")].tolist():
+                fewer = min(excess, int(chosen[column]))
+                chosen[column] -= fewer
+                excess -= fewer
 
     def _cost(self, arranged: dict[int, dict[int, int]], classes: Int64s, unplaced: Int64s) -> int:
         """Cost of the pods on some nodes, and of the pending pods of some demands."""

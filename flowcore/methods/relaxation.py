@@ -1,8 +1,7 @@
-"""The round as a linear program: how many pods of each demand to place, and the shadow price of each resource.
+"""The round in fractions: pods may be split, and nodes in one state are one pool.
 
-A flow in which each demand consumes several resources is a generalised flow (seeds: arcs with gain). As a linear
-program over demands and groups of nodes it is small. A group is nodes that the same demands may use. Its resources
-count as one pool, so the program is a relaxation. Its duals are the shadow prices.
+The convex program of ``solve.interior_point`` over demands and states of nodes, with the nodes' potentials. Its prices
+of classes, resources and loads give lower bounds (``problem.bounds``) and say what each pod is worth on each node.
 """
 
 from __future__ import annotations
@@ -14,94 +13,159 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.assignment_program import AtomicBundles, Pairs, assignment_program, price_runs
+from flowcore.costs.potential import NodePotential
+from flowcore.methods.assignment_program import AtomicBundles, price_runs
+from flowcore.methods.node_states import NodeStates
+from flowcore.methods.potential_columns import PotentialColumns
 from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.solve import solve_lp
+from flowcore.problem.demands import Demand
+from flowcore.problem.tangents import Mixture
+from flowcore.solve.interior_point import FluidProgram, FluidSolution, solve_fluid
 
 #: Runs that the prices of a demand are merged into; the bound uses each pod's own price.
 _STEPS = 4
-#: A program with more columns takes longer than it helps.
-_MOST_COLUMNS = 30_000
+#: Pairs of demand and state at most, and demands: more take longer than they help.
+_MOST_PAIRS, _MOST_DEMANDS = 45_000, 300
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxedSolution:
-    """The optimum of the linear program.
+    """The optimum in fractions, or nearly.
 
     Attributes:
         shadow_prices: float64[N, R], of a unit of each resource on each node.
         placed: float64[C], how many pods of each demand it places.
         bundles: float64[U], which share of each bundle it places.
+        class_prices: float64[C], what one pod more of each demand would cost; infinite where no node has room.
+        spread: float64[C, S], pods of each demand on each state of nodes.
+        states: of the nodes.
+        loads: how full nodes are for pods of each potential, as mixtures of loads.
     """
 
     shadow_prices: Float64s
     placed: Float64s
     bundles: Float64s
+    class_prices: Float64s
+    spread: Float64s
+    states: NodeStates
+    loads: dict[NodePotential, Mixture | None]
 
 
 def relax(
     cost_matrix: CostMatrix, prices: Sequence[Int64s] | None = None, bundles: AtomicBundles | None = None
 ) -> RelaxedSolution | None:
-    """Solves the linear program; None where it is too large or the solver failed.
+    """Solves the program; None where it is too large or the solver failed.
 
     Args:
         prices: of the pods of each demand that are in no bundle; None: of all.
         bundles: pods that are placed or left pending together.
     """
-    usable = np.asarray((cost_matrix.counts > 0).any(axis=0), dtype=np.bool_)
-    group, groups = _groups(np.array([demand.allowed for demand in cost_matrix.demands]), usable)
-    free = np.maximum(cost_matrix.capacity.free, 0).astype(np.float64)
-    classes, resources = len(cost_matrix.demands), free.shape[1]
-    if classes * groups > _MOST_COLUMNS or not groups:
+    demands = cost_matrix.demands
+    if bundles is None:
+        bundles = AtomicBundles(np.zeros((0, len(demands))), np.zeros(0))
+    leaving = [demand.prices for demand in demands] if prices is None else list(prices)
+    fits = np.array([bool(demand.counts.any()) for demand in demands], dtype=np.bool_)
+    placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
+    pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
+    chosen = np.nonzero(fits & (pods > 0))[0]
+    if not len(chosen) or len(chosen) > _MOST_DEMANDS:
         return None
-    pools = np.zeros((groups, resources))
-    np.add.at(pools, group[usable], free[usable])
-    cost = np.full((classes, groups), np.inf)
-    most = np.zeros((classes, groups))
-    nodes_by_group = np.nonzero(usable)[0][np.argsort(group[usable], kind="stable")]
-    starts = np.searchsorted(group[nodes_by_group], np.arange(groups))
-    for at in range(classes):
-        cost[at] = np.minimum.reduceat(cost_matrix.first_pod_cost[at, nodes_by_group], starts)
-        most[at] = np.add.reduceat(cost_matrix.counts[at, nodes_by_group], starts)
-    # Amounts are scaled to the pools: bytes and GPUs side by side are hard on a solver.
-    scale = np.maximum(pools.max(axis=0), 1.0)
-    requests = np.array([demand.requests for demand in cost_matrix.demands], dtype=np.float64) / scale
-    who, where = np.nonzero(most > 0)
-    runs = [
-        price_runs(each, _STEPS)
-        for each in ([demand.prices for demand in cost_matrix.demands] if prices is None else prices)
-    ]
-    if bundles is not None:
-        # If capacity and counts run out together, the dual should be on the capacity.
-        most *= 1.001
-    pairs = Pairs(who, where, cost[who, where], most[who, where])
-    solution = solve_lp(assignment_program(pairs, requests, pools / scale, runs, bundles))
+    mine = [demands[at] for at in chosen.tolist()]
+    states = NodeStates.at_most(cost_matrix, mine, _MOST_PAIRS // len(chosen))
+    scaled = _Scaled.of(cost_matrix, mine, states)
+    runs = [(at, run) for at, place in enumerate(chosen.tolist()) for run in price_runs(leaving[place], _STEPS)]
+    of_runs = np.zeros((len(runs), len(chosen)))
+    of_runs[np.arange(len(runs)), [at for at, _ in runs]] = 1.0
+    solution = solve_fluid(
+        FluidProgram(
+            arcs=scaled.arcs,
+            usable=scaled.usable,
+            counted=scaled.counted,
+            requests=scaled.requests,
+            room=scaled.room,
+            nodes=states.sizes,
+            pods=pods[chosen].astype(np.float64),
+            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices[placeable]]),
+            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(int(placeable.sum()))]),
+            leaving_pods=np.concatenate([of_runs, bundles.counts[np.ix_(placeable, chosen)]]),
+            slopes=scaled.slopes,
+        )
+    )
     if solution is None:
         return None
-    # Rows: classes, then the resources of each group; a resource that is short has a negative dual.
-    duals = np.maximum(-solution.duals[classes:], 0.0).reshape(groups, resources) / scale
-    shadow_prices = np.zeros(free.shape)
-    shadow_prices[usable] = duals[group[usable]]
-    placed = np.zeros(classes)
-    np.add.at(placed, who, solution.values[: len(who)])
-    out = solution.values[len(solution.values) - len(bundles.prices) :] if bundles is not None else np.zeros(0)
-    return RelaxedSolution(shadow_prices, placed, 1.0 - out)
+    spread = np.zeros((len(demands), len(states.sizes)))
+    spread[chosen] = np.where(scaled.usable, solution.placed, 0.0)
+    class_prices = np.full(len(demands), np.inf)
+    class_prices[chosen] = solution.class_prices
+    share = np.zeros(len(bundles.prices))
+    share[placeable] = 1.0 - solution.left[len(runs) :]
+    return RelaxedSolution(
+        shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
+        placed=spread.sum(axis=1),
+        bundles=share,
+        class_prices=class_prices,
+        spread=spread,
+        states=states,
+        loads={
+            block.potential: block.expected(
+                solution.added[:, block.places], solution.placed, states, cost_matrix.capacity
+            )
+            for block in scaled.blocks
+        },
+    )
 
 
 def min_shadow_costs(cost_matrix: CostMatrix, shadow_prices: Float64s) -> list[float]:
     """What a pod of each demand pays in shadow prices on the node where it pays least."""
     return [
-        float((shadow_prices[counts > 0] @ demand.requests).min(initial=np.inf))
-        for demand, counts in zip(cost_matrix.demands, cost_matrix.counts, strict=True)
+        float((shadow_prices[demand.counts > 0] @ demand.requests).min(initial=np.inf))
+        for demand in cost_matrix.demands
     ]
 
 
-def _groups(allowed: Bools, usable: Bools) -> tuple[Int64s, int]:
-    """int64[N], group of each usable node, -1 for others; and the number of groups."""
-    group = np.full(allowed.shape[1], -1, dtype=np.int64)
-    if not usable.any():
-        return group, 0
-    packed = np.ascontiguousarray(np.packbits(allowed[:, usable], axis=0).T)
-    _, found = np.unique(packed.view([("", np.void, packed.shape[1])]).ravel(), return_inverse=True)
-    group[usable] = found
-    return group, int(found.max()) + 1
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scaled:
+    """The program's amounts: of demands and states, in shares of the largest node."""
+
+    blocks: list[PotentialColumns]
+    arcs: Float64s
+    usable: Bools
+    counted: Float64s
+    requests: Float64s
+    room: Float64s
+    resources: list[int]
+    scale: Float64s
+    asked: Bools
+
+    @classmethod
+    def of(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], states: NodeStates) -> _Scaled:
+        usable = states.total(np.array([demand.counts > 0 for demand in demands]).T).T > 0
+        arcs = states.mean(np.array([demand.arc for demand in demands]).T).T
+        requests = np.array([demand.requests for demand in demands], dtype=np.float64)
+        resources = np.nonzero(requests.any(axis=0))[0].tolist()
+        free = cost_matrix.spare[:, resources]
+        scale = np.maximum(free.max(axis=0, initial=1), 1).astype(np.float64)
+        requests = requests[:, resources] / scale
+        asked = (usable.T.astype(np.float64) @ requests) > 0
+        pods = np.array([demand.count for demand in demands], dtype=np.float64)
+        blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
+        counted = np.concatenate([block.counted for block in blocks], axis=1)
+        room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)
+        return cls(blocks, arcs, usable, counted, requests, room, resources, scale, asked)
+
+    def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
+        """See ``FluidProgram``."""
+        slopes = np.zeros_like(added)
+        bends = np.zeros((*added.shape, added.shape[1]))
+        for block in self.blocks:
+            mine = block.places
+            slopes[:, mine], bends[:, mine, mine] = block.slopes(added[:, mine])
+        return slopes, bends
+
+    def shadow_prices(self, solution: FluidSolution, states: NodeStates, shape: tuple[int, ...]) -> Float64s:
+        """float64[N, R]: shadow prices of nodes."""
+        found = np.zeros(shape)
+        nodes = np.nonzero(states.of >= 0)[0]
+        shadow_prices = np.where(self.asked, solution.shadow_prices / self.scale, 0.0)
+        found[nodes[:, np.newaxis], self.resources] = shadow_prices[states.of[nodes]]
+        return found

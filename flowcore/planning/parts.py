@@ -17,6 +17,7 @@ from flowcore.planning.portfolio import Portfolio
 from flowcore.problem.atomic_groups import no_atomic_groups
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
+from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import replay
 from flowcore.solve import IN_TURN, Executor
@@ -98,21 +99,28 @@ class PartedPortfolio:
         self._seed, self._executor = seed, executor
         #: After the parts are decided: all of them, for the search.
         self._whole: Portfolio | None = None
+        #: The last candidates of the parts that were joined, and what they were joined to.
+        self._last: tuple[list[Candidate], Candidate] | None = None
 
     @property
     def solves(self) -> int:
         """Min-cost flows solved."""
-        return sum(portfolio.solves for portfolio in self._portfolios)
+        return sum(portfolio.solves for portfolio in self._all)
 
     @property
     def arcs(self) -> int:
         """Arcs of the largest flow."""
-        return max(portfolio.arcs for portfolio in self._portfolios)
+        return max(portfolio.arcs for portfolio in self._all)
 
     @property
     def bound(self) -> int:
         """A cost that no candidate goes below."""
-        return sum(portfolio.bound for portfolio in self._portfolios)
+        bound = sum(portfolio.bound for portfolio in self._portfolios)
+        return bound if self._whole is None else max(bound, self._whole.bound)
+
+    @property
+    def _all(self) -> list[Portfolio]:
+        return self._portfolios if self._whole is None else [*self._portfolios, self._whole]
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step. The first step is the first one of every part, so that all pods are planned."""
@@ -136,14 +144,17 @@ class PartedPortfolio:
     def _joined(self) -> Candidate:
         """The best candidates of all parts as one, of the problem."""
         found = [portfolio.conclude() for portfolio in self._portfolios]
+        if self._last is not None and all(one is other for one, other in zip(self._last[0], found, strict=True)):
+            return self._last[1]
         commits = [
             Commit(part[commit.demand], commit.node, commit.count)
             for part, candidate in zip(self._parts, found, strict=True)
             for commit in candidate.commits
         ]
         largest = max(found, key=lambda candidate: len(candidate.commits))
-        placed, capacity = replay(self._problem, commits)
-        return self._problem.candidate(largest.method, placed, capacity)
+        joined = self._problem.candidate(largest.method, commits, _capacity_after(self._problem, commits))
+        self._last = found, joined
+        return joined
 
 
 #: What a generator that has ended gives.
@@ -153,6 +164,20 @@ _END = object()
 def _decide(portfolio: Portfolio) -> Generator[None, None, None]:
     yield from portfolio.construct()
     yield from portfolio.decide()
+
+
+def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
+    """What commits leave free that parts of the problem have taken."""
+    if any(problem.demands[commit.demand].group.pod_class.numa is not None for commit in commits):
+        return replay(problem, commits)[1]  # the order decides which zones are taken
+    capacity, placed = problem.start.copy(), dict[int, dict[int, int]]()
+    for commit in commits:
+        there = placed.setdefault(commit.demand, {})
+        there[commit.node] = there.get(commit.node, 0) + commit.count
+    for at, there in placed.items():
+        nodes, counts = (np.array(list(each), dtype=np.int64) for each in (there.keys(), there.values()))
+        capacity.place_many(problem.demands[at], nodes, counts)
+    return capacity
 
 
 def _restricted(problem: Problem, part: list[int]) -> Problem:

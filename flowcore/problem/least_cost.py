@@ -19,12 +19,12 @@ _MOST_MINIMUMS = 16
 
 
 def least_cost(
-    cost: Float64s, fit_counts: Int64s, prices: Int64s, capacities: Callable[[int], DomainCapacities]
+    cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s, capacities: Callable[[int], DomainCapacities]
 ) -> tuple[float, int]:
     """The cost of the cheapest plan of a demand, or less; and how many pods below ``rise`` its emptiest domain gets.
 
     Args:
-        cost: float64[N], of a pod on each node.
+        cost: of a pod on each node, [N]; of whole numbers the result is one too.
         fit_counts: int64[N], how many pods each node has room for.
         prices: int64[pods], falling, of pods that stay out.
         capacities: of its rules, for the plans in which the emptiest domain gets so many pods less.
@@ -45,8 +45,18 @@ def least_cost(
     return best, best_below
 
 
+def cheapest_plan(cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s) -> float:
+    """``least_cost`` of a demand without rules: the dearest pods to leave take the cheapest places."""
+    nodes, pods = np.nonzero(fit_counts > 0)[0], len(prices)
+    if len(nodes) > pods:
+        nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
+    nodes = nodes[np.argsort(cost[nodes], kind="stable")]
+    places = np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
+    return _sum(np.minimum(prices[: len(places)], places)) + _sum(prices[len(places) :])
+
+
 def _cheapest_plan(
-    cost: Float64s, fit_counts: Int64s, prices: Int64s, domains: DomainCapacities, minimums: Int64s
+    cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s, domains: DomainCapacities, minimums: Int64s
 ) -> float:
     """Its cost; infinite if domains cannot get their minimums."""
     pods = len(prices)
@@ -70,8 +80,14 @@ def _cheapest_plan(
         return float(np.inf)
     places = np.repeat(cost[nodes], taken - needed)[: pods - forced]
     left = prices[forced:]
-    optional = float(np.minimum(left[: len(places)], places).sum()) + float(left[len(places) :].sum())
-    return float((cost[nodes] * needed).sum()) + optional
+    optional = _sum(np.minimum(left[: len(places)], places)) + _sum(left[len(places) :])
+    return _sum(cost[nodes] * needed) + optional
+
+
+def _sum(values: Float64s | Int64s) -> float:
+    """Whole numbers stay whole."""
+    found: float = values.sum().item()
+    return found
 
 
 def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:

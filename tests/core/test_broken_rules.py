@@ -196,7 +196,7 @@ def breaks(each: RunningPod, drawn: Snapshot, table: NodeTable) -> bool:
 
 
 @given(drawn_pods())
-@settings(max_examples=examples(200))
+@settings(max_examples=examples(100))
 def test_who_leaves_breaks_a_rule_and_nobody_else_does_afterwards(drawn: tuple[Snapshot, RunningPods]) -> None:
     """The filters reject the node of each pod that leaves, without the pod itself; once all have left, of none."""
     cluster, running = drawn

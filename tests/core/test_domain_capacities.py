@@ -123,7 +123,7 @@ def scenes(draw: st.DrawFn, *, alike: bool = False, alone: bool = False) -> Snap
     return snapshot(nodes, pending, pod_index=pod_index)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(scenes())
 def test_no_plan_beats_the_bound(crowd: Snapshot) -> None:
     """Against all plans that any order of placements leads to, with rules that several groups share among them."""
@@ -132,14 +132,14 @@ def test_no_plan_beats_the_bound(crowd: Snapshot) -> None:
     assert result.lower_bound <= best <= result.cost
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(scenes(alike=True, alone=True))
 def test_apps_that_keep_their_own_pods_apart_are_planned_at_least_cost(crowd: Snapshot) -> None:
     """Pods of one size, and domains inside each other: the flow is exact."""
     assert plan_and_check(crowd, DEAR).cost == cheapest(crowd, DEAR)
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(constrained_snapshots())
 def test_every_plan_keeps_the_capacities(crowd: Snapshot) -> None:
     """Whatever rules there are, of whichever pods: no legal plan gives a domain more of a group than they say."""

@@ -9,6 +9,7 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eviction_safety import check_evictions
+from support.profiles import examples
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
@@ -165,14 +166,14 @@ def clusters(draw: st.DrawFn, policy: Policy) -> Snapshot:
 
 
 @given(clusters(BUILT_IN))
-@settings(max_examples=400)
+@settings(max_examples=examples(150))
 def test_preemption_is_legal_and_needed(drawn: Snapshot) -> None:
     """Filters, priorities, budgets and gangs hold in the order of the plan; every victim is needed."""
     check_evictions(drawn, run_round(drawn), DEFAULT_POLICIES)
 
 
 @given(clusters(MOVES))
-@settings(max_examples=400)
+@settings(max_examples=examples(150))
 def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
     """The same with moves, whose room is free before anybody leaves."""
     policies = {MOVES.name: MOVES}
@@ -190,7 +191,7 @@ class Anywhere(NetworkCostModel):
 
 
 @given(clusters(BUILT_IN), st.lists(st.booleans(), min_size=5, max_size=5))
-@settings(max_examples=50)
+@settings(max_examples=examples(30))
 def test_evictions_beside_pods_that_a_network_placed(drawn: Snapshot, governed: list[bool]) -> None:
     """Pods of a network take part in no eviction, neither as victims' successors nor by losing their places."""
     net = Policy("net", cost=CostPolicy("Anywhere"))

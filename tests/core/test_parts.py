@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.model import node, pod, snapshot
@@ -14,12 +16,14 @@ from flowcore.methods.constructive import fill
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.parts import PartedPortfolio, independent_parts, solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.problem.passes import CompileConstraints, CompileKinds, apply_all
 from flowcore.problem.problem import Problem
+from flowcore.problem.waiting import replay
 from flowcore.solve import IN_TURN
 
 POLICIES = {BUILT_IN.name: BUILT_IN}
@@ -48,10 +52,11 @@ def pools(draw: st.DrawFn, rules: tuple[str, ...] = ("", "", "apart", "near", "s
     apps = [_signature(f"app{at}", draw(st.sampled_from(rules))) for at in range(3)]
     for at in range(draw(st.integers(2, 16))):
         pool = draw(st.integers(0, 4 * POOLS))
-        where = {} if pool > 4 * POOLS - 1 else {"node_selector": (("pool", str(pool % POOLS)),)}
+        where: dict[str, Any] = {} if pool > 4 * POOLS - 1 else {"node_selector": (("pool", str(pool % POOLS)),)}
         cpu = draw(st.sampled_from((300, 500, 700, 1100, 9000)))
         kind = draw(st.sampled_from([PodSignature("default"), *apps]))
-        pending.append(pod(f"p{at}", cpu, created=float(at), kind=kind, **where))
+        ports = draw(st.sampled_from(((), (), (HostPort(ANY_ADDRESS, "TCP", 80),))))
+        pending.append(pod(f"p{at}", cpu, created=float(at), kind=kind, host_ports=ports, **where))
     return snapshot(nodes, pending, now=100.0)
 
 
@@ -96,6 +101,9 @@ def test_bounds_of_parts_add_up(found: Snapshot) -> None:
     cost = fill(problem).cost
     for _ in parted.run():
         best = parted.conclude()
+        _, capacity = replay(problem, best.commits)
+        assert (capacity.free == best.capacity.free).all()
+        assert capacity.ports == best.capacity.ports
         assert parted.bound <= min(best.cost, whole.conclude().cost)
         assert best.cost <= cost
         cost = best.cost

@@ -24,21 +24,21 @@ GAVE_IT_AWAY = "There was room for some of these pods. It went to pods with a hi
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(constrained_snapshots())
 def test_rules_hold_as_pods_are_placed_one_after_the_other(cluster: Snapshot) -> None:
     """Each placement passes every filter beside those before it; what is left fits nowhere beside them all."""
     plan_and_check(cluster)
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(constrained_snapshots())
 def test_one_by_one_keeps_the_same_rules(cluster: Snapshot) -> None:
     """kube-scheduler's way, with pods tried again when others have made a place good for them."""
     check_plan(cluster, run_one_by_one(cluster))
 
 
-@settings(max_examples=examples(120), deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     constrained_snapshots(), st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 4)), max_size=8)
 )

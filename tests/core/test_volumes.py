@@ -158,7 +158,7 @@ def test_rounds_place_pods_where_their_volumes_can_be_had() -> None:
 _SPOILED = st.sampled_from((None, {}, [], "", "x", 1, -(2**40), [None], {"x": None}))
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(cases_for(draw_volumes.ASPECTS), st.data())
 def test_a_spoiled_field_anywhere_raises_no_more_than_a_validation_error(case: Case, data: st.DataObject) -> None:
     """And where the object can be read nevertheless, all pods are judged."""

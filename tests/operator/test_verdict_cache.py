@@ -115,7 +115,7 @@ def test_each_filter_alone(aspect: str) -> None:
     """Histories in which one filter decides, so that none hides behind an earlier one."""
 
     @given(histories(frozenset({aspect})))
-    @settings(max_examples=examples(30), deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
     def check(history: History) -> None:
         compare(history, rounds=False)
 

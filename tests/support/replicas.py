@@ -113,7 +113,7 @@ async def pods_come_and_go(scene: ClusterScenario, most: int) -> AsyncIterator[N
                 for name in units.pop(0):
                     await scene.api.delete(scene.path(name), gracePeriodSeconds="0")
             await come(wave())
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.3)
 
     while sum(map(len, units)) + 7 <= most:
         await come(wave())

@@ -47,6 +47,9 @@ _KEEPALIVE = {
     "TCP_KEEPCNT": 4,
     "TCP_USER_TIMEOUT": round(DELIVERED_WITHIN * 1000),
 }
+#: Seconds that an idle connection is kept, so that a pod that comes alone needs no TLS handshake for its binding. API
+#: servers close them after 90 s (staging/src/k8s.io/apiserver/pkg/server/secure_serving.go).
+_IDLE_SECONDS = 60.0
 _TOPIC = "API server"
 #: An API server that starts answers 401 and 403 until it has read the roles, the accounts and the admission policies.
 #: Seconds after a lost connection in which these answers do not count as final.
@@ -270,7 +273,7 @@ async def connect(
     def session(sockets: Callable[[aiohttp.AddrInfoType], socket.socket]) -> aiohttp.ClientSession:
         # kubernetes-asyncio's own session would look up proxies in a thread for every request.
         return aiohttp.ClientSession(
-            connector=aiohttp.TCPConnector(limit=connections, socket_factory=sockets),
+            connector=aiohttp.TCPConnector(limit=connections, socket_factory=sockets, keepalive_timeout=_IDLE_SECONDS),
             proxy=_proxy(credentials.configuration),
             read_bufsize=_READ_BUFFER,
             auto_decompress=True,

@@ -16,12 +16,14 @@ class WaitingMetrics:
 
     def __init__(self, metrics: Metrics, clock: Callable[[], float]) -> None:
         """``clock``: seconds of a monotonic clock."""
-        self._metrics, self._clock = metrics, clock
+        self._clock = clock
         #: Code of each waiting pod by UID, and since when it has this code.
         self._waiting: dict[str, tuple[str, float]] = {}
         self._oldest: dict[str, float] = {}
+        #: Number of pods by code; others have none.
+        self._counts = Counter[str]()
+        self._gauges = {code: metrics.waiting.labels(code) for code in ALL_CODES}
         for code in ALL_CODES:
-            metrics.waiting.labels(code).set(0)
             metrics.longest_wait.labels(code).set_function(partial(self._longest, code))
 
     def round_ended(self, waiting: Iterable[tuple[Pod, str]]) -> None:
@@ -34,8 +36,9 @@ class WaitingMetrics:
             self._waiting[pod.uid] = (code, since)
             self._oldest[code] = min(since, self._oldest.get(code, since))
         counts = Counter(code for code, _ in self._waiting.values())
-        for code in ALL_CODES:
-            self._metrics.waiting.labels(code).set(counts[code])
+        for code in counts.keys() | self._counts.keys():
+            self._gauges[code].set(counts[code])
+        self._counts = counts
 
     def _longest(self, code: str) -> float:
         since = self._oldest.get(code)

@@ -1,0 +1,286 @@
+"""A convex program of classes of pods and states of nodes in fractions, by an interior-point method.
+
+Minimise ``sum(arcs * x) + sum(nodes * potential(load)) + leaving_prices @ w`` so that each class's pods are placed or
+leave, and no state gives more than its room. A predictor-corrector method (Mehrotra, On the implementation of a
+primal-dual interior point method, SIAM Journal on Optimization 2, 1992). States meet each other in the classes only, so
+each step is one small system for each state and one for all classes: its work grows with classes times states.
+
+Answers are approximate, and what is proved from them is proved elsewhere.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+Float64s = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+#: The method stops when what is left to gain is this part of the cost, or after so many steps.
+_CLOSE = 1e-3
+_MOST_STEPS = 40
+#: How far a step goes towards the border.
+_TOWARDS = 0.95
+#: Nothing is smaller than this.
+_TINY = 1e-300
+#: Multiplications of matrices up to so many products stay in one thread: threads of a library that wait for each other
+#: take more time of all cores than they save.
+_ONE_THREAD, _ROWS = 200_000, 40
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FluidProgram:
+    """Columns are scaled by the caller: amounts of one resource should be about one for a node.
+
+    Attributes:
+        arcs: float64[C, S], what a pod of each class pays on each state beside the potential.
+        usable: bool[C, S]; each class has a state.
+        counted: float64[C, A], what a pod adds to the load of a state.
+        requests: float64[C, R]; room: float64[S, R], of all nodes of a state together.
+        nodes: float64[S], how many nodes are in each state.
+        pods: float64[C], positive.
+        leaving_prices, leaving_most: float64[J], cost of one unit of each way to leave, and how many units there are.
+        leaving_pods: float64[J, C], pods of each class that leave with a unit.
+        slopes: for float64[S, A], what is added to each node of a state, float64[S, A] slopes of its potential and
+            float64[S, A, A] how they change.
+    """
+
+    arcs: Float64s
+    usable: Bools
+    counted: Float64s
+    requests: Float64s
+    room: Float64s
+    nodes: Float64s
+    pods: Float64s
+    leaving_prices: Float64s
+    leaving_most: Float64s
+    leaving_pods: Float64s
+    slopes: Callable[[Float64s], tuple[Float64s, Float64s]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FluidSolution:
+    """Where the method stopped.
+
+    Attributes:
+        placed: float64[C, S], pods.
+        left: float64[J], units that leave.
+        shadow_prices: float64[S, R], price of a unit of each resource.
+        added: float64[S, A], load that each node of a state gets.
+        class_prices: float64[C], what a pod more of each class would cost.
+        steps: taken.
+    """
+
+    placed: Float64s
+    left: Float64s
+    shadow_prices: Float64s
+    added: Float64s
+    class_prices: Float64s
+    steps: int
+
+
+@dataclass(slots=True, eq=False)
+class _Point:
+    """Pods, units that leave, unused room; prices of classes; and of each bound its multiplier."""
+
+    placed: Float64s
+    left: Float64s
+    spare: Float64s
+    prices: Float64s
+    placed_dual: Float64s
+    left_dual: Float64s
+    stay_dual: Float64s
+    shadow_prices: Float64s
+
+    def moved(self, by: _Point, step: float) -> _Point:
+        return _Point(*(getattr(self, name) + step * getattr(by, name) for name in self.__slots__))
+
+
+def solve_fluid(program: FluidProgram) -> FluidSolution | None:
+    """An approximate optimum with its prices; None where numbers went out of range."""
+    with np.errstate(all="ignore"):
+        point, steps = _start(program), 0
+        while steps < _MOST_STEPS:
+            steps += 1
+            try:
+                direction, size, cost = _step(program, point)
+            except np.linalg.LinAlgError:
+                return None
+            moved = point.moved(direction, size)
+            if not all(np.isfinite(getattr(moved, name)).all() for name in _Point.__slots__):
+                return None
+            point = moved
+            if _products(program, point) < _CLOSE * max(cost, 1.0):
+                break
+    added = (point.placed.T @ program.counted) / program.nodes[:, np.newaxis]
+    return FluidSolution(point.placed, point.left, point.shadow_prices, added, point.prices, steps)
+
+
+def _start(program: FluidProgram) -> _Point:
+    """Half of all pods, evenly over their nodes, or as many as there is room for; and prices above all that is paid."""
+    share = program.usable * program.nodes
+    placed = share * (program.pods / 2 / share.sum(axis=1))[:, np.newaxis]
+    used = placed.T @ program.requests
+    placed /= max(1.0, 2 * float((used.sum(axis=0) / np.maximum(program.room.sum(axis=0), _TINY)).max(initial=0.0)))
+    stays = np.clip(1 - placed.sum(axis=1) / program.pods, 0.1, 0.9)
+    part = program.leaving_pods @ stays / np.maximum(program.leaving_pods.sum(axis=1), _TINY)
+    spare = np.maximum(program.room - placed.T @ program.requests, 0.3 * program.room)
+    price = 1.5 * max(float(program.leaving_prices.max()), float(program.arcs.max()), 1.0)
+    mean = float(placed[program.usable].mean())
+    return _Point(
+        placed=placed,
+        left=program.leaving_most * part,
+        spare=spare,
+        prices=np.full(len(program.pods), price / 1.5),
+        placed_dual=np.where(program.usable, price, 1.0),
+        left_dual=np.full(len(part), price),
+        stay_dual=np.full(len(part), price),
+        shadow_prices=price * mean / spare,
+    )
+
+
+def _products(program: FluidProgram, at: _Point) -> float:
+    """Sum of all bounds' distances times their multipliers: what is left to gain."""
+    stay = program.leaving_most - at.left
+    pods = float((at.placed * at.placed_dual).sum())  # nothing is placed where a class may not go
+    return pods + float((at.shadow_prices * at.spare).sum() + at.left_dual @ at.left + at.stay_dual @ stay)
+
+
+def _step(program: FluidProgram, at: _Point) -> tuple[_Point, float, float]:
+    """Direction and length of the next step, and the cost of the point."""
+    system = _System(program, at)
+    stay = program.leaving_most - at.left
+    products = (at.placed * at.placed_dual, at.shadow_prices * at.spare, at.left_dual * at.left, at.stay_dual * stay)
+    ahead = system.direction(*(-each for each in products))
+    length = _longest(program, at, ahead)
+    now = _products(program, at)
+    after = max(_products(program, at.moved(ahead, length)), 0.0)
+    count = int(program.usable.sum()) + at.shadow_prices.size + 2 * len(at.left)
+    target = (after / max(now, _TINY)) ** 3 * now / count
+    direction = system.direction(
+        np.where(program.usable, target - products[0] - ahead.placed * ahead.placed_dual, 0.0),
+        target - products[1] - ahead.shadow_prices * ahead.spare,
+        target - products[2] - ahead.left_dual * ahead.left,
+        target - products[3] + ahead.stay_dual * ahead.left,
+    )
+    return direction, min(1.0, _TOWARDS * _longest(program, at, direction)), system.cost
+
+
+def _longest(program: FluidProgram, at: _Point, by: _Point) -> float:
+    """How far a direction leads before it leaves the bounds, at most 1."""
+    stay = program.leaving_most - at.left
+    length = 1.0
+    for value, change in (
+        (at.placed, by.placed), (at.spare, by.spare), (at.left, by.left), (stay, -by.left),
+        (at.placed_dual, by.placed_dual), (at.shadow_prices, by.shadow_prices), (at.left_dual, by.left_dual),
+        (at.stay_dual, by.stay_dual),
+    ):  # fmt: skip
+        steepest = float((-change / np.maximum(value, _TINY)).max(initial=0.0))
+        length = min(length, 1.0 / steepest) if steepest > 0 else length
+    return length
+
+
+class _System:
+    """Newton's equations at a point: everything eliminated down to one system for all classes."""
+
+    def __init__(self, program: FluidProgram, at: _Point) -> None:
+        self._program, self._at = program, at
+        classes, states = program.arcs.shape
+        counted, requests = program.counted, program.requests
+        amounts = np.concatenate([counted, requests], axis=1)
+        columns, first = amounts.shape[1], counted.shape[1]
+        slopes, bends = program.slopes((at.placed.T @ counted) / program.nodes[:, np.newaxis])
+        paid = program.arcs + counted @ slopes.T + requests @ at.shadow_prices.T
+        self._reduced = paid - at.prices[:, np.newaxis] - at.placed_dual
+        leaving = program.leaving_prices - _times(program.leaving_pods, at.prices)
+        self._leaving = leaving - at.left_dual + at.stay_dual
+        self._pods = program.pods - at.placed.sum(axis=1) - _times(program.leaving_pods.T, at.left)
+        self._room = program.room - at.placed.T @ requests - at.spare
+        self.cost = float((at.placed * (program.arcs + counted @ slopes.T)).sum() + at.left @ program.leaving_prices)
+        # By how much pods follow prices, and prices the loads.
+        self._stay = program.leaving_most - at.left
+        self._follow = at.placed / at.placed_dual
+        self._leave = 1.0 / (at.left_dual / at.left + at.stay_dual / self._stay)
+        rise = np.zeros((states, columns, columns))
+        rise[:, :first, :first] = bends / program.nodes[:, np.newaxis, np.newaxis]
+        of = np.arange(first, columns)
+        rise[:, of, of] = at.shadow_prices / at.spare
+        pairs = (amounts[:, :, np.newaxis] * amounts[:, np.newaxis, :]).reshape(classes, columns * columns)
+        loads = _product(self._follow.T, pairs).reshape(states, columns, columns)
+        identity = np.eye(columns)
+        self._rise, self._react = rise, np.linalg.solve(identity + rise @ loads, np.broadcast_to(identity, rise.shape))
+        self._weighed = self._follow.T[:, :, np.newaxis] * amounts  # [S, C, K]
+        self._answer = (self._weighed @ np.swapaxes(self._react @ rise, 1, 2)).transpose(1, 0, 2)  # [C, S, K]
+        flat = np.ascontiguousarray(self._weighed.transpose(1, 0, 2)).reshape(classes, states * columns)
+        schur = -_product(self._answer.reshape(classes, states * columns), flat.T)
+        schur += _product(program.leaving_pods.T * self._leave, program.leaving_pods)
+        schur[np.diag_indices(classes)] += self._follow.sum(axis=1) * (1 + 1e-12)
+        self._schur = (schur + schur.T) / 2
+        self._amounts, self._flat, self._first = amounts, flat, first
+
+    def direction(self, placed: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
+        """Where the products of bounds and multipliers change by so much, and all else gets right."""
+        program, at = self._program, self._at
+        states = program.arcs.shape[1]
+        pull = placed / np.maximum(at.placed, _TINY) - self._reduced
+        push = left / at.left - stay / self._stay - self._leaving
+        drawn = self._follow * pull
+        shift = np.zeros((states, self._amounts.shape[1]))
+        shift[:, self._first :] = (spare - at.shadow_prices * self._room) / at.spare
+        shift += (self._rise @ (drawn.T @ self._amounts)[:, :, np.newaxis])[:, :, 0]
+        shift = (self._react @ shift[:, :, np.newaxis])[:, :, 0]
+        missing = self._pods - drawn.sum(axis=1) - _times(program.leaving_pods.T, self._leave * push)
+        missing += _times(self._flat, shift.ravel())
+        prices = _solve(self._schur, missing[:, np.newaxis])[:, 0]
+        node_prices = shift + np.einsum("c,csk->sk", prices, self._answer)
+        pods = self._follow * (pull - _product(self._amounts, node_prices.T) + prices[:, np.newaxis])
+        leaves = self._leave * (push + _times(program.leaving_pods, prices))
+        return _Point(
+            placed=pods,
+            left=leaves,
+            spare=self._room - pods.T @ program.requests,
+            prices=prices,
+            placed_dual=np.where(program.usable, (placed - at.placed_dual * pods) / np.maximum(at.placed, _TINY), 0.0),
+            left_dual=(left - at.left_dual * leaves) / at.left,
+            stay_dual=(stay + at.stay_dual * leaves) / self._stay,
+            shadow_prices=node_prices[:, self._first :],
+        )
+
+
+def _product(one: Float64s, other: Float64s) -> Float64s:
+    """``one @ other`` in parts that stay in one thread."""
+    rows, columns = one.shape[0], other.shape[1]
+    if rows * columns * other.shape[0] <= _ONE_THREAD:
+        found: Float64s = one @ other
+        return found
+    width = max(1, _ONE_THREAD // (64 * min(columns, 64)))
+    found = np.empty((rows, columns))
+    for row in range(0, rows, 64):
+        for column in range(0, columns, 64):
+            part = np.zeros((min(64, rows - row), min(64, columns - column)))
+            for at in range(0, other.shape[0], width):
+                part += one[row : row + 64, at : at + width] @ other[at : at + width, column : column + 64]
+            found[row : row + 64, column : column + 64] = part
+    return found
+
+
+def _solve(matrix: Float64s, right: Float64s) -> Float64s:
+    """Solves a symmetric system in one thread, some rows after others; right: float64[n, M]."""
+    rows = len(matrix)
+    if rows <= _ROWS:
+        return np.asarray(np.linalg.solve(matrix, right), dtype=np.float64)
+    first, rest = slice(0, _ROWS), slice(_ROWS, rows)
+    eliminated = np.linalg.solve(matrix[first, first], np.concatenate([matrix[first, rest], right[first]], axis=1))
+    lower, above = matrix[rest, first], eliminated[:, : rows - _ROWS]
+    last = _solve(matrix[rest, rest] - _product(lower, above), right[rest] - lower @ eliminated[:, rows - _ROWS :])
+    solved: Float64s = np.concatenate([eliminated[:, rows - _ROWS :] - above @ last, last])
+    return solved
+
+
+def _times(matrix: Float64s, vector: Float64s) -> Float64s:
+    """``matrix @ vector`` in one thread."""
+    found: Float64s = np.einsum("ij,j->i", matrix, vector)
+    return found

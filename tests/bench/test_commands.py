@@ -1,0 +1,75 @@
+"""The commands of bench/ work: each runs at a small size, as long as it takes to see that."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from harness.page.measurements import MEASUREMENTS, Measurement
+from harness.page.results import Results
+from support.repository import ROOT
+
+BENCH = ROOT / "bench"
+#: Commands that the performance page does not show -> arguments of a small run.
+OTHERS = {
+    "cores.py": ("--cores", "1", "--budget", "0.05", "-n", "1", "--instances", "1", "--no-simulate"),
+    "fixes.py": ("--nodes", "50", "--clusters", "2"),
+    "hardening.py": ("--only", "gangs"),
+    "page.py": ("--nodes", "50", "--pods", "200", "--runs", "1"),
+    "scale_fleet.py": ("--nodes", "50", "--pods", "100", "--classes", "5", "--clusters", "2", "--rounds", "1"),
+    "scale_shards.py": ("--nodes", "16", "--pods", "50", "--classes", "4", "--seeds", "1"),
+    "usage_poll.py": ("--nodes", "20", "--pods", "100"),
+}
+#: What `scale_limits.py` reads is what `scale.py` prints. `performance.py` runs those that the page shows.
+TOGETHER = {"scale.py", "scale_limits.py", "performance.py"}
+#: It reads the openb trace, which is not here.
+WITH_TRACE = {"openb.py"}
+SHOWN = [each for each in MEASUREMENTS if not each.needs_openb]
+
+
+def test_no_command_is_left_out() -> None:
+    """Each command of bench/ has a small run below, but those that read the openb trace."""
+    commands = {path.name for path in BENCH.glob("*.py") if "__main__" in path.read_text()}
+    measured = {each.script for each in MEASUREMENTS}
+    assert commands == measured | OTHERS.keys() | TOGETHER | WITH_TRACE
+    assert not measured & OTHERS.keys()
+
+
+def run(script: str, *arguments: str | Path) -> str:
+    """What a command prints; it must succeed."""
+    done = subprocess.run([sys.executable, BENCH / script, *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-3000:]
+    return done.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("measurement", SHOWN, ids=lambda each: each.name)
+def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> None:
+    """The command ends well, and what it prints is kept: conditions and at least one figure."""
+    results = Results(tmp_path, trial=True)
+    results.measure(measurement, 1, None)
+    (kept,) = results.runs(measurement)
+    assert kept.pop("conditions")
+    assert any(kept.values()), kept
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("script", OTHERS)
+def test_other_commands(script: str) -> None:
+    """The command ends well and prints something."""
+    assert run(script, *OTHERS[script])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_limits_of_a_measured_scale(tmp_path: Path) -> None:
+    """A restart beside the simulated API server, and the limits that follow from it."""
+    measured = tmp_path / "scale.json"
+    measured.write_text(
+        run("scale.py", "--nodes", "50", "--running", "200", "--pods", "20", "--times", "1", "-o", "json")
+    )
+    assert msgspec.json.decode(measured.read_bytes())["conditions"]
+    assert run("scale_limits.py", measured)
