@@ -75,15 +75,16 @@ class Scheduler:
     sizes=st.lists(st.integers(1, 6), min_size=4, max_size=4),
     racks=st.integers(2, 3),
     large=st.integers(0, 2),
+    gated=st.integers(0, 4),
     choose=st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(60))
 def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
-    kinds: list[str], sizes: list[int], racks: int, large: int, choose: random.Random
+    kinds: list[str], sizes: list[int], racks: int, large: int, gated: int, choose: random.Random
 ) -> None:
     """Every planned pod is bound without another plan, whatever samples of nodes kube-scheduler draws.
 
-    The nodes all cost the same, so places shift as often as rules and room let them.
+    The nodes all cost the same, so places shift as often as rules and room let them. Gates open in time.
     """
     nodes = [
         Node(f"n{at}", labels=((HOSTNAME, f"n{at}"), (RACK, f"r{at % racks}")), allocatable=(("cpu", 400), ("pods", 5)))
@@ -99,6 +100,7 @@ def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
                 pod_class=LARGE if at < large else SMALL,
                 labels=(("set", str(at)),),
                 constraints=rules(kind, selector),
+                gated=at < gated,
                 **fields,
             )
     world.show()
@@ -121,7 +123,7 @@ def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
                 world.show()
         world.settle()
         world.pass_time(1.0)
-        if not [key for key in world.schedulable() if key in planned]:
+        if all(world.api[key].node_name for key in planned):
             break
     assert {key for key in planned if not world.api[key].node_name} == set()
 

@@ -274,7 +274,7 @@ def test_a_pod_that_stood_in_line_for_too_long(world: FakeCluster) -> None:
     world.deliver_watch()
     at_work(world)
     world.plan(first.key, "a")
-    for _ in range(52):
+    for _ in range(152):
         world.now += 0.2
         at_work(world)
         world.look_after()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 
 from flowcore.model.pods import Pod
@@ -28,7 +28,7 @@ _BUSY_SECONDS = 1.0
 #: Reserved pods wait for kube-scheduler while this share of its questions could be answered with a node.
 _MIN_HIT_RATE = 0.5
 #: Seconds that a pod is reserved without a nomination at most, and how many pods are nominated at once.
-_RESERVED_SECONDS = 10.0
+_RESERVED_SECONDS = 30.0
 _AT_ONCE = 25
 
 
@@ -98,12 +98,13 @@ def nominate_reserved(step: Step) -> None:
     def is_late(key: str) -> bool:
         return step.now - reservations[key].since > _RESERVED_SECONDS
 
-    late = list(islice(takewhile(is_late, reserved), _AT_ONCE))
-    newest = [] if _finds_by_itself(step) else list(islice(reversed(reserved), _AT_ONCE))
-    for key in late or newest:
-        pod = step.cluster.pods[key]
-        if not pod.gated:  # else kube-scheduler could not ask about it yet
-            nominate(step, pod)
+    def some(keys: Iterable[str]) -> list[Pod]:
+        # About a gated pod kube-scheduler could not ask yet.
+        return list(islice((pod for pod in map(step.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
+
+    late = some(takewhile(is_late, reserved))
+    for pod in late or ([] if _finds_by_itself(step) else some(reversed(reserved))):
+        nominate(step, pod)
 
 
 def _finds_by_itself(step: Step) -> bool:

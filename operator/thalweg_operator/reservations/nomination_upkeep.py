@@ -47,6 +47,7 @@ def time_passed(step: Step) -> None:
     if now - books.last_sweep >= _SWEEP_SECONDS:
         books.last_sweep = now
         step.ledger.in_flight.settle(now)
+        books.counted_pods.forget()  # what it knows of pods that are gone
         books.hit_rate += HIT_RATE_WEIGHT * (1.0 - books.hit_rate)  # waiting is worth another try now and then
         _sweep(step)
         if books.scores or books.arrivals:

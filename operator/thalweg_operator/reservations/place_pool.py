@@ -7,7 +7,6 @@ node of an equal pod may be, or a node to which such a place may shift (``shifts
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
-from functools import lru_cache
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -87,7 +86,6 @@ def _remove(index: dict[PlaceKey, dict[_At, dict[str, None]]], place_key: PlaceK
         del index[place_key]
 
 
-@lru_cache(maxsize=4096)
 def counting_keys(signature: PodSignature) -> tuple[str, ...]:
     """Keys of the topologies in which rules of a pod count pods. Anti-affinity is asked node by node."""
     constraints = signature.constraints or InterPodConstraints()

@@ -6,7 +6,7 @@ about as much in the plan, has room beside all reservations, and no rule of the 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
 
 import msgspec
@@ -28,6 +28,7 @@ from thalweg_operator.reservations.place_pool import PlaceKey, counting_keys, do
 from thalweg_operator.reservations.planned_prices import PlannedPrices
 from thalweg_operator.reservations.reservation import Reservation
 from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.wave_queue import UNORDERED
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
 _MOST_NODES = 16
@@ -62,13 +63,25 @@ def find_place(
         if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
             place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
         if place_key is not None:
-            found = min(books.places.on(place_key, nodes), key=lambda key: ledger.reservations[key].wave, default="")
+            found = _earliest(ledger, books.places.on(place_key, nodes))
             if found:
                 return Place(ledger.reservations[found].node, found)
             shifted = _shifted(cluster, ledger, pod, nomination, policy, place_key, nodes)
             if shifted is not None:
                 return shifted
     return None if phase is Phase.QUEUED else planned
+
+
+def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
+    """The pod whose wave comes first, the first of those without a wave; "": there is none."""
+    found, earliest = "", None
+    for key in keys:
+        wave = ledger.reservations[key].wave
+        if wave == UNORDERED:
+            return key
+        if earliest is None or wave < earliest:
+            found, earliest = key, wave
+    return found
 
 
 def _shifted(
