@@ -59,7 +59,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 ("--nodes", "50", "--pods", "100", "--waiting", "50", "--warm-up", "100")),
     Measurement("API calls", "api_calls.py", (), ("--nodes", "50", "--pods", "50")),
     Measurement("extender answers", "extender_answers.py", (), ("--names", "100", "--requests", "50")),
-    Measurement("faults", "faults.py", (), ("--only", "worker")),
+    Measurement("faults", "faults.py", (), ("--only", "lost")),
     Measurement("take-over", "takeover.py", ("--times", "5"), ("--nodes", "20", "--times", "1", "--faults", "SIGTERM")),
     Measurement("memory", "memory.py", (), ("--nodes", "50", "--running", "100", "--pods", "20"), repeats=False),
     Measurement("a large cluster", "scale.py", (), ("--nodes", "500", "--running", "5000", "--pods", "100")),
