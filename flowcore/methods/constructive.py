@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.methods.greedy import greedy
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
@@ -16,6 +16,9 @@ from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import MOST_REFILLS, settled, wait_prices, waiting_demands
+
+#: Parts that each demand is placed in by turns.
+_PARTS = 4
 
 
 def fill(problem: Problem) -> Candidate:
@@ -29,15 +32,39 @@ def constrained_first(problem: Problem) -> Candidate:
     return _placed(problem, "rules first", ((at, problem.demands[at].count) for at in order), packed=True)
 
 
-def one_by_one(problem: Problem, order: Iterable[int] | None = None) -> Candidate:
-    """One pod after the other, as kube-scheduler places them.
+def one_by_one(problem: Problem, order: Iterable[int]) -> Candidate:
+    """One pod after the other, each on the node that is the cheapest at its turn.
 
     Args:
-        order: demand of each pod; None: the pods with the highest prices first.
+        order: demand of each pod.
     """
-    if order is None:
-        order = by_price(problem.demands, [demand.count for demand in problem.demands])
     return _placed(problem, "one by one", ((at, 1) for at in order))
+
+
+def kube_scheduler_order(problem: Problem) -> list[int]:
+    """Demand of each pending pod in kube-scheduler's order (plugins/queuesort): by priority, then by age."""
+    places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
+    entries = sorted(
+        (-demand.group.pod_class.priority, pod.created, places[pod.key], at)
+        for at, demand in enumerate(problem.demands)
+        for pod in demand.group.pods
+    )
+    return [at for *_, at in entries]
+
+
+def interleaved(problem: Problem) -> Candidate:
+    """Demands take the cheapest slots by turns, some of their pods each time: nearly as one by one, but sooner."""
+    counts = np.array([demand.count for demand in problem.demands], dtype=np.int64)
+    return _placed(problem, "by turns", in_parts(counts, problem.by_size[::-1], _PARTS))
+
+
+def in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:
+    """Pods of each demand, int64[C], in so many parts, the demands by turns in an order."""
+    return [
+        (at, int(counts[at]) * (part + 1) // parts - int(counts[at]) * part // parts)
+        for part in range(parts)
+        for at in order
+    ]
 
 
 def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity: FreeCapacity) -> Candidate:

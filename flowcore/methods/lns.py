@@ -13,8 +13,8 @@ import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.assignment_program import Pairs, assignment_program, pods_per_run, price_runs
 from flowcore.methods.constructive import completed
+from flowcore.methods.packing import coarse_values, packing_program
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.objective import unplaced_counts
@@ -28,8 +28,6 @@ _NODES = 6
 _COMPETITORS = 8
 #: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
 _WORK = 0.006
-#: Runs that the prices of a demand are merged into.
-_STEPS = 3
 #: Neighbourhoods that are decided side by side. A constant, so that the plan does not depend on the number of cores.
 SIDE_BY_SIDE = 8
 #: How often another neighbourhood is drawn if the nodes of one are being decided already.
@@ -201,7 +199,7 @@ class LargeNeighbourhoodSearch:
         most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
         at, node = np.nonzero(most > 0)
         columns = _Columns(at, node, most[at, node], current[at, node])
-        program, hint = self._program(nodes, classes, columns, free, pending)
+        program, hint = self._program(classes, columns, most, free, pods)
         self._tasks.put(_Task(program, hint, work, self._seed))
         claimed = np.where(claims, np.minimum(pending, np.maximum((most - current).sum(axis=1), 0)), 0)
         self._claimed[classes] += claimed
@@ -209,22 +207,21 @@ class LargeNeighbourhoodSearch:
         self._busy[nodes] = True
 
     def _program(
-        self, nodes: Int64s, classes: Int64s, columns: _Columns, free: Int64s, pending: Int64s
+        self, classes: Int64s, columns: _Columns, most: Int64s, free: Int64s, pods: Int64s
     ) -> tuple[LinearProgram, Float64s]:
-        """Pods on a node cost what a first pod pays there, pending pods their price; the hint is the plan as it is."""
-        pods = pending.copy()
-        np.add.at(pods, columns.classes, columns.current)
+        """What the last pods of each class are worth decides; the hint is the plan as it is."""
         prices = [
-            price_runs(self._demands[at].prices_of_last(count), _STEPS)
-            for at, count in zip(classes.tolist(), pods.tolist(), strict=True)
+            self._demands[at].prices_of_last(n).mean() for at, n in zip(classes.tolist(), pods.tolist(), strict=True)
         ]
-        left = [
-            count for runs, most in zip(prices, pending.tolist(), strict=True) for count in pods_per_run(runs, most)
-        ]
-        cost = self._cost_matrix.first_pod_cost[classes[columns.classes], nodes[columns.nodes]]
-        pairs = Pairs(columns.classes, columns.nodes, cost, columns.most.astype(np.float64))
-        program = assignment_program(pairs, self._requests[classes].astype(np.float64), free.astype(np.float64), prices)
-        return program, np.concatenate([columns.current.astype(np.float64), np.array(left, dtype=np.float64)])
+        program, _, _ = packing_program(
+            requests=self._requests[classes],
+            free=free,
+            most=most,
+            counts=pods,
+            least=np.zeros_like(pods),
+            values=coarse_values(np.array(prices)),
+        )
+        return program, columns.current.astype(np.float64)
 
     def _accept(self, nodes: Int64s, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
         """Accepts the new arrangement, of the pods that are still pending, if it fits and the cost falls."""

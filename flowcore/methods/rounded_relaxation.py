@@ -1,27 +1,25 @@
-"""Candidates from the linear program: as many pods of each demand as it places, in the order of their shadow costs."""
+"""Candidates from the round in fractions: as many pods of each demand as it places, in order of their shadow costs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.methods.constructive import FixedPart, completed
+from flowcore.methods.constructive import FixedPart, completed, in_parts
 from flowcore.methods.greedy import greedy
 from flowcore.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 
-#: Parts that each demand is placed in, by turns: with many parts each node gets a mix of all demands, with few the
-#: demands with high shadow costs come first.
-_PARTS = (4, 16)
+#: Parts that each demand is placed in, by turns, so that nodes get a mix of all demands.
+_PARTS = 4
 
 
 def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:
-    """Ways to round that differ in the number of parts, in the pods to begin with, and in whether shadow prices count.
+    """Two ways to round: with shadow prices as a part of what nodes cost, and without.
 
     Each builds a candidate; none changes anything for the others.
     """
@@ -31,23 +29,9 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
     everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
     chosen = np.minimum(np.floor(relaxed.placed + 1e-6).astype(np.int64), everyone)
 
-    def build(parts: int, counts: Int64s, shadow_prices: Float64s | None) -> Candidate:
+    def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()
-        placed = greedy(problem.cost_matrix, _in_parts(counts, order, parts), capacity, shadow_prices)
+        placed = greedy(problem.cost_matrix, in_parts(chosen, order, _PARTS), capacity, shadow_prices)
         return completed(problem, "shares", [*fixed.commits, *placed], capacity)
 
-    return [
-        partial(build, parts, counts, shadow_prices)
-        for parts in _PARTS
-        for counts in (chosen, everyone)
-        for shadow_prices in (None, relaxed.shadow_prices)
-    ]
-
-
-def _in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:
-    """Each demand's pods in so many parts, the demands by turns."""
-    return [
-        (at, int(counts[at]) * (part + 1) // parts - int(counts[at]) * part // parts)
-        for part in range(parts)
-        for at in order
-    ]
+    return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]

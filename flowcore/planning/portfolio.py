@@ -11,33 +11,46 @@ from collections.abc import Callable, Generator
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools
-from flowcore.methods.constructive import FixedPart, constrained_first, fill, missing_pods, one_by_one
+from flowcore.methods.constructive import (
+    FixedPart,
+    by_price,
+    constrained_first,
+    fill,
+    interleaved,
+    kube_scheduler_order,
+    missing_pods,
+    one_by_one,
+)
 from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
+from flowcore.methods.packing import pack, packable, worth_packing
+from flowcore.methods.reinsertion import Reinsertion
 from flowcore.methods.relaxation import RelaxedSolution, relax
 from flowcore.methods.rounded_relaxation import roundings
 from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.methods.without_penalties import WithoutPenalties
+from flowcore.planning.left_out import hopeless_of, pods_of, unplaced_of
 from flowcore.problem.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
-from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
 from flowcore.problem.tangents import is_one_size
-from flowcore.problem.waiting import lacking
 from flowcore.solve import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
-#: cost: shares, which know resources, come before a flow, which knows slots only.
+#: cost: a flow, which knows slots only, comes after all that knows resources.
 _SCARCE = 50
 #: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: One-by-one scheduling is tried up to so many pods. With more, a step takes long: the first one has the bound too.
-_FEW = 3_000
+#: One-by-one scheduling is always tried up to so many pods; if pods stay out, in the order of their price up to more.
+#: With still more, a step takes long: the first one has the bound too.
+_FEW, _FEW_BY_PRICE = 1_000, 3_000
+#: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
+_PACKING_WORK = (0.05, 0.1)
 #: A bound is close to a cost if no more than one part in so many lies between them.
 _CLOSE = 100
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
@@ -65,7 +78,7 @@ class Portfolio:
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
-        self._search: LargeNeighbourhoodSearch | LocalSearch | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
@@ -92,18 +105,25 @@ class Portfolio:
         self.offer(fill(problem))
         self._first_bound()
         placeable = problem.cost_matrix.placeable
-        pods = self._pods_of(placeable)
-        if pods > _FEW and not self._is_solved:
+        pods = pods_of(self._problem, placeable)
+        if pods > _FEW_BY_PRICE and not self._is_solved:
             self._relax()
         yield
         if self._is_solved:
             return
-        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW:
+        if pods > 1:
+            few = pods <= _FEW
+            self.offer(one_by_one(problem, kube_scheduler_order(problem)) if few else interleaved(problem))
+            yield
+        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
             self.offer(constrained_first(problem))
             yield
-        if self._unplaced_of(placeable) and pods <= _FEW:
-            self.offer(one_by_one(problem))
+        if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
+            order = by_price(problem.demands, [demand.count for demand in problem.demands])
+            self.offer(one_by_one(problem, order))
             yield
+        if not self._is_scarce:
+            yield from self._search_with(Reinsertion(problem, self.best))
 
     def decide(self) -> Generator[None, None, None]:
         """Flows, and linear and integer programs over all pods; yields after each step."""
@@ -115,22 +135,31 @@ class Portfolio:
             yield
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
             yield from self._solve_exact()
-        scarce = (self._unplaced_of(flowing) - self._hopeless_of(flowing)) * _SCARCE > self._pods_of(flowing)
-        if not scarce:
+        yield from self._pack(unconstrained & packable(problem))
+        if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
-        if self._unplaced_of(unconstrained) or scarce:
+        if self._unplaced_of(unconstrained):
             yield from self._place_shares(unconstrained)
-        if scarce:
-            yield from self._solve_by_flow(flowing)
 
     def search(self) -> Generator[None, None, None]:
         """Improves the best candidate; yields after each step."""
         if self._unplaced_of(self._unconstrained):
             yield from self.run_lns(self._seed)
+            self.conclude()
+        if self._is_scarce:
+            yield from self._solve_by_flow(self._flowing)
+        yield from self._search_with(Reinsertion(self._problem, self.best))
 
     @property
     def _is_solved(self) -> bool:
-        return self.best.cost == self.bound or not self._pods_of(self._problem.cost_matrix.placeable)
+        return self.best.cost == self.bound or not pods_of(self._problem, self._problem.cost_matrix.placeable)
+
+    @property
+    def _is_scarce(self) -> bool:
+        """Whether capacity decides and not cost."""
+        flowing = self._flowing
+        missing = self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)
+        return missing * _SCARCE > pods_of(self._problem, flowing)
 
     @property
     def _sequential(self) -> Bools:
@@ -161,6 +190,7 @@ class Portfolio:
                 yield
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
+        worthwhile = LocalSearch.worthwhile(self._problem)
         turn = fruitless = 0
         while fruitless < self._patience:
             before, turn = self.best, turn + 1
@@ -172,10 +202,12 @@ class Portfolio:
             if not steps:
                 break
             fruitless = 0 if self.best is not before else fruitless + steps
-            yield from self._run_local_search(_TURN)
+            if worthwhile:
+                yield from self._search_with(LocalSearch(self._problem, self.best, self._seed), _TURN)
             relaxed.best = self._compared = penalties.remove(self.best)
         self._relaxed = None
-        yield from self._run_local_search()
+        if worthwhile:
+            yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
 
     def _compare_relaxed(self) -> None:
         """Takes over the best that is known without penalties, if it is cheaper with them too."""
@@ -219,6 +251,34 @@ class Portfolio:
                 self.offer(found)
             yield
 
+    def _pack(self, demands: Bools) -> Generator[None, None, None]:
+        """If pods stay out of a problem that is small enough, CP-SAT places as many as there can be.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        if not self._unplaced_of(demands) or not worth_packing(self._problem, demands):
+            return
+        for work in _PACKING_WORK:
+            packing = pack(self._problem, self.best, demands, work=work, seed=self._seed)
+            if packing.candidate is not None:
+                self.offer(packing.candidate)
+            yield
+            if packing.proven:
+                break
+
+    def _search_with(self, search: Reinsertion | LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step.
+
+        Args:
+            steps: at most; None: until the search has ended.
+        """
+        self._search = search
+        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
+            steps = None if steps is None else steps - 1
+            yield
+        self.conclude()
+
     def _solve_by_flow(self, demands: Bools) -> Generator[None, None, None]:
         """A min-cost flow, which knows domains with capacities: pods with other rules stay where they are.
 
@@ -236,7 +296,7 @@ class Portfolio:
         yield
 
     def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
-        """The linear program, which knows no constraints between pods: pods with any stay where they are.
+        """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.
@@ -248,20 +308,6 @@ class Portfolio:
                 if found.cost < self.best.cost:
                     self.offer(found.candidate())
                 yield
-
-    def _run_local_search(self, steps: int | None = None) -> Generator[None, None, None]:
-        """Pods that cost something beside each other move and change places.
-
-        Args:
-            steps: at most; None: until no change helps.
-        """
-        if not LocalSearch.worthwhile(self._problem):
-            return
-        self._search = search = LocalSearch(self._problem, self.best, self._seed)
-        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
-            steps = None if steps is None else steps - 1
-            yield
-        self.conclude()
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
         """Large neighbourhood search from the best candidate; yields after each neighbourhood.
@@ -298,21 +344,5 @@ class Portfolio:
     def _where(self, holds: Callable[[Demand], bool]) -> Bools:
         return np.array([holds(demand) for demand in self._problem.demands], dtype=np.bool_)
 
-    def _hopeless_of(self, demands: Bools) -> int:
-        """Pods that the limits of their own group keep out of every plan."""
-        return sum(
-            max(0, demand.count - demand.constraints.max_placeable(demand.counts))
-            for demand, mine in zip(self._problem.demands, demands, strict=True)
-            if mine and demand.constraints.limits
-        )
-
-    def _pods_of(self, demands: Bools) -> int:
-        return sum(demand.count for demand, mine in zip(self._problem.demands, demands, strict=True) if mine)
-
     def _unplaced_of(self, demands: Bools) -> int:
-        """Pods of these demands that a plan should place, and the best does not."""
-        unplaced = unplaced_counts(self.best.commits, self._problem.demands)
-        return sum(
-            lacking(self._problem, at, self._problem.demands[at].count - unplaced[at])
-            for at in np.nonzero(demands)[0].tolist()
-        )
+        return unplaced_of(self._problem, self.best, demands)

@@ -10,7 +10,7 @@ from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.evictions import plan_evictions
 from flowcore.methods.admission import Admission, complete
-from flowcore.methods.constructive import one_by_one
+from flowcore.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
@@ -212,12 +212,6 @@ def run_one_by_one(
     """
     passes = CompileConstraints(), CompileKinds(), PlaceReplacements(), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(snapshot, policies, models))
-    places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
-    order = sorted(
-        (-demand.group.pod_class.priority, pod.created, places[pod.key], at)
-        for at, demand in enumerate(problem.demands)
-        for pod in demand.group.pods
-    )
     portfolio = Portfolio(problem)
-    portfolio.offer(one_by_one(problem, (at for *_, at in order)))
+    portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
     return build_result(problem, invert_all(passes, portfolio.best), bound=0, steps=0)

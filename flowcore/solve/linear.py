@@ -78,6 +78,7 @@ def solve_mip(program: LinearProgram, *, deterministic_time: float, seed: int, h
     solver.set_solver_specific_parameters(
         f"num_workers:1 random_seed:{seed % 2**31} max_deterministic_time:{deterministic_time:.6f} "
         "cp_model_probing_level:0 linearization_level:2 "
+        "add_lp_constraints_lazily:false "
         "catch_sigint_signal:false"  # its handler swallows Ctrl-C, and leaves the process with the system's default
     )
     model = _load(program, integer=True)

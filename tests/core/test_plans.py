@@ -6,6 +6,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.draw import Case, crowded_cases
+from support.draw_policies import policies
 from support.large_snapshots import large_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
@@ -16,23 +17,13 @@ from flowcore.cluster.snapshot import Snapshot
 from flowcore.filters import run_filters
 from flowcore.methods.constructive import by_price
 from flowcore.methods.greedy import greedy
-from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.policies import Policy
 from flowcore.planning import run_one_by_one, run_round
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
 
-_weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)
-_prices = st.builds(
-    UnscheduledPrice, st.sampled_from((0, 1, 100_000, 10**12)), st.sampled_from((0, 10, 10**6)), st.sampled_from((0, 5))
-)
-policies = st.builds(
-    lambda costs, prices: {BUILT_IN.name: Policy(BUILT_IN.name, cost=costs, unscheduled=prices)},
-    st.builds(CostPolicy, weights=_weights),
-    _prices,
-)
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 

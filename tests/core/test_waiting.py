@@ -17,7 +17,14 @@ from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.explain.codes import CHEAPER_TO_WAIT
 from flowcore.methods.admission import complete
-from flowcore.methods.constructive import FixedPart, constrained_first, fill, one_by_one
+from flowcore.methods.constructive import (
+    FixedPart,
+    constrained_first,
+    fill,
+    interleaved,
+    kube_scheduler_order,
+    one_by_one,
+)
 from flowcore.methods.cp_sat import Subproblem, solve_exact
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
@@ -143,8 +150,9 @@ def assert_gangs_settled(problem: Problem, found: Candidate) -> None:
 def _by_methods(problem: Problem) -> Iterator[Candidate]:
     yield fill(problem)
     yield constrained_first(problem)
-    first = one_by_one(problem)
+    first = one_by_one(problem, kube_scheduler_order(problem))
     yield first
+    yield interleaved(problem)
     decided = np.array([demand.constraints.fits_flow for demand in problem.demands], dtype=np.bool_)
     fixed = FixedPart.of(problem, first, decided)
     flow = solve_by_flow(problem, fixed, first)
