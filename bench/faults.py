@@ -1,7 +1,7 @@
 """How long it takes until everything runs after a fault: the fault tests, timed.
 
     python bench/faults.py
-    python bench/faults.py --only "worker"
+    python bench/faults.py --slow --only worker
     python bench/faults.py --slow
 
 While pods of both deliveries and gangs arrive that fill a cluster exactly, something breaks. Time runs from when it is

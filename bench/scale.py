@@ -63,7 +63,8 @@ class _Simulation:
     def __init__(self, nodes: int, running: int, folder: Path) -> None:
         host, _, port = free_address().rpartition(":")
         self.url = f"http://{host}:{port}"
-        command = [sys.executable, "-m", "harness.simulated_api", "--nodes", str(nodes), "--running", str(running)]
+        python = ["env", f"PYTHONPATH={Path(__file__).parent}", sys.executable]  # whatever folder this was started in
+        command = [*python, "-m", "harness.simulated_api", "--nodes", str(nodes), "--running", str(running)]
         self._child = Child("simulated API server", [*command, "--port", port], folder / "server.log")
         self.kubeconfig = folder / "kubeconfig"
         self.kubeconfig.write_text(
