@@ -58,9 +58,6 @@ KINDS = (RAW, KUBE_SCHEDULER, THALWEG, STEERED, GATED, PASS_THROUGH)
 _DEFAULT_KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 WAITING_KINDS = (KUBE_SCHEDULER, HELD, STEERED, GATED)
 
-#: The mix that pods of the raw client have.
-RAW_MIX = "plain"
-
 _REST_SECONDS = 1.0
 _SETTLE_SECONDS = 0.5
 _EXPLAINED = {
@@ -222,6 +219,7 @@ async def _load(
         return sum(value - samples_before.get(name, 0.0) for name, value in samples.items() if name.startswith(prefix))
 
     steered, ours = isinstance(scheduler, Steered), isinstance(scheduler, (Steered, Thalweg))
+    follows_rules = not isinstance(scheduler, RawClient)
     lag = samples.get("thalweg_event_loop_longest_lag_seconds")
     return Measured(
         bound=len(bound),
@@ -240,8 +238,8 @@ async def _load(
         held=labelled(samples, samples_before, "thalweg_extender_answers_total", "held") if steered else None,
         writes=labelled(samples, {}, "thalweg_steering_writes_total", "done") if steered else None,
         own_p99_ms=own_p99(samples) if steered else None,
-        overcommitted=len(room.overcommitted(nodes, there)),
-        misplaced=len(legal.misplaced(plane.binaries(), nodes, there)),
+        overcommitted=len(room.overcommitted(nodes, there)) if follows_rules else 0,
+        misplaced=len(legal.misplaced(plane.binaries(), nodes, there)) if follows_rules else 0,
     )
 
 
@@ -372,8 +370,8 @@ def main(
             for run, each, arrival, kind in product(
                 range(1, runs + 1), mix, [BURST] if waiting else arrivals, WAITING_KINDS if waiting else kinds
             )
-            # Nobody nominates beforehand but us. The raw client knows no rules.
-            if (arrival != BEFOREHAND or kind in (STEERED, GATED)) and (kind != RAW or each == RAW_MIX)
+            # Nobody nominates beforehand but us.
+            if arrival != BEFOREHAND or kind in (STEERED, GATED)
         ]
         rows += zip(cases, asyncio.run(_measure_all(count, running, cases, given, warm_up)), strict=True)
     if output == "json":

@@ -18,9 +18,9 @@ register_profiles()
 # that it imports.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
-# The API servers, etcds and commands of the tests, which are Go's, collect garbage later: a quarter less CPU time for
-# 250 MB more each.
-os.environ.setdefault("GOGC", "400")
+# The API servers, etcds and commands of the tests, which are Go's, collect garbage later: a sixth less CPU time for
+# about 100 MB more each.
+os.environ.setdefault("GOGC", "200")
 
 #: Folders of tests that may be `fast`: they need neither a control plane nor a whole run of a command.
 _FAST = {"core", "docs", "extender", "house", "operator"}

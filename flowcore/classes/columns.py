@@ -6,7 +6,7 @@ the last event at each node is stored once for all columns, so that an event cos
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import InitVar, dataclass, field, replace
 from typing import Any
 
@@ -76,6 +76,9 @@ class Columns:
     _last: dict[Hashable, int] = field(default_factory=dict)
     _last_at: dict[Hashable, Int64s] = field(default_factory=dict)
     _columns: GenerationalCache[Hashable, Column] = field(init=False)
+    #: Stale entries by the time of a column and its events: most columns were last asked for together. Until the next
+    #: event.
+    _known_stale: dict[tuple[int, tuple[Hashable, ...]], Int64s | None] = field(default_factory=dict)
 
     def __post_init__(self, most: int) -> None:
         self._columns = GenerationalCache(most)
@@ -97,6 +100,7 @@ class Columns:
     def record_event(self, event: Hashable, nodes: Iterable[int] = ()) -> None:
         """An event, at these nodes."""
         self._time += 1
+        self._known_stale.clear()
         self._last[event] = self._time
         at = np.fromiter(nodes, dtype=np.int64)
         if len(at):
@@ -115,6 +119,7 @@ class Columns:
             positions: int64[N], where each node was, -1 for a new node: its entries are 0 until they are stale.
         """
         self.node_count = len(positions)
+        self._known_stale.clear()
         self._last_at = {event: _gather(times, positions) for event, times in self._last_at.items()}
         self._columns = self._columns.mapped(
             lambda _key, each: replace(each, values=None if each.values is None else _gather(each.values, positions))
@@ -163,9 +168,15 @@ class Columns:
         newer = [event for event in stale_when if self._last.get(event, 0) > held.time and event in self._last_at]
         if not newer:
             return None
-        stale = self._last_at[newer[0]] > held.time
+        key = held.time, tuple(newer)
+        if key not in self._known_stale:
+            self._known_stale[key] = self._stale_since(held.time, newer)
+        return self._known_stale[key]
+
+    def _stale_since(self, time: int, newer: Sequence[Hashable]) -> Int64s | None:
+        stale = self._last_at[newer[0]] > time
         for event in newer[1:]:
-            stale |= self._last_at[event] > held.time
+            stale |= self._last_at[event] > time
         return np.nonzero(stale)[0] if stale.any() else None
 
     def _whole(self, compute: Compute, version: Hashable) -> Column:

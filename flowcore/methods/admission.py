@@ -88,7 +88,7 @@ class Admission:
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
     def _by_shadow_prices(self) -> Generator[None, None, None]:
-        """The highest price first, per shadow cost of what is requested in the linear program with groups."""
+        """The highest price first, per shadow cost of what is requested in the round in fractions with groups."""
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [

@@ -137,10 +137,9 @@ def _propose(
     """
     batch = sum(supply.count for supply in supplies)
     # A class pays what its own first pod adds; what others of the round add to that is taken as for the mean pod.
-    all_arcs = [
-        np.where(supply.fit_counts > 0, supply.demand.arc + capacity.next_increase(supply.demand), _NO_ARC)
-        for supply in supplies
-    ]
+    all_arcs = [supply.demand.arc + capacity.next_increase(supply.demand) for supply in supplies]
+    for arc, supply in zip(all_arcs, supplies, strict=True):
+        np.putmask(arc, supply.fit_counts == 0, _NO_ARC)
     nodes = _near(supplies, all_arcs, batch, known)
     arcs = [arc[nodes] for arc in all_arcs]
     mean, limits = _mean_pod(supplies, capacity, nodes)

@@ -8,7 +8,7 @@ a time, or as many as a policy's constraint lets into each.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import numpy as np
 
@@ -83,8 +83,7 @@ def greedy(
 class _CandidateNodes:
     """The nodes that take a demand's pods: how many now, and what the next one costs there.
 
-    Only nodes that changed since they were last looked at are looked at again, and of these only those that cost the
-    least: what a node costs never falls, so all others still cost no less.
+    Only nodes that changed since the demand's last turn are looked at again.
     """
 
     def __init__(
@@ -104,15 +103,11 @@ class _CandidateNodes:
         self._packed = packed and bool(self._demand.constraints.blocks)
         self._requested = self._demand.requests > 0
         self._resource_cost: Float64s | None = None
-        #: Nodes that had room as the round began; how many pods each takes, and what the next one costs there, as they
-        #: were after so many commits. Costs only rise, and room only shrinks.
-        self._nodes = np.nonzero(self._demand.counts)[0]
-        self._max_pods = self._demand.counts[self._nodes]
-        self._next_cost: Float64s = self._demand.first_cost[self._nodes].astype(np.float64)
-        self._seen: Int64s = np.zeros(len(self._nodes), dtype=np.int64)
+        #: float64[N], what the next pod costs on each node, infinite where there is no room; after how many commits.
+        self._next_cost, self._seen_changes = cost_matrix.first_pod_cost_of(at), 0
         if shadow_prices is not None:
             self._resource_cost = shadow_prices[:, self._requested] @ self._demand.requests[self._requested]
-            self._next_cost = self._next_cost + self._resource_cost[self._nodes]
+            self._next_cost = self._next_cost + self._resource_cost
         #: What its preferences among the pods of the round add to the cost of each node, and what they had read then.
         self._soft_costs = self._demand.soft_costs(capacity.snapshot)
         self._soft_cost: Int64s | None = None
@@ -178,7 +173,7 @@ class _CandidateNodes:
             stamp,
         )
         more = self._soft_cost if before is None else self._soft_cost - before
-        self._next_cost = self._next_cost + more[self._nodes]
+        self._next_cost = self._next_cost + more
 
     def _fewest_blocked_domains(self, count: int, allowed: Bools) -> Bools:
         """bool[N]: domains that its own pods have closed already; where those are full the next one that it closes.
@@ -205,34 +200,31 @@ class _CandidateNodes:
 
     def _one_per_domain(self, domains: Domains, allowed: Bools, count: int) -> Int64s:
         """The cheapest nodes that no rule forbids now, ``count`` at most and no two of one domain, cheapest first."""
-        usable = np.nonzero(allowed[self._nodes])[0]
         if domains.count < _FEW_DOMAINS:
-            codes = domains.codes[self._nodes[usable]]
-            inside = [usable[codes == code] for code in range(domains.count + 1)]
-            at = self._cheapest_of_each([each for each in inside if len(each)])
+            self._refresh()
+            cost = np.where(allowed, self._next_cost, np.inf)
+            cheapest = [each[cost[each].argmin()] for each in map(domains.nodes, range(domains.count + 1)) if len(each)]
+            nodes = np.array(cheapest, dtype=np.int64)
+            nodes = nodes[np.isfinite(cost[nodes])]
         else:
-            at = self._cheapest(count, usable)
-        at = at[np.lexsort((at, self._next_cost[at]))]
-        nodes = self._nodes[at]
+            nodes = self._cheapest(count, allowed)
+        nodes = nodes[np.lexsort((nodes, self._next_cost[nodes]))]
         _, first = np.unique(domains.codes[nodes], return_index=True)
         chosen: Int64s = nodes[np.sort(first)][:count]
         return chosen
 
     def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
         """``choose`` where domains take several pods and no more; it may leave some for another call."""
-        usable = np.nonzero(allowed[self._nodes])[0]
-        self._refresh(usable)
-        usable = usable[self._max_pods[usable] > 0]
+        nodes = self._cheapest(len(allowed), allowed)
         caps = [
             (cap.counter.domains.codes, np.minimum(self._capacity.domain_counts.cap_room(cap), count))
             for cap in self._demand.constraints.self_caps
         ]
         for domains, room in caps:
-            usable = usable[cheapest_per_domain(self._next_cost[usable], domains[self._nodes[usable]], room)]
-        if not len(usable):
-            return usable, usable
-        nodes = self._nodes[usable]
-        most = np.minimum(self._max_pods[usable], count)
+            nodes = nodes[cheapest_per_domain(self._next_cost[nodes], domains[nodes], room)]
+        if not len(nodes):
+            return nodes, nodes
+        most = np.minimum(self._capacity.fit_counts_at(self._demand, nodes), count)
         levels = np.arange(min(int(most.max()), 2 * -(-count // len(nodes)) + 2), dtype=np.int64)
         cost = np.where(
             levels < most[:, np.newaxis], self._arc_cost(nodes)[:, np.newaxis] + self._slot_costs(nodes, levels), np.inf
@@ -247,8 +239,8 @@ class _CandidateNodes:
             allowed: bool[N], nodes to choose from; None: all.
         """
         # With rising slots a class needs no more nodes than it has pods: the cheapest ones.
-        at = self._cheapest(count, None if allowed is None else np.nonzero(allowed[self._nodes])[0])
-        nodes, most = self._nodes[at], np.minimum(self._max_pods[at], count)
+        nodes = self._cheapest(count, allowed)
+        most = np.minimum(self._capacity.fit_counts_at(self._demand, nodes), count)
         if int(most.sum()) <= count:
             return nodes, most
         return self._cheapest_slots(nodes, most, count)
@@ -287,60 +279,33 @@ class _CandidateNodes:
             cost = cost + self._soft_cost[nodes]
         return int(cost.max()) < int(self._wait_prices[last])
 
-    def _cheapest(self, count: int, usable: Int64s | None = None) -> Int64s:
-        """Places in ``_nodes``, ascending: those of at most ``count`` nodes with room that cost the least now.
+    def _cheapest(self, count: int, allowed: Bools | None) -> Int64s:
+        """Of the nodes with room, ascending, those that cost the least now: ``count`` at most.
 
         Args:
-            usable: int64[M], places to choose from; None: all.
+            allowed: bool[N], nodes to choose from; None: all.
         """
-        at = self._least(count, usable)
-        if self._is_stale(at).any():
-            places = np.arange(len(self._nodes)) if usable is None else usable
-            known = self._next_cost[places[~self._is_stale(places)]]
-            self._refresh(places, np.partition(known, count - 1)[count - 1] if len(known) >= count else np.inf)
-            at = self._least(count, usable)
-        return np.sort(at[self._max_pods[at] > 0])
+        self._refresh()
+        cost = self._next_cost if allowed is None else np.where(allowed, self._next_cost, np.inf)
+        if count == 1 and len(cost):
+            nodes = np.array([cost.argmin()])
+        elif count < len(cost):
+            nodes = np.sort(np.argpartition(cost, count - 1)[:count])
+        else:
+            nodes = np.arange(len(cost))
+        found: Int64s = nodes[np.isfinite(cost[nodes])]
+        return found
 
-    def _least(self, count: int, usable: Int64s | None) -> Int64s:
-        """``_cheapest`` by costs as they were when each node was last looked at, in no order."""
-        cost = self._next_cost if usable is None else self._next_cost[usable]
-        if len(cost) <= count:
-            return np.arange(len(cost)) if usable is None else usable
-        found = np.argpartition(cost, count - 1)[:count] if count > 1 else np.array([cost.argmin()])
-        return found if usable is None else usable[found]
-
-    def _cheapest_of_each(self, sets: Sequence[Int64s]) -> Int64s:
-        """The place that costs the least now of each set of places, without sets that have no room."""
-
-        def least() -> Int64s:
-            return np.array([each[self._next_cost[each].argmin()] for each in sets], dtype=np.int64)
-
-        at = least()
-        if self._is_stale(at).any():
-            for each in sets:
-                self._refresh(each, self._next_cost[each[~self._is_stale(each)]].min(initial=np.inf))
-            at = least()
-        return at[self._max_pods[at] > 0]
-
-    def _is_stale(self, at: Int64s) -> Bools:
-        """Which of these places have nodes that changed since they were last looked at."""
-        return self._capacity.is_changed(self._seen[at], self._nodes[at])
-
-    def _refresh(self, places: Int64s, enough: float = np.inf) -> None:
-        """Looks again at those of these places whose nodes changed.
-
-        Args:
-            enough: places that cost more, even as they were, are passed over.
-        """
-        at = places[self._next_cost[places] <= enough]
-        at = at[self._is_stale(at)]
-        if not len(at):
+    def _refresh(self) -> None:
+        capacity, demand = self._capacity, self._demand
+        if self._seen_changes == capacity.changes:
             return
-        nodes = self._nodes[at]
-        most = self._capacity.fit_counts_at(self._demand, nodes)
-        cost = self._arc_cost(nodes) + self._capacity.next_increase_at(self._demand, nodes)
-        self._max_pods[at], self._next_cost[at] = most, np.where(most > 0, cost, np.inf)
-        self._seen[at] = self._capacity.changes
+        nodes = np.nonzero(capacity.is_changed(self._seen_changes))[0]
+        nodes = nodes[demand.counts[nodes] > 0]
+        self._seen_changes = capacity.changes
+        cost = self._arc_cost(nodes) + capacity.next_increase_at(demand, nodes)
+        np.putmask(cost, ~capacity.has_room_at(demand, nodes), np.inf)
+        self._next_cost[nodes] = cost
 
     def _arc_cost(self, nodes: Int64s) -> Float64s:
         arc: Float64s = self._demand.arc[nodes].astype(np.float64)

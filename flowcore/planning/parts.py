@@ -105,17 +105,22 @@ class PartedPortfolio:
     @property
     def solves(self) -> int:
         """Min-cost flows solved."""
-        return sum(portfolio.solves for portfolio in self._portfolios)
+        return sum(portfolio.solves for portfolio in self._all)
 
     @property
     def arcs(self) -> int:
         """Arcs of the largest flow."""
-        return max(portfolio.arcs for portfolio in self._portfolios)
+        return max(portfolio.arcs for portfolio in self._all)
 
     @property
     def bound(self) -> int:
         """A cost that no candidate goes below."""
-        return sum(portfolio.bound for portfolio in self._portfolios)
+        bound = sum(portfolio.bound for portfolio in self._portfolios)
+        return bound if self._whole is None else max(bound, self._whole.bound)
+
+    @property
+    def _all(self) -> list[Portfolio]:
+        return self._portfolios if self._whole is None else [*self._portfolios, self._whole]
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step. The first step is the first one of every part, so that all pods are planned."""

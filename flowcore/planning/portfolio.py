@@ -296,7 +296,7 @@ class Portfolio:
         yield
 
     def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
-        """The linear program, which knows no constraints between pods: pods with any stay where they are.
+        """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.

@@ -46,15 +46,15 @@ class CostMatrix:
     @cached_property
     def first_pod_cost(self) -> Float64s:
         """float64[C, N]: what a first pod would pay there, infinite where it does not fit."""
-        found = np.full((len(self.demands), len(self.capacity.free)), np.inf)
-        for row, demand in zip(found, self.demands, strict=True):
-            np.copyto(row, demand.first_cost, where=demand.counts > 0)
-        return found
+        rows = [self.first_pod_cost_of(at) for at in range(len(self.demands))]
+        return np.array(rows).reshape(-1, len(self.capacity.free))
 
     def first_pod_cost_of(self, at: int) -> Float64s:
         """float64[N]: the same for one demand."""
         demand = self.demands[at]
-        return np.where(demand.counts > 0, demand.first_cost, np.inf)
+        found: Float64s = demand.first_cost.astype(np.float64)
+        np.putmask(found, demand.counts == 0, np.inf)
+        return found
 
     @cached_property
     def placeable(self) -> Bools:

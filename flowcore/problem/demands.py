@@ -109,7 +109,7 @@ class Demand:
 
 
 def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
-    counts = np.where(allowed, cache.counts(found.pod_class, snapshot), 0)
+    counts = cache.counts(found.pod_class, snapshot) * allowed
     if found.pod_class.host_ports:
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, found.pod_class, found.signature, snapshot):

@@ -23,7 +23,6 @@ from flowcore.problem.demands import Demand
 from flowcore.topology.domain_counts import DomainCounts
 from flowcore.topology.limits import UNLIMITED
 
-_EVERYWHERE = slice(None)
 #: Of more than one node in so many all are computed at once: that is faster than to gather some.
 _MOSTLY = 4
 
@@ -109,7 +108,8 @@ class FreeCapacity:
         potential = demand.potential
         before = self._values_of(potential)
         if len(nodes) * _MOSTLY > len(before):
-            return potential.increase(self._load_of(potential), demand.size, before)[nodes]
+            found: Int64s = potential.increase(self._load_of(potential), demand.size, before)[nodes]
+            return found
         return potential.increase(self.load_at(nodes, potential), demand.size, before[nodes])
 
     def _values_of(self, potential: NodePotential) -> Int64s:
@@ -130,13 +130,9 @@ class FreeCapacity:
             found = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64, order="F")
         return found
 
-    def is_changed(self, since: int | Int64s, nodes: Int64s | slice = _EVERYWHERE) -> Bools:
-        """Which of these nodes commits changed.
-
-        Args:
-            since: after how many commits; int64[len(nodes)] where that differs from node to node.
-        """
-        found: Bools = self._changed_at[nodes] > since
+    def is_changed(self, since: int) -> Bools:
+        """bool[N]: nodes that commits after so many changed."""
+        found: Bools = self._changed_at > since
         return found
 
     def _note_change(self, nodes: Int64s | int) -> None:
@@ -174,6 +170,15 @@ class FreeCapacity:
                 if fitting[place] and clash(ports, self.ports.get(node, ())):
                     fitting[place] = 0
         return fitting
+
+    def has_room_at(self, demand: Demand, nodes: Int64s) -> Bools:
+        """bool[len(nodes)]: which of these nodes have room for a pod of the group."""
+        if demand.group.pod_class.host_ports or demand.group.pod_class.numa is not None:
+            return self.fit_counts_at(demand, nodes) > 0
+        found: Bools = demand.allowed[nodes]
+        for column in np.nonzero(demand.requests > 0)[0].tolist():
+            found &= self.free[:, column][nodes] >= demand.requests[column]
+        return found
 
     def _limited_by_zones(self, demand: Demand, counts: Int64s, nodes: Int64s | None = None) -> Int64s:
         """No more than find a NUMA zone; of these nodes, int64[M], or of all."""

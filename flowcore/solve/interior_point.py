@@ -128,7 +128,7 @@ def _start(program: FluidProgram) -> _Point:
     stays = np.clip(1 - placed.sum(axis=1) / program.pods, 0.1, 0.9)
     part = program.leaving_pods @ stays / np.maximum(program.leaving_pods.sum(axis=1), _TINY)
     spare = np.maximum(program.room - placed.T @ program.requests, 0.3 * program.room)
-    price = 1.5 * float(program.leaving_prices.max())
+    price = 1.5 * max(float(program.leaving_prices.max()), float(program.arcs.max()), 1.0)
     mean = float(placed[program.usable].mean())
     return _Point(
         placed=placed,
@@ -159,7 +159,7 @@ def _step(program: FluidProgram, at: _Point) -> tuple[_Point, float, float]:
     now = _products(program, at)
     after = max(_products(program, at.moved(ahead, length)), 0.0)
     count = int(program.usable.sum()) + at.shadow_prices.size + 2 * len(at.left)
-    target = (after / now) ** 3 * now / count
+    target = (after / max(now, _TINY)) ** 3 * now / count
     direction = system.direction(
         np.where(program.usable, target - products[0] - ahead.placed * ahead.placed_dual, 0.0),
         target - products[1] - ahead.shadow_prices * ahead.spare,

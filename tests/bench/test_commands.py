@@ -16,7 +16,6 @@ OTHERS = {
     "cores.py": ("--cores", "1", "--budget", "0.05", "-n", "1", "--instances", "1", "--no-simulate"),
     "fixes.py": ("--nodes", "50", "--clusters", "2"),
     "hardening.py": ("--only", "gangs"),
-    "lone_pods.py": ("--nodes", "20", "--pods", "4", "--every", "100", "--warm-up", "50"),
     "page.py": ("--nodes", "50", "--pods", "200", "--runs", "1"),
     "scale_fleet.py": ("--nodes", "50", "--pods", "100", "--classes", "5", "--clusters", "2", "--rounds", "1"),
     "scale_shards.py": ("--nodes", "16", "--pods", "50", "--classes", "4", "--seeds", "1"),

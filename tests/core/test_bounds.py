@@ -1,7 +1,10 @@
 """Lower bounds hold against every plan there is, and a certified plan is the cheapest of them."""
 
+from dataclasses import replace
+
 import msgspec
 import numpy as np
+import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.all_plans import all_plans
@@ -17,11 +20,12 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.planning import run_round
-from flowcore.problem.bounds import lower_bound
+from flowcore.problem.bounds import first_bound, lower_bound
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import demands_of
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
+from flowcore.problem.tangents import Mixture
 
 _small_pods = st.lists(
     st.tuples(st.sampled_from((500, 1000, 1500, 4000)), st.sampled_from((0, 2**30, 3 * 2**30))), min_size=1, max_size=5
@@ -74,7 +78,7 @@ def test_no_plan_beats_the_bound(nodes: list[int], pods: list[tuple[int, int]], 
     large_snapshots(), st.integers(0, 2**32), st.sampled_from((0.0, 1e-6, 1.0, 1e4)), st.sampled_from((0, 10, 10_000))
 )
 def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: float, worth: int) -> None:
-    """Whatever prices come from a solver, right or wrong."""
+    """Whatever prices and expected loads come from a solver, right or wrong."""
     result = run_round(crowd)
     start = FreeCapacity(crowd)
     demands = demands_of(crowd, FreeCapacity(crowd).load(), {BUILT_IN.name: BUILT_IN})
@@ -83,11 +87,18 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: floa
     random = np.random.default_rng(seed)
     shadow_prices = random.random(start.free.shape) * highest
     slots = random.integers(0, worth + 1, len(start.free))
+    potential = demands[0].potential
+    nodes = np.nonzero(random.random(len(start.free)) < 0.7)[0]
+    own = start.load(potential.utilisation).at(nodes)
+    loads = tuple(replace(own, taken=random.random(own.taken.shape) * own.capacity * 1.5) for _ in range(3))
+    expected = Mixture(nodes, loads, tuple(random.random(len(nodes)) for _ in loads))
     field = CostMatrix(demands, start)
     for bound in (
         lower_bound(field, shadow_prices=shadow_prices),
         lower_bound(field, marginal_costs=slots),
+        lower_bound(field, loads={potential: expected}, shadow_prices=shadow_prices),
         lower_bound(field),
+        first_bound(field),
     ):
         assert bound <= result.cost
 
@@ -98,6 +109,23 @@ def test_equal_pods_with_room_are_certified() -> None:
     result = run_round(cluster)
     assert result.certified
     assert result.gap == 0.0
+
+
+def test_equal_pods_that_do_not_all_fit_are_certified() -> None:
+    """One 4-CPU node and three pods with 2 CPUs each: two of them are all that any plan places."""
+    result = run_round(snapshot([node("n", 4000)], [pod(f"p{at}", 2000, 2**30) for at in range(3)]))
+    assert result.certified
+    assert len(result.placements) == 2
+
+
+@pytest.mark.parametrize(("pods", "widest"), [(120, 0.05), (200, 0.10)])
+def test_pods_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None:
+    """Most of what a plan costs is proved to be needed: a node's load has a cost, and so has room where it is short."""
+    sizes = [(300 + 230 * (at % 7), 2**28 * (1 + at % 5)) for at in range(pods)]
+    cluster = snapshot(
+        [node(f"n{at}", 16_000) for at in range(10)], [pod(f"p{at}", *size) for at, size in enumerate(sizes)]
+    )
+    assert run_round(cluster).gap <= widest
 
 
 def test_a_plan_that_is_not_proved_cheapest_says_so() -> None:

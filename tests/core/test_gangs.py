@@ -95,7 +95,7 @@ def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
 @settings(max_examples=examples(50), deadline=None)
 @given(with_gangs(), st.floats(0, 1000), st.integers(0, 1000))
 def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: float, seed: int) -> None:
-    """Whatever the shadow prices, more so with those of the linear program; with groups no weaker than without."""
+    """Whatever the shadow prices, more so with those of the relaxation; with groups no weaker than without."""
     problem = RestrictToGangDomains().apply(Problem(crowd, DEFAULT_POLICIES, MODELS))
     cost, free = run_round(crowd).cost, problem.start.free
     drawn = np.random.default_rng(seed).random(free.shape) * scale

@@ -1,5 +1,6 @@
 """Every link in the project's Markdown leads to a file that exists, and to a heading that the file has."""
 
+import functools
 import re
 from pathlib import Path
 
@@ -34,6 +35,7 @@ def without_code(text: str) -> str:
     return re.sub(r"```.*?```", "", text, flags=re.DOTALL)
 
 
+@functools.cache
 def anchors(page: Path) -> set[str]:
     """The anchors of a page's headings, as GitHub makes them."""
     headings = re.findall(r"^#+ (.+)$", without_code(page.read_text()), re.MULTILINE)

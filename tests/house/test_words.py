@@ -1,6 +1,7 @@
 """One word for one thing: no name and no sentence falls back to a word that the code gave up."""
 
 import ast
+import functools
 import io
 import re
 import tokenize
@@ -49,6 +50,7 @@ def sentences(source: str) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.name.replace("_", " ")
 
 
+@functools.cache
 def retired_name(name: str) -> str:
     """What to write instead of an identifier; empty for a good one."""
     bare = name.lstrip("_")
