@@ -1,7 +1,7 @@
 """Solvers of the round's min-cost flow, side by side, on networks of real rounds.
 
     pip install -e '.[bench]'
-    python bench/solvers.py
+    python bench/solvers.py              # ten minutes
     python bench/solvers.py --only 5,000 -n 3
 
 Each network is the largest one of the flow step of a round (harness/instances.py makes the clusters). `cold` is a solve
