@@ -19,6 +19,7 @@ OTHERS = {
     "page.py": ("--nodes", "50", "--pods", "200", "--runs", "1"),
     "scale_fleet.py": ("--nodes", "50", "--pods", "100", "--classes", "5", "--clusters", "2", "--rounds", "1"),
     "scale_shards.py": ("--nodes", "16", "--pods", "50", "--classes", "4", "--seeds", "1"),
+    "solvers.py": ("--small", "-n", "1"),
     "usage_poll.py": ("--nodes", "20", "--pods", "100"),
 }
 #: What `scale_limits.py` reads is what `scale.py` prints. `performance.py` runs those that the page shows.
