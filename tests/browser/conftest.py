@@ -1,4 +1,8 @@
-"""One Chromium for all modules; a page of its own, with nothing of earlier pages, for each test."""
+"""One Chromium for a module; a page of its own, with nothing of earlier pages, for each test.
+
+Playwright runs an event loop in the main thread until it is stopped, and no other can run there. So it ends with the
+module: files of other tests follow in the same process.
+"""
 
 from collections.abc import Iterator
 
@@ -7,7 +11,7 @@ from playwright.sync_api import Browser, BrowserContext, sync_playwright
 from support.browser import Watched, launch, require_page, watched
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     require_page()
     with sync_playwright() as playwright:
