@@ -60,7 +60,7 @@ def pod(name: str, cpu: int = 1000, *, on: str = "", namespace: str = "default",
         **fields: Any) -> Pod:  # fmt: skip
     """A pod; further words are fields of PodClass."""
     requests = tuple(sorted({"cpu": cpu, **(more or {})}.items()))
-    pod_class = PodClass(requests, node_name=on, **fields)
+    pod_class = PodClass(requests, **fields)
     return Pod(namespace, name, name, pod_class, labels, node_name=on, created=NOW - 100, usage=requests, owner=owner,
                started=NOW - 90 if on else 0.0, constraints=constraints, gang=gang)  # fmt: skip
 
