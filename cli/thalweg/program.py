@@ -14,6 +14,8 @@ import click
 #: Commands that plan in their own process and only read.
 PLANS: Final = frozenset({"demo", "explain", "headroom", "plan", "replay", "simulate", "view", "what-if", "why"})
 _CTRL_C: Final = 128 + signal.SIGINT
+#: Signals that end a command.
+_ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Show the cursor, and clear the line: what a bar may have hidden and left.
 _CLEAN_LINE: Final = "\r\x1b[K\x1b[?25h"
 
@@ -52,8 +54,11 @@ def _go_on_in_child() -> None:
     from thalweg_controlplane.processes import die_with_parent  # noqa: PLC0415 - help does not need it
 
     bind_to_parent = die_with_parent()
+    # A signal that comes before the handlers are there waits for them.
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, _ENDING)
     child = os.fork()
     if child == 0:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         bind_to_parent()
         return
 
@@ -65,8 +70,9 @@ def _go_on_in_child() -> None:
             sys.stderr.flush()
         os._exit(128 + number)
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+    for number in _ENDING:
         signal.signal(number, end)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
     _, status = os.waitpid(child, 0)
     code = os.waitstatus_to_exitcode(status)
     os._exit(code if code >= 0 else 128 - code)

@@ -165,7 +165,8 @@ async def release(helm: Helm, plane: tuple[ControlPlane, Api], namespace: str) -
         difference = await everything(api) ^ before
         return not difference
 
-    await until(as_before, 60, lambda: f"{sorted(difference)} to go")
+    # A busy API server tries only now and then to end a definition whose objects it could not list.
+    await until(as_before, 240, lambda: f"{sorted(difference)} to go")
 
 
 def policy(name: str, **spec: Any) -> dict[str, Any]:
