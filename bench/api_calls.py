@@ -17,7 +17,7 @@ import click
 import msgspec
 from harness import loads, plane, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
+from harness.errors import BenchError, run
 from harness.extended import GATED, STEERED, Steered, forget_policy, steered_policy
 from harness.pod_watch import PodWatch
 from harness.schedulers import KUBE_SCHEDULER, THALWEG, Scheduler, make
@@ -59,7 +59,7 @@ async def measure(control_plane: ControlPlane, api: Api, kind: str, count: int) 
     """Calls for each pod, by what was called."""
     plane.say(kind)
     if kind in (STEERED, GATED):
-        await steered_policy(api, waiting="Gate" if kind == GATED else "Hold")
+        await steered_policy(api, **({"waiting": "Gate"} if kind == GATED else {}))
     scheduler = _scheduler(kind, control_plane)
     pods = workload.make_pods("plain", count, scheduler.pods_name)
     if kind == GATED:
@@ -127,8 +127,4 @@ def main(nodes: int, pods: int, output: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as problem:
-        print(problem, file=sys.stderr)
-        sys.exit(1)
+    run(main)

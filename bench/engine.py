@@ -4,10 +4,11 @@
     python bench/engine.py --openb DATA_DIR        # openb too
     python bench/engine.py --only sizes --only growth -n 3
 
-Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `growth` (the same batch on 1,250 and on
-12,500 nodes, the worker's state kept), `classes` (the same batch in 1 to 1,000 classes), `quality` (small instances
-beside what CP-SAT proves), `openb` (a production trace beside one-by-one placement). docs/reference/performance.md says
-what the columns mean, the modules in harness/ how instances are made and plans checked.
+Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `rules` (the same with rules between pods and
+gangs), `growth` (the same batch on 1,250 and on 12,500 nodes, the worker's state kept), `classes` (the same batch in 1
+to 1,000 classes), `quality` (small instances beside what CP-SAT proves), `openb` (a production trace beside one-by-one
+placement). docs/reference/performance.md says what the columns mean, the modules in harness/ how instances are made and
+plans checked.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-PARTS = ("sizes", "growth", "classes", "quality", "openb")
+PARTS = ("sizes", "rules", "growth", "classes", "quality", "openb")
 LOADS = (0.7, 1.1)
 QUALITY_LOADS = (0.6, 0.9, 1.0, 1.2)
 #: Nodes, pending, classes, running; CPU seconds and peak GB to reach.
@@ -43,6 +44,8 @@ SIZES = (
     ((12_500, 100, 10, 150_000), 0.03, None),
     ((12_500, 20_000, 200, 150_000), 2.5, 1.5),
 )
+#: With rules between pods and gangs.
+RULED = ((600, 2_000, 48, 2_000), (5_000, 5_000, 100, 50_000))
 #: The same pods on a tenth of the nodes, and how much more the larger cluster may cost.
 GROWTH = ((1_250, 100, 10, 15_000), (12_500, 100, 10, 150_000))
 GROWTH_GOAL = 1.5
@@ -74,6 +77,11 @@ def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
             for load in LOADS:
                 size = choice.size(*row, load)
                 yield f"sizes: {size}, load {load}", SizeJob("sizes", size, choice.repeat, seconds, gigabytes)
+    if "rules" in choice.parts:
+        for row in RULED:
+            for load in LOADS:
+                size = choice.size(*row, load)
+                yield f"rules: {size}, load {load}", SizeJob("rules", size, choice.repeat, ruled=True)
     if "growth" in choice.parts:
         for row in GROWTH:
             size = choice.size(*row, LOADS[0])
@@ -174,6 +182,7 @@ def _cell(value: float | None) -> str:
 
 @click.command()
 @click.option("--sizes", "parts", flag_value="sizes", multiple=True, help="Rounds over generated clusters.")
+@click.option("--rules", "parts", flag_value="rules", multiple=True, help="With rules between pods, and gangs.")
 @click.option("--growth", "parts", flag_value="growth", multiple=True, help="One batch on few and on many nodes.")
 @click.option("--classes", "parts", flag_value="classes", multiple=True, help="One batch in 1 to 1,000 classes.")
 @click.option("--quality", "parts", flag_value="quality", multiple=True, help="Small instances beside CP-SAT.")

@@ -69,6 +69,9 @@ class _FixedAdvice:
     def unavailable(self) -> str:
         return ""
 
+    async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
+        """There is nothing to wait for."""
+
     def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:  # noqa: ARG002
         return self._guidance[asked.name]
 

@@ -23,7 +23,7 @@ import click
 import msgspec
 from harness import attacks, loads, options, plane, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
+from harness.errors import run
 from harness.pod_watch import PodWatch
 from harness.schedulers import THALWEG, Thalweg, log_kept
 from harness.tables import console, print_conditions
@@ -265,8 +265,4 @@ def main(before: str | None, only: list[str], count: int, logs: Path | None, out
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as problem:
-        print(problem, file=sys.stderr)
-        sys.exit(1)
+    run(main)

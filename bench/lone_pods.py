@@ -11,7 +11,6 @@ its own. A second table says where the time of Thalweg's rounds went.
 from __future__ import annotations
 
 import asyncio
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -22,7 +21,7 @@ import click
 import msgspec
 from harness import loads, options, plane, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
+from harness.errors import BenchError, run
 from harness.extended import KUBE_SCHEDULER, STEERED, Steered, forget_policy, steered_policy
 from harness.pod_watch import PodWatch
 from harness.schedulers import THALWEG, KubeScheduler, Scheduler, Thalweg, log_kept
@@ -242,8 +241,4 @@ def main(
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as problem:
-        print(problem, file=sys.stderr)
-        sys.exit(1)
+    run(main)

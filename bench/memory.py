@@ -17,7 +17,7 @@ import click
 import msgspec
 from harness import loads, plane, workload
 from harness.conditions import conditions
-from harness.errors import BenchError
+from harness.errors import run
 from harness.pod_watch import PodWatch
 from harness.schedulers import THALWEG, Thalweg
 from harness.tables import console, print_conditions
@@ -98,8 +98,4 @@ def main(nodes: int, running: int, pods: int, output: str) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except BenchError as problem:
-        print(problem, file=sys.stderr)
-        sys.exit(1)
+    run(main)

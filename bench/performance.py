@@ -23,9 +23,9 @@ from pathlib import Path
 
 import click
 from harness.errors import BenchError
-from harness.page.declared import TABLES
-from harness.page.measurements import MEASUREMENTS, Measurement, chosen
-from harness.page.results import Record, Results
+from harness.figures.declared import TABLES
+from harness.figures.measurements import MEASUREMENTS, Measurement, chosen
+from harness.figures.results import Record, Results
 from harness.plane import say
 
 _BENCH = Path(__file__).parent

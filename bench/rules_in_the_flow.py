@@ -23,35 +23,19 @@ import msgspec
 import numpy as np
 from harness.budget import round_within
 from harness.conditions import conditions
-from harness.instances import POOL, ZONE, Size, make
+from harness.instances import Size, make
+from harness.ruled import RULES, selector_of
 from harness.tables import console, print_conditions
 from rich.table import Table
 
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Float64s
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
-from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.selectors import LabelSelector
 from flowcore.planning.portfolio import Portfolio
 from flowcore.problem import bounds
 from flowcore.problem.objective import unplaced_counts
 from flowcore.topology.constraints import TopologyConstraints
-
-_NAMESPACE = "bench"
-
-
-def _spread(key: str, max_skew: int) -> Callable[[LabelSelector], InterPodConstraints]:
-    return lambda own: InterPodConstraints(spread=(SpreadConstraint(key, max_skew, own),))
-
-
-RULES: dict[str, Callable[[LabelSelector], InterPodConstraints]] = {
-    "anti-affinity, host": lambda own: InterPodConstraints(
-        anti_affinity=(AffinityTerm(HOSTNAME, own, (_NAMESPACE,), None),)
-    ),
-    "cap 20, pool": lambda own: InterPodConstraints(limits=(MaxPerDomain("cap", POOL, (own,), None, 20),)),
-    "spread 1, zone": _spread(ZONE, 1),
-    "spread 3, zone": _spread(ZONE, 3),
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +80,10 @@ def under_rule(snapshot: Snapshot, rule: Callable[[LabelSelector], InterPodConst
     """The same pods, each with the rule about the pods of its app."""
     pending = []
     for pod in snapshot.pending:
-        own = LabelSelector((Requirement("app", "In", (dict(pod.signature.labels)["app"],)),))
         pod_class = pod.pod_class
         if one_size:
             pod_class = msgspec.structs.replace(pod_class, requests=(("cpu", 2000), ("memory", 4 * 2**30)))
-        signature = msgspec.structs.replace(pod.signature, constraints=rule(own))
+        signature = msgspec.structs.replace(pod.signature, constraints=rule(selector_of(pod)))
         pending.append(replace(pod, pod_class=pod_class, signature=signature))
     return replace(snapshot, pending=tuple(pending))
 

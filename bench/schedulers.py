@@ -26,7 +26,7 @@ from typing import Any
 
 import click
 import msgspec
-from harness import legal, loads, options, pinning, plane, room, workload
+from harness import binding_costs, legal, loads, options, pinning, plane, room, workload
 from harness.conditions import conditions
 from harness.extended import (
     GATED,
@@ -44,7 +44,7 @@ from harness.pod_watch import PodWatch
 from harness.samples import labelled, own_p99
 from harness.schedulers import RAW, THALWEG, KubeScheduler, RawClient, Scheduler, Thalweg, log_kept
 from harness.tables import console, print_conditions
-from harness.usage import server_processes, used
+from harness.usage import server_processes, used, workers
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
@@ -68,7 +68,8 @@ _EXPLAINED = {
     "lag": "Thalweg only, ms: how late its event loop woke a sleeper at most; other processes on the cores count",
     "calls": "filter calls per pod bound; held: answers of no node, in all",
     "writes": "nominations, clearings, openings and wakes per pod bound",
-    "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; API, etcd: of these",
+    "CPU s": "of kube-scheduler and extender or Thalweg together, over that time; kube: of kube-scheduler alone;"
+    " API, etcd: of these",
     "own p99": "ms, the bucket of Thalweg's own time per filter answer that holds the 99th percentile",
     "over": "nodes overcommitted at the end, from the API server's objects; anything but 0 is a bug",
     "wrong": "pods of sets that kube-scheduler's filters would refuse where they are, in whatever order they came",
@@ -99,7 +100,10 @@ class Measured:
     p50_ms: float | None
     p99_ms: float | None
     creation_seconds: float
+    first_ms: float | None
     cpu_seconds: float
+    kube_scheduler_cpu_seconds: float
+    worker_cpu_seconds: float | None
     api_server_cpu_seconds: float
     etcd_cpu_seconds: float
     peak_mib: float
@@ -153,7 +157,8 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     scheduler = _make(case, control_plane, given)
     steers = isinstance(scheduler, Steered)
     if steers:
-        await steered_policy(api, waiting="Gate" if case.scheduler == GATED else "Hold")
+        # "steered" is what a policy does that says no more than its delivery.
+        await steered_policy(api, **({"waiting": "Gate"} if case.scheduler == GATED else {}))
     size = "1" if case.scheduler == HELD else "1000"
     waiting = [
         pod(f"waiting-{i:06}", size, "1Gi", workload.MEASURED, STEERED_NAME)
@@ -163,6 +168,8 @@ async def measure(control_plane: ControlPlane, api: Api, case: Case, given: Opti
     pods = workload.make_pods(case.mix, case.pods, measured_name)
     if case.scheduler == GATED:
         waiting, pods = _gated(waiting), pods if case.waiting else _gated(pods)
+    elif steers and case.mix == workload.GANGS:
+        pods = _gated(pods)  # as the policy's default says for gangs
     version = await plane.version(api)
     with log_kept(scheduler, given.logs, _title(case)):
         async with PodWatch(control_plane.kubeconfig, workload.MEASURED, version) as watch:
@@ -196,11 +203,17 @@ async def _load(
         await plane.create(api, waiting)
         await asyncio.sleep(_REST_SECONDS + (5.0 if waiting else 0.0))
     samples_before = await scheduler.metrics()
-    before, api_before, etcd_before = used(scheduler.pids()), used([api_server]), used([etcd])
+    before, kube_before, worker_before = (
+        used(each) for each in (scheduler.pids(), _kube_scheduler(scheduler), workers(scheduler.pids()))
+    )
+    api_before, etcd_before = used([api_server]), used([etcd])
     async with asyncio.TaskGroup() as group:
         creating = group.create_task(loads.create(api, pods)) if case.arrival == BURST else None
         group.create_task(loads.until_bound(control_plane, scheduler, watch, case.pods, given.patience))
-    after, api_after, etcd_after = used(scheduler.pids()), used([api_server]), used([etcd])
+    after, kube_after, worker_after = (
+        used(each) for each in (scheduler.pids(), _kube_scheduler(scheduler), workers(scheduler.pids()))
+    )
+    api_after, etcd_after = used([api_server]), used([etcd])
     samples = await scheduler.metrics()
     await scheduler.stop()
     await asyncio.sleep(_SETTLE_SECONDS)
@@ -228,7 +241,10 @@ async def _load(
         p50_ms=loads.percentile(latencies, 50),
         p99_ms=loads.percentile(latencies, 99),
         creation_seconds=creation_seconds,
+        first_ms=1000 * (bound[0] - begun) if bound else None,
         cpu_seconds=after.cpu_seconds - before.cpu_seconds,
+        kube_scheduler_cpu_seconds=kube_after.cpu_seconds - kube_before.cpu_seconds,
+        worker_cpu_seconds=worker_after.cpu_seconds - worker_before.cpu_seconds if ours else None,
         api_server_cpu_seconds=api_after.cpu_seconds - api_before.cpu_seconds,
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         peak_mib=after.peak_mib,
@@ -243,9 +259,14 @@ async def _load(
     )
 
 
+def _kube_scheduler(scheduler: Scheduler) -> list[int]:
+    """kube-scheduler's process; none where another scheduler is measured."""
+    return KubeScheduler.pids(scheduler) if isinstance(scheduler, KubeScheduler) else []
+
+
 def _alone(scheduler: Scheduler) -> list[int]:
-    """The processes that get a core of their own: those of kube-scheduler, without one all of Thalweg's."""
-    return KubeScheduler.pids(scheduler) if isinstance(scheduler, KubeScheduler) else scheduler.pids()
+    """The processes that get a core of their own: kube-scheduler's, without one all of Thalweg's."""
+    return _kube_scheduler(scheduler) or scheduler.pids()
 
 
 def _title(case: Case) -> str:
@@ -273,7 +294,8 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
     table = Table(title=f"{rows[0][0].pods} pods, {rows[0][0].running} bound before{beside}")
     table.add_column("scheduler")
     for column in ("nodes", "mix", "arrival", "bound", "pods/s", "x alone", "p50", "p99", "calls", "held", "writes",
-                   "attempts", "CPU s", "API", "etcd", "peak MiB", "lag", "own p99", "over", "wrong"):  # fmt: skip
+                   "attempts", "CPU s", "kube", "API", "etcd", "peak MiB", "lag", "own p99", "over",
+                   "wrong"):  # fmt: skip
         table.add_column(column, justify="right")
     alone = {_group(case): found.pods_per_second for case, found in rows if case.scheduler == KUBE_SCHEDULER}
     for case, found in rows:
@@ -293,6 +315,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             _per(found.writes, found.bound),
             f"{found.attempts:.0f}",
             f"{found.cpu_seconds:.1f}",
+            f"{found.kube_scheduler_cpu_seconds:.1f}",
             f"{found.api_server_cpu_seconds:.1f}",
             f"{found.etcd_cpu_seconds:.1f}",
             f"{found.peak_mib:.0f}",
@@ -302,6 +325,7 @@ def _print(rows: list[tuple[Case, Measured]], told: dict[str, str]) -> None:
             str(found.misplaced),
         )
     console.print(table)
+    binding_costs.print_costs(rows)
     print_conditions({**_EXPLAINED, **told})
 
 
@@ -375,7 +399,10 @@ def main(
         ]
         rows += zip(cases, asyncio.run(_measure_all(count, running, cases, given, warm_up)), strict=True)
     if output == "json":
-        measured = [{**asdict(case), **asdict(found)} for case, found in rows]
+        measured = [
+            {**asdict(case), **asdict(found), "cpu_ms_per_pod": binding_costs.cpu_ms_per_pod(found)}
+            for case, found in rows
+        ]
         click.echo(msgspec.json.encode({"conditions": told, "rows": measured}))
     else:
         _print(rows, told)

@@ -10,9 +10,11 @@ from typing import Any
 
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.objects import Manifest, collection_path, pod
 from thalweg_controlplane.processes import Child, until_ready
 from thalweg_operator.constants import POLICIES_PATH
 
+from flowcore.model.gang_spec import GANG
 from flowcore.model.policies import STEERED_NAME
 from harness.errors import BenchError
 from harness.schedulers import (
@@ -24,6 +26,7 @@ from harness.schedulers import (
     listens,
 )
 from harness.usage import family
+from harness.workload import MEASURED
 
 PASS_THROUGH = "pass-through"  # noqa: S105 - no password
 STEERED = "steered"
@@ -131,6 +134,19 @@ class Steered(KubeScheduler):
 
     async def warm(self) -> None:
         await self.thalweg.warm()
+        # With the first pod that may be gated, the API server reads the schema of pods: once, for seconds of CPU time.
+        member = pod("gated", namespace=MEASURED, scheduler=self.pods_name, annotations={GANG: "gang"})
+        deadline = time.monotonic() + _START_SECONDS
+        async with Api(self._plane.kubeconfig) as api:
+            while not await self._is_gated(api, member):
+                if time.monotonic() > deadline:
+                    raise BenchError("the API server gates no pods of gangs")
+                await asyncio.sleep(0.1)
+
+    @staticmethod
+    async def _is_gated(api: Api, manifest: Manifest) -> bool:
+        answer = await api.request("POST", collection_path(manifest), manifest, params={"dryRun": "All"})
+        return bool(answer["spec"].get("schedulingGates"))
 
     def pids(self) -> list[int]:
         return [*super().pids(), *self.thalweg.pids()]

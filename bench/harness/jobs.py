@@ -25,6 +25,7 @@ from harness.budget import USUAL, round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
+from harness.ruled import under_rules
 from harness.usage import used
 
 #: A row with a goal gets this share of it as its budget: the budget is looked at between two steps only.
@@ -32,17 +33,20 @@ _OF_THE_GOAL = 0.5
 
 
 class SizeJob(msgspec.Struct, tag="size"):
-    """A round over a generated cluster, nothing cached before it."""
+    """A round over a generated cluster, nothing cached before it; ``ruled``: with rules between pods and gangs."""
 
     part: str
     size: Size
     repeat: int
     goal_seconds: float | None = None
     goal_gigabytes: float | None = None
+    ruled: bool = False
 
     def run(self) -> list[Row]:
         """One row."""
         instance = make(self.size)
+        if self.ruled:
+            instance = replace(instance, snapshot=under_rules(instance.snapshot))
         seconds, again, peak = [], [], 0.0
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)

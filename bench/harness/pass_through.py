@@ -17,7 +17,13 @@ from flowcore.model.policies import STEERED_NAME
 
 
 class NoPlan:
-    def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice | str:  # noqa: ARG002 - the extender's protocol
+    def unavailable(self) -> str:
+        return ""
+
+    async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
+        """No plan is made."""
+
+    def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:  # noqa: ARG002 - the extender's protocol
         return Advice(managed=True, hold=True) if asked.scheduler_name == STEERED_NAME else Advice()
 
     def answered(self, asked: ExtenderPod, advice: Advice, outcome: str, passed: Sequence[str]) -> None:

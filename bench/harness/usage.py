@@ -9,6 +9,9 @@ from pathlib import Path
 
 from harness.errors import BenchError
 
+#: What the operator starts as its worker: `python -m`.
+WORKER_MODULE = "thalweg_operator.planning.worker.main"
+
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
@@ -50,6 +53,11 @@ def server_processes() -> tuple[int, int]:
     if api_server is None or etcd is None:
         raise BenchError("the processes of the API server and etcd are not found")
     return api_server, etcd
+
+
+def workers(pids: Iterable[int]) -> list[int]:
+    """Those of the processes that plan, the children of a round included."""
+    return [each for each in pids if WORKER_MODULE in _arguments(each)]
 
 
 def used(pids: Iterable[int]) -> Usage:

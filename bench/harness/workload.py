@@ -12,7 +12,8 @@ from thalweg_controlplane.objects import Manifest, node, pod
 MEASURED = "default"
 #: Namespace of the pods that are there before, so that a watch of the measured ones does not see them.
 RUNNING = "running"
-MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", "gangs")
+GANGS = "gangs"
+MIXES = ("plain", "mixed", "affinity", "apart", "spread", "rack", GANGS)
 #: Pods that constrain each other: sets of so many, told apart by a label.
 _SET = 100
 SET = "set"
@@ -112,7 +113,7 @@ def _mixed(i: int, draw: random.Random, scheduler: str) -> Manifest:
 def _in_set(mix: str, i: int, scheduler: str) -> Manifest:
     number = i // _SET
     labels = {SET: str(number)}
-    if mix == "gangs":
+    if mix == GANGS:
         terms = {"scheduling.thalweg/gang": f"gang-{number}", "scheduling.thalweg/gang-min-member": str(_SET)}
         return pod(f"pod-{i:06}", "100m", "100Mi", MEASURED, scheduler, labels=labels, annotations=terms)
     if mix == "affinity":

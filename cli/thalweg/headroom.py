@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import click
 
+from flowcore.model.amount_text import short_amount
 from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
-from thalweg.what_if import amount
 
 QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
 #: Pods named in a cell; ``-o json`` has all.
@@ -33,7 +33,9 @@ def show(answer: HeadroomAnswer) -> None:
     for note in answer.notes:
         click.echo(f"Note: {note}", err=True)
     if answer.fits is not None:
-        asks = ", ".join(f"{amount(name, value)} {name}" for name, value in answer.requests.items()) or "no resource"
+        asks = (
+            ", ".join(f"{short_amount(name, value)} {name}" for name, value in answer.requests.items()) or "no resource"
+        )
         least = "at least " if answer.at_least else ""
         where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
         console.print(f"room for {least}{counted(answer.fits, 'more pod')}{where}; each requests {asks}", markup=False)

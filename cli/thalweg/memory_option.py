@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import click
-from thalweg_operator.planning.worker.limits import LEAST_MEMORY, format_memory
+from thalweg_operator.planning.worker.limits import LEAST_MEMORY
 
+from flowcore.model.amount_text import short_bytes
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 
@@ -20,6 +21,6 @@ def memory_limit(text: str, option: str) -> int:
     except ModelError as error:
         raise click.BadParameter(str(error), param_hint=option) from error
     if memory and memory < LEAST_MEMORY:
-        problem = f'"{text}" is too little: give at least {format_memory(LEAST_MEMORY)}, or 0 for no limit'
+        problem = f'"{text}" is too little: give at least {short_bytes(LEAST_MEMORY)}, or 0 for no limit'
         raise click.BadParameter(problem, param_hint=option)
     return memory

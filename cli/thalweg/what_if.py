@@ -9,7 +9,7 @@ import click
 from rich.console import Console
 
 from flowcore.api.kinds import POLICY
-from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
+from flowcore.model.amount_text import short_amount
 from flowcore.scenario.changes import (
     AddNodes,
     Change,
@@ -38,10 +38,6 @@ from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 QUESTION = SourceOperation("what-if", WhatIfAnswer, answer_what_if)
-_GIBI = 2**30
-_BYTES = (MEMORY, EPHEMERAL_STORAGE)
-#: Units of bytes for people.
-_BYTE_SUFFIXES = {"Mi": _GIBI // 1024, "Gi": _GIBI, "Ti": _GIBI * 1024, "Pi": _GIBI * 1024**2}
 
 
 def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool) -> None:
@@ -160,22 +156,7 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
 
 def _use(resource: str, use: ResourceUse) -> str:
     """Such as ``3.5/8 44%``."""
-    return f"{amount(resource, use.requested)}/{amount(resource, use.allocatable)} {use.share:.0%}"
-
-
-def amount(resource: str, value: int) -> str:
-    """An amount for people: cores, or bytes in the largest fitting binary unit; else the number."""
-    if resource == CPU:
-        return _short(value / 1000)
-    if resource not in _BYTES:
-        return str(value)
-    unit = next((each for each in reversed(_BYTE_SUFFIXES) if value >= _BYTE_SUFFIXES[each]), "Mi")
-    return f"{_short(value / _BYTE_SUFFIXES[unit])}{unit}"
-
-
-def _short(value: float) -> str:
-    """With one digit after the point, where it is not 0 and the number is small."""
-    return f"{value:.0f}" if value >= 1000 or value == round(value) else f"{value:.1f}".removesuffix(".0")
+    return f"{short_amount(resource, use.requested)}/{short_amount(resource, use.allocatable)} {use.share:.0%}"
 
 
 def _moves(moves: Mapping[str, Moved]) -> list[tuple[str, ...]]:

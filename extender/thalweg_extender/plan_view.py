@@ -19,7 +19,10 @@ OnRefused = Callable[[str, str, str], None]
 
 
 class PlanView(Protocol):
-    """Read access to the plan. Its methods must return at once: kube-scheduler schedules no other pod meanwhile."""
+    """Read access to the plan. Its methods must return at once: kube-scheduler schedules no other pod meanwhile.
+
+    ``until_planned`` may take a moment.
+    """
 
     def unavailable(self) -> str:
         """Why no verb can be answered now; "": it can.
@@ -27,6 +30,9 @@ class PlanView(Protocol):
         A reason gets status 503, which sends the pod into kube-scheduler's error back-off; to hold a pod, return
         Advice.
         """
+
+    async def until_planned(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> None:
+        """Called for each request of filter, before its advice: a plan for the pod may be about to be made."""
 
     def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         """Advice for a pod and its candidate nodes. The call changes no state: repeated, it returns the same."""

@@ -48,9 +48,9 @@ class VerbDispatcher:
     def __init__(
         self, plan_view: PlanView, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
     ) -> None:
-        self._plan_view, self._limits = plan_view, limits
+        self._limits = limits
         self._on_answer, self._on_refused = on_answer, on_refused
-        answers = _Verbs(plan_view, bind)
+        self._answers = answers = _Verbs(plan_view, bind)
         verbs: dict[str, _VerbHandler] = {
             "filter": answers.filter,
             "prioritize": answers.prioritize,
@@ -86,12 +86,7 @@ class VerbDispatcher:
         try:
             body = await self._read(request)
             started = time.perf_counter()
-            reason = self._plan_view.unavailable()
-            if reason:
-                outcome, response = "unready", _problem_response(503, reason)
-                response.force_close()  # the client's next connection may lead to the leader
-            else:
-                outcome, response = await _respond(verb, answer, body)
+            outcome, response = await self._respond(verb, answer, body)
         except _BodyError as problem:
             self._on_answer(verb, "refused", 0.0)
             refused, keep = problem.reason, False
@@ -107,6 +102,23 @@ class VerbDispatcher:
         if outcome == Outcome.UNKNOWN:
             await self._pace()
         return response
+
+    async def _respond(self, verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
+        # aiohttp sends a body of bytes in one write with its headers, Content-Length included. Nothing may follow the
+        # JSON: Go stops reading at its end, and keeps the connection only if the body ends there.
+        try:
+            self._answers.check_ready()
+            outcome, text = await answer(body)
+        except _Unready as problem:
+            response = _problem_response(503, str(problem))
+            response.force_close()  # the client's next connection may lead to the leader
+            return "unready", response
+        except BadRequest:
+            raise
+        except Exception:  # noqa: BLE001 - one bad request must not stop the server
+            _log.exception("request failed", verb=verb)
+            return "failed", _problem_response(500, "internal error of the extender; read the operator's log")
+        return outcome, web.Response(body=text, content_type="application/json")
 
     def _abort_oldest_body(self) -> bool:
         """Aborts the oldest request with an incomplete body; returns whether there was one."""
@@ -174,17 +186,28 @@ class _BodyError(Exception):
         self.reason = reason
 
 
+class _Unready(Exception):
+    """Nothing can be answered now; the message says why."""
+
+
 class _Verbs:
     """The verbs, each from the body of the request to the body of the response."""
 
     def __init__(self, plan_view: PlanView, bind: Bind | None) -> None:
         self._plan_view, self._bind = plan_view, bind
 
+    def check_ready(self) -> None:
+        """Raises _Unready where no verb can be answered now."""
+        if reason := self._plan_view.unavailable():
+            raise _Unready(reason)
+
     async def filter(self, body: bytes) -> _Answer:
         args = wire.decode(wire.extender_args, body)
         if args.node_names is None:
             return "refused", wire.encode(wire.ExtenderFilterResult(error=_NEEDS_NAMES))
         extender_pod = wire.to_extender_pod(args.pod)
+        await self._plan_view.until_planned(extender_pod, args.node_names)
+        self.check_ready()
         advice = self._advise(extender_pod, args.node_names)
         outcome, passed, result = to_filter(advice, args.node_names)
         answer = wire.encode(result)
@@ -218,19 +241,6 @@ class _Verbs:
 
     def _advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         return self._plan_view.advise(extender_pod, node_names)
-
-
-async def _respond(verb: str, answer: _VerbHandler, body: bytes) -> tuple[str, web.Response]:
-    # aiohttp sends a body of bytes in one write with its headers, Content-Length included. Nothing may follow the JSON:
-    # Go stops reading at its end, and keeps the connection only if the body ends there.
-    try:
-        outcome, text = await answer(body)
-    except BadRequest:
-        raise
-    except Exception:  # noqa: BLE001 - one bad request must not stop the server
-        _log.exception("request failed", verb=verb)
-        return "failed", _problem_response(500, "internal error of the extender; read the operator's log")
-    return outcome, web.Response(body=text, content_type="application/json")
 
 
 def _problem_response(status: int, text: str) -> web.Response:

@@ -11,7 +11,7 @@ from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
 from flowcore.api.gangs import WirePodGroup, to_pod_group, to_unreadable_pod_group
 from flowcore.api.node_topology import WireNodeTopology, to_numa_node
-from flowcore.api.nodes import WireNamespace, WireNode, to_node
+from flowcore.api.nodes import NodeReader, WireNamespace, WireNode, to_node
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.pod_reader import PodReader
 from flowcore.api.pods import to_pod, to_unreadable_pod
@@ -22,6 +22,7 @@ from flowcore.api.storage_objects import STORAGE_KINDS, storage_decoder, to_stor
 __all__ = [
     "STORAGE_KINDS",
     "Interner",
+    "NodeReader",
     "PodReader",
     "WireDeviceClass",
     "WireDisruptionBudget",

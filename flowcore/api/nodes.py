@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
+
+import msgspec
 
 from flowcore.api.base import Interner, Quantities, Wire, WireMeta, to_labels
 from flowcore.api.node_features import declared_features
 from flowcore.model.errors import ModelError
+from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
 from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
 
 #: Each name costs a column over all nodes. A node that offers more resources gets no pods.
 MAX_NODE_RESOURCES: Final = 256
+#: Bytes of the lists of images that are kept, twice, and of an image in one.
+_CACHE_BYTES, _IMAGE_BYTES = 2**20, 300
+
+#: Names of images, each with its size.
+_Images = tuple[tuple[str, int], ...]
 
 
 class WireTaint(Wire):
@@ -47,12 +56,56 @@ class WireNode(Wire):
     status: WireNodeStatus | None = None
 
 
+class _OutlineStatus(WireNodeStatus):
+    images: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
+
+
+class _Outline(WireNode):
+    """A node whose list of images stays text."""
+
+    status: _OutlineStatus | None = None
+
+
 class WireNamespace(Wire):
     metadata: WireMeta
 
 
-def to_node(wire: WireNode, intern: Interner) -> Node:
-    """A node. Where its allocatable does not parse or is too long, ``problem`` says so."""
+class NodeReader:
+    """Nodes from their JSON. Nodes of a pool often hold the same images: a list like one before is not read again.
+
+    Args:
+        intern: shares equal values with other readers.
+    """
+
+    def __init__(self, intern: Interner) -> None:
+        self._intern = intern
+        self._outlines = msgspec.json.Decoder(_Outline)
+        self._lists = msgspec.json.Decoder(list[WireImage] | None)
+        self._images: GenerationalCache[bytes, _Images] = GenerationalCache(_CACHE_BYTES)
+
+    def __call__(self, raw: bytes | msgspec.Raw) -> Node:
+        """The node of these bytes.
+
+        Raises:
+            msgspec.DecodeError: they are no node.
+        """
+        wire = self._outlines.decode(raw)
+        text = b"" if wire.status is None else bytes(wire.status.images)
+        if not text:
+            return to_node(wire, self._intern, ())
+        images = self._images.get(text)
+        if images is None:
+            images = _to_images(self._lists.decode(text), self._intern)
+            self._images.put(text, images, _IMAGE_BYTES * len(images))
+        return to_node(wire, self._intern, images)
+
+
+def to_node(wire: WireNode, intern: Interner, images: _Images | None = None) -> Node:
+    """A node. Where its allocatable does not parse or is too long, ``problem`` says so.
+
+    Args:
+        images: on the node; None: those that ``wire`` says.
+    """
     spec, status, problem = wire.spec or WireNodeSpec(), wire.status or WireNodeStatus(), ""
     allocatable: Amounts = ()
     try:
@@ -70,13 +123,17 @@ def to_node(wire: WireNode, intern: Interner) -> Node:
         features=intern(declared_features(status.declared_features)),
         problem=problem,
         report=Report(
-            images=tuple(
-                intern((intern(name), max(0, min(image.size_bytes, MAX_AMOUNT))))
-                for image in status.images or ()
-                for name in image.names or ()
-            ),
+            images=_to_images(status.images, intern) if images is None else images,
             bandwidth=_measured_bandwidth((wire.metadata.annotations or {}).get(MEASURED_BANDWIDTH)),
         ),
+    )
+
+
+def _to_images(images: Sequence[WireImage] | None, intern: Interner) -> _Images:
+    return tuple(
+        intern((intern(name), max(0, min(image.size_bytes, MAX_AMOUNT))))
+        for image in images or ()
+        for name in image.names or ()
     )
 
 

@@ -1,8 +1,9 @@
 """Pods from their JSON. Most pods are like one before but for names: what was read of that spec is read once.
 
-The pods of a ReplicaSet have one spec, with another node and another name of the volume that the API server adds; those
-of a DaemonSet name their node in an affinity too. So texts of specs are compared, without these names. A pod that is
-the first of its kind, or whose reading depends on more than its spec, costs about four times as much.
+The pods of a ReplicaSet have one spec, with another node and another name of the volume that the API server adds. Those
+of a DaemonSet name their node in an affinity too, and those of a StatefulSet have a host name each. So texts of specs
+are compared, without these names. A pod that is the first of its kind, or whose reading depends on more than its spec,
+costs about four times as much.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final
 import msgspec
 
 from flowcore.api.base import Interner, Wire
-from flowcore.api.pod_objects import WirePod, WirePodMeta, WirePodStatus
+from flowcore.api.pod_objects import WireCondition, WirePod, WirePodMeta, WirePodStatus
 from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_spec
 from flowcore.api.pods import is_as_asked, to_pod, to_read_pod
 from flowcore.model.generational_cache import GenerationalCache
@@ -33,6 +34,9 @@ _PINNED: Final = (
 )
 #: What takes the place of a name that was cut out: JSON never holds it.
 _CUT: Final = b"\0"
+#: Without one of these, conditions say nothing that is read: the status of one that counts, a word of its type, and
+#: the character by which JSON can write both in another way.
+_CONDITION_WORDS: Final = (b'"False"', b"PodResize", b"\\")
 #: Labels within this limit need no look (pod_limits.py counts their bytes).
 _FEW_LABEL_BYTES: Final = 1_024
 
@@ -42,6 +46,13 @@ _Key = tuple[bytes, str | None, bool, str | None]
 
 class _Place(Wire):
     node_name: str | None = None
+    hostname: str | None = None
+
+
+class _OutlineStatus(WirePodStatus):
+    """Conditions stay text: to decode the five of a running pod takes as long as to decode the rest of the pod."""
+
+    conditions: msgspec.Raw = msgspec.Raw()  # type: ignore[assignment]
 
 
 class _Outline(Wire):
@@ -49,7 +60,7 @@ class _Outline(Wire):
 
     metadata: WirePodMeta
     spec: msgspec.Raw
-    status: WirePodStatus | None = None
+    status: _OutlineStatus | None = None
 
 
 class PodReader:
@@ -63,10 +74,11 @@ class PodReader:
         self._intern = intern
         self._outlines = msgspec.json.Decoder(_Outline)
         self._places = msgspec.json.Decoder(_Place)
+        self._conditions = msgspec.json.Decoder(list[WireCondition] | None)
         self._pods = msgspec.json.Decoder(WirePod)
         self._readings: GenerationalCache[_Key, SpecReading] = GenerationalCache(_CACHE_BYTES)
 
-    def __call__(self, raw: bytes) -> Pod:
+    def __call__(self, raw: bytes | msgspec.Raw) -> Pod:
         """The pod of these bytes.
 
         Raises:
@@ -78,13 +90,17 @@ class PodReader:
             return to_pod(self._pods.decode(raw), self._intern)
         spec = bytes(outline.spec)
         try:
-            node_name = self._places.decode(spec).node_name or ""
+            place = self._places.decode(spec)
         except msgspec.ValidationError:
             return to_pod(self._pods.decode(raw), self._intern)  # this error has the whole path
+        if status is not None:
+            text = bytes(status.conditions)
+            read = any(word in text for word in _CONDITION_WORDS)
+            status.conditions = self._conditions.decode(text) if read else None  # type: ignore[assignment]
         of_daemon_set = controller_of(meta).kind == DAEMON_SET
-        text = _without_names(spec, node_name, of_daemon_set=of_daemon_set)
+        text = _without_names(spec, place, of_daemon_set=of_daemon_set)
         key = (text, meta.namespace, of_daemon_set, None if status is None else status.qos_class)
-        reading = self._readings.get(key)
+        reading, node_name = self._readings.get(key), place.node_name or ""
         if reading is None or not is_as_asked(status, reading):
             wire = self._pods.decode(raw)
             reading = read_spec(wire, self._intern)
@@ -102,10 +118,15 @@ def _depends_on_more(meta: WirePodMeta) -> bool:
     return labels is not None and sum(map(len, labels)) + sum(map(len, labels.values())) > _FEW_LABEL_BYTES
 
 
-def _without_names(spec: bytes, node_name: str, *, of_daemon_set: bool) -> bytes:
-    """The text of a spec, without the names that tell its pod from others."""
-    if node_name:
-        node = msgspec.json.encode(node_name)
+def _without_names(spec: bytes, place: _Place, *, of_daemon_set: bool) -> bytes:
+    """The text of a spec, without the names that tell its pod from others.
+
+    A field is cut out once. So if a selector of labels has the same text, one of the two stays.
+    """
+    if place.hostname:  # of a StatefulSet's pod; nobody reads it
+        spec = spec.replace(b'"hostname":' + msgspec.json.encode(place.hostname), _CUT * 4, 1)
+    if place.node_name:
+        node = msgspec.json.encode(place.node_name)
         spec = spec.replace(b'"nodeName":' + node, _CUT, 1)
         if of_daemon_set:
             spec = spec.replace(_PINNED % node, _CUT * 2)

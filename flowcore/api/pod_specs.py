@@ -66,7 +66,10 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
 
 def controller_of(meta: WirePodMeta) -> WireOwner:
     """The controller of a pod; one without kind and uid where there is none."""
-    return next((owner for owner in meta.owner_references or () if owner.controller), _NO_OWNER)
+    for owner in meta.owner_references or ():
+        if owner.controller:
+            return owner
+    return _NO_OWNER
 
 
 def read_spec(wire: WirePod, intern: Interner) -> SpecReading:

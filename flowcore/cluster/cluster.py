@@ -242,14 +242,10 @@ class Cluster:
                 occupancy.change_usage(new.node_name, new.usage, new.pod_class, 1)
                 came = (self.counted_signature(new), new.node_name)
                 occupancy.change_pods(*came, 1)
-        now = None if new is None or held_now is None else (new.node_name, new.signature)
-        before = None if old is None or held_before is None else (old.node_name, old.signature)
-        return (
-            now is not None and now != before,
-            held_before is not None and held_before != held_now,
-            left,
-            came,
-        )
+        counts_anew = held_now is not None
+        if old is not None and new is not None and held_before is not None and counts_anew:
+            counts_anew = (new.node_name, new.signature) != (old.node_name, old.signature)
+        return counts_anew, held_before is not None and held_before != held_now, left, came
 
     def _count(self, pod: Pod, sign: int) -> None:
         if pod.terminal:

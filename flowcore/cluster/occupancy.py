@@ -62,8 +62,13 @@ class NodeUsageSums:
     def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) one pod."""
         cpu, memory = non_zero_requests(usage)
-        self.change_excess(Excess(usage, 1, cpu, memory), sign)
-        self.change_claims(pod_class, sign)
+        for name, amount in usage:
+            self.amounts[name] += sign * amount
+        self.pods += sign
+        self.cpu += sign * cpu
+        self.memory += sign * memory
+        if pod_class.host_ports or pod_class.volumes:
+            self.change_claims(pod_class, sign)
 
     def change_excess(self, excess: Excess, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) amounts that belong to no single pod."""

@@ -31,7 +31,7 @@ from flowcore.filters import (
     volume_zone,
 )
 from flowcore.filters.registry import NODE_UNREADABLE
-from flowcore.model.resources import CPU, MEMORY
+from flowcore.model.amount_text import short_amount
 
 #: What to do about each filter.
 STEPS = {
@@ -130,20 +130,12 @@ def _nearest(pod: UnplacedPod, nodes: Int64s) -> int:
 def _lacking(pod: UnplacedPod, at: int) -> list[str]:
     after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
     short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[at]).tolist()
-    found = [amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
+    found = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
     if not found:
         missing = node_resources_fit.not_offered(pod.unplaced.pod.pod_class, after)
-        found = [amount(name, requests[name]) for name in missing] or ["room for one more pod"]
+        found = [_amount(name, requests[name]) for name in missing] or ["room for one more pod"]
     return found
 
 
-def amount(resource: str, value: int) -> str:
-    """An amount of a resource for people: "500m cpu", "1.5Gi memory", "2 nvidia.com/gpu"."""
-    if resource == CPU:
-        return f"{value // 1000} cpu" if value % 1000 == 0 else f"{value}m cpu"
-    if resource != MEMORY and not resource.startswith(("hugepages-", "ephemeral-storage")):
-        return f"{value} {resource}"
-    for unit, size in (("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
-        if value >= size:
-            return f"{-(-value * 10 // size) / 10:g}{unit} {resource}"
-    return f"{value} {resource}"
+def _amount(resource: str, value: int) -> str:
+    return f"{short_amount(resource, value, round_up=True)} {resource}"

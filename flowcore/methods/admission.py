@@ -16,9 +16,10 @@ from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.methods.admission_run import AdmissionRun
 from flowcore.methods.assignment_program import AtomicBundles
-from flowcore.methods.relaxation import min_shadow_costs, relax
+from flowcore.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
 from flowcore.problem.bounds import lower_bound
 from flowcore.problem.candidate import Candidate
+from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem, is_better
 
 
@@ -50,7 +51,7 @@ class IndividualPods:
 
 
 class Admission:
-    """Decides which groups are admitted, one order a step.
+    """Decides which groups are admitted, one order a step; the second step is the bound.
 
     Attributes:
         best: the best candidate so far.
@@ -65,7 +66,7 @@ class Admission:
         self.best = problem.nothing_placed()
 
     def run(self) -> Generator[None, None, None]:
-        """Yields after each order."""
+        """Yields after each order, and after the bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
         self.bound = (
@@ -77,18 +78,25 @@ class Admission:
         yield
         if self.best.cost == self.bound:
             return
+        relaxed = self._relax()
+        if relaxed is not None:
+            yield
+        if not any(unplaced_counts(self.best.commits, self.best.demands)):
+            return  # other orders are for what stays out
         group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
         self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
         yield
-        yield from self._by_shadow_prices()
+        if relaxed is not None:
+            self.offer(self._by_shadow_prices(relaxed))
+            yield
 
     def by_price(self) -> Candidate:
         """The highest price first; a group counts with the mean price of the pods that it needs."""
         size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
-    def _by_shadow_prices(self) -> Generator[None, None, None]:
-        """The highest price first, per shadow cost of what is requested in the round in fractions with groups."""
+    def _relax(self) -> RelaxedSolution | None:
+        """The round in fractions with groups, whose prices give a bound; None: it is too large."""
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [
@@ -96,20 +104,24 @@ class Admission:
         ]
         bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
         relaxed = relax(problem.cost_matrix, prices, bundles)
-        if relaxed is None:
-            return
-        bound = lower_bound(
-            problem.unreserved_cost_matrix,
-            shadow_prices=relaxed.shadow_prices,
-            atomic_groups=problem.atomic_groups.all,
-        )
-        self.bound = max(self.bound, bound)
+        if relaxed is not None:
+            bound = lower_bound(
+                problem.unreserved_cost_matrix,
+                shadow_prices=relaxed.shadow_prices,
+                loads=relaxed.loads,
+                atomic_groups=problem.atomic_groups.all,
+            )
+            self.bound = max(self.bound, bound)
+        return relaxed
+
+    def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:
+        """The highest price first, per shadow cost of what is requested."""
+        problem = self._problem
         shadow_costs = np.array(min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices))
         shadow_costs[~np.isfinite(shadow_costs)] = 0.0
         shadow_costs = np.maximum(shadow_costs, 1e-9)
         group_values = self._group_prices / (problem.required @ shadow_costs + 1e-9)
-        self.offer(self._admit("gangs by toll", group_values, self._pod_prices / shadow_costs[self._pods.demand]))
-        yield
+        return self._admit("gangs by toll", group_values, self._pod_prices / shadow_costs[self._pods.demand])
 
     def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
         """The candidate that an order gives.

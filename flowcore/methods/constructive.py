@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.methods.greedy import greedy
+from flowcore.methods.one_by_one import place_one_by_one
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import Commit
 from flowcore.problem.demands import Demand
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
-from flowcore.problem.waiting import MOST_REFILLS, settled, wait_prices, waiting_demands
+from flowcore.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands
 
-#: Parts that each demand is placed in by turns.
+#: Parts that each demand is placed in by turns, so that nodes get a mix of all demands.
 _PARTS = 4
 
 
@@ -29,16 +30,25 @@ def fill(problem: Problem) -> Candidate:
 def constrained_first(problem: Problem) -> Candidate:
     """Demands with constraints between pods go first; those that block domains for others block few."""
     order = sorted(problem.queue, key=lambda at: not problem.demands[at].constraints.constrained)
-    return _placed(problem, "rules first", ((at, problem.demands[at].count) for at in order), packed=True)
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        counts = ((at, problem.demands[at].count) for at in order)
+        return greedy(problem.cost_matrix, counts, capacity, packed=True, wait_prices=wait_prices)
+
+    return _placed(problem, "rules first", place)
 
 
-def one_by_one(problem: Problem, order: Iterable[int]) -> Candidate:
+def one_by_one(problem: Problem, order: Sequence[int]) -> Candidate:
     """One pod after the other, each on the node that is the cheapest at its turn.
 
     Args:
         order: demand of each pod.
     """
-    return _placed(problem, "one by one", ((at, 1) for at in order))
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        return place_one_by_one(problem.cost_matrix, order, capacity, wait_prices)
+
+    return _placed(problem, "one by one", place)
 
 
 def kube_scheduler_order(problem: Problem) -> list[int]:
@@ -55,14 +65,19 @@ def kube_scheduler_order(problem: Problem) -> list[int]:
 def interleaved(problem: Problem) -> Candidate:
     """Demands take the cheapest slots by turns, some of their pods each time: nearly as one by one, but sooner."""
     counts = np.array([demand.count for demand in problem.demands], dtype=np.int64)
-    return _placed(problem, "by turns", in_parts(counts, problem.by_size[::-1], _PARTS))
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        parts = in_parts(counts, problem.by_size[::-1])
+        return greedy(problem.cost_matrix, parts, capacity, wait_prices=wait_prices)
+
+    return _placed(problem, "by turns", place)
 
 
-def in_parts(counts: Int64s, order: Sequence[int], parts: int) -> list[tuple[int, int]]:
-    """Pods of each demand, int64[C], in so many parts, the demands by turns in an order."""
+def in_parts(counts: Int64s, order: Sequence[int]) -> list[tuple[int, int]]:
+    """Pods of each demand, int64[C], in some parts, the demands by turns in an order."""
     return [
-        (at, int(counts[at]) * (part + 1) // parts - int(counts[at]) * part // parts)
-        for part in range(parts)
+        (at, int(counts[at]) * (part + 1) // _PARTS - int(counts[at]) * part // _PARTS)
+        for part in range(_PARTS)
         for at in order
     ]
 
@@ -135,11 +150,10 @@ def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
     return [at for *_, at in sorted(entries)]
 
 
-def _placed(problem: Problem, method: str, order: Iterable[tuple[int, int]], *, packed: bool = False) -> Candidate:
+def _placed(problem: Problem, method: str, place: Callable[[FreeCapacity, WaitPrices], list[Commit]]) -> Candidate:
     capacity = problem.start.copy()
     nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
-    waiting = wait_prices(problem, [0] * len(problem.demands), nobody)
-    commits = greedy(problem.cost_matrix, order, capacity, packed=packed, wait_prices=waiting)
+    commits = place(capacity, wait_prices(problem, [0] * len(problem.demands), nobody))
     if waiting_demands(problem):
         return completed(problem, method, commits, capacity)
     return problem.candidate(method, commits, capacity)

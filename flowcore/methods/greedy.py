@@ -52,7 +52,7 @@ def greedy(
         wait_prices: demands whose pods are left out where that is cheaper than every node.
     """
     commits: list[Commit] = []
-    candidates: dict[int, _CandidateNodes] = {}
+    candidates: dict[int, CandidateNodes] = {}
     entries = [(at, count) for at, count in order if count > 0]
     while entries:
         before = len(commits)
@@ -60,27 +60,18 @@ def greedy(
         for at, count in entries:
             candidate = candidates.get(at)
             if candidate is None:
-                candidate = candidates[at] = _CandidateNodes(
+                candidate = candidates[at] = CandidateNodes(
                     cost_matrix, at, capacity, shadow_prices, packed=packed, wait_prices=wait_prices.get(at)
                 )
-            constraints = cost_matrix.demands[at].constraints
-            if constraints.sequential:
-                found = candidate.place_sequentially(count)
-                commits.extend(Commit(at, node, pods) for node, pods in found)
-                unplaced = count - sum(pods for _, pods in found)
-                if constraints.may_unblock and unplaced:
-                    retries[at] = retries.get(at, 0) + unplaced
-                continue
-            nodes, pods = candidate.choose_affordable(count)
-            if len(nodes):
-                candidate.placed += int(pods.sum())
-                capacity.place_many(cost_matrix.demands[at], nodes, pods)
-                commits.extend(Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True))
+            found, may_retry = candidate.place(count)
+            commits += found
+            if may_retry:
+                retries[at] = retries.get(at, 0) + may_retry
         entries = list(retries.items()) if len(commits) > before else []
     return commits
 
 
-class _CandidateNodes:
+class CandidateNodes:
     """The nodes that take a demand's pods: how many now, and what the next one costs there.
 
     Only nodes that changed since the demand's last turn are looked at again.
@@ -97,7 +88,8 @@ class _CandidateNodes:
         wait_prices: Int64s | None = None,
     ) -> None:
         #: Prices of its pods in turn, if they wait where that is cheaper; and how many are placed.
-        self._wait_prices, self.placed = wait_prices, 0
+        self._wait_prices, self._placed = wait_prices, 0
+        self._at = at
         self._demand: Demand = cost_matrix.demands[at]
         self._capacity = capacity
         self._packed = packed and bool(self._demand.constraints.blocks)
@@ -115,7 +107,20 @@ class _CandidateNodes:
         #: What the rules read when the demand's last pod found no node; None: it found one.
         self._version_when_stuck: tuple[int, ...] | None = None
 
-    def place_sequentially(self, count: int) -> list[tuple[int, int]]:
+    def place(self, count: int) -> tuple[list[Commit], int]:
+        """Commits at most ``count`` pods; and how many of the others may find a node after later placements."""
+        constraints = self._demand.constraints
+        if constraints.sequential:
+            found = self._place_sequentially(count)
+            unplaced = count - sum(pods for _, pods in found)
+            return [Commit(self._at, *each) for each in found], unplaced if constraints.may_unblock else 0
+        nodes, pods = self._choose_affordable(count)
+        if len(nodes):
+            self._placed += int(pods.sum())
+            self._capacity.place_many(self._demand, nodes, pods)
+        return [Commit(self._at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)], 0
+
+    def _place_sequentially(self, count: int) -> list[tuple[int, int]]:
         """Commits at most `count` pods of a constrained demand, one by one: pairs of node and pods."""
         demand, capacity = self._demand, self._capacity
         domain_counts, constraints = capacity.domain_counts, demand.constraints
@@ -139,12 +144,12 @@ class _CandidateNodes:
             if domain_counts.is_first_pod(constraints):
                 # The first of a group decides where the others go.
                 allowed = domain_counts.first_pod_nodes(constraints, capacity.max_pods(demand), demand.count)
-                nodes, pods = self.choose(1, allowed)
+                nodes, pods = self._choose(1, allowed)
             elif allowed is None or constraints.coarsest_self_blocking_domains is None:
                 if allowed is not None and constraints.self_caps and most > 1:
                     nodes, pods = self._within_caps(most, allowed)
                 else:
-                    nodes, pods = self.choose(most, allowed)
+                    nodes, pods = self._choose(most, allowed)
             else:
                 nodes = self._one_per_domain(constraints.coarsest_self_blocking_domains, allowed, most)
                 pods = np.ones_like(nodes)
@@ -157,7 +162,7 @@ class _CandidateNodes:
                 break
             found += placed
             remaining -= sum(pods for _, pods in placed)
-            self.placed += sum(pods for _, pods in placed)
+            self._placed += sum(pods for _, pods in placed)
         return found
 
     def _update_soft_cost(self) -> None:
@@ -214,7 +219,7 @@ class _CandidateNodes:
         return chosen
 
     def _within_caps(self, count: int, allowed: Bools) -> tuple[Int64s, Int64s]:
-        """``choose`` where domains take several pods and no more; it may leave some for another call."""
+        """``_choose`` where domains take several pods and no more; it may leave some for another call."""
         nodes = self._cheapest(len(allowed), allowed)
         caps = [
             (cap.counter.domains.codes, np.minimum(self._capacity.domain_counts.cap_room(cap), count))
@@ -232,7 +237,7 @@ class _CandidateNodes:
         given = capped_greedy(cost, [(domains[nodes], room) for domains, room in caps], count)
         return nodes[given > 0], given[given > 0]
 
-    def choose(self, count: int, allowed: Bools | None = None) -> tuple[Int64s, Int64s]:
+    def _choose(self, count: int, allowed: Bools | None = None) -> tuple[Int64s, Int64s]:
         """Nodes and how many pods each gets: ``count`` pods, or as many as there is room for.
 
         Args:
@@ -245,19 +250,19 @@ class _CandidateNodes:
             return nodes, most
         return self._cheapest_slots(nodes, most, count)
 
-    def choose_affordable(self, count: int) -> tuple[Int64s, Int64s]:
-        """``choose`` of as many pods as cost less than they would by waiting.
+    def _choose_affordable(self, count: int) -> tuple[Int64s, Int64s]:
+        """``_choose`` of as many pods as cost less than they would by waiting.
 
         Slots rise in cost and prices fall, so they meet once.
         """
-        found = self.choose(count)
+        found = self._choose(count)
         if self._wait_prices is None or self._is_affordable(*found):
             return found
         affordable, dear = 0, int(found[1].sum())
         found = found[0][:0], found[1][:0]
         while affordable + 1 < dear:
             middle = (affordable + dear) // 2
-            chosen = self.choose(middle)
+            chosen = self._choose(middle)
             if self._is_affordable(*chosen):
                 affordable, found = middle, chosen
             else:
@@ -268,7 +273,7 @@ class _CandidateNodes:
         """Whether the dearest of these slots costs less than the last of so many pods would by waiting."""
         if self._wait_prices is None or not len(nodes):
             return True
-        last = self.placed + int(pods.sum()) - 1
+        last = self._placed + int(pods.sum()) - 1
         if last >= len(self._wait_prices):
             return False
         potential, size = self._demand.potential, self._demand.size

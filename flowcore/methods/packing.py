@@ -15,7 +15,8 @@ from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.methods.constructive import FixedPart, completed
 from flowcore.problem.candidate import Candidate
-from flowcore.problem.commits import Commit
+from flowcore.problem.commits import Commit, pods_by_node
+from flowcore.problem.demands import Demand
 from flowcore.problem.problem import Problem
 from flowcore.solve import LinearProgram, solve_mip
 from flowcore.topology.constraints import UNCONSTRAINED
@@ -36,14 +37,13 @@ class Packing:
 
 def packable(problem: Problem) -> Bools:
     """bool[C]: demands whose pods only take resources of their nodes."""
-    return np.array(
-        [
-            demand.constraints is UNCONSTRAINED
-            and not (demand.group.pod_class.host_ports or demand.group.pod_class.numa is not None)
-            for demand in problem.demands
-        ],
-        dtype=np.bool_,
-    )
+    return np.array([takes_resources_only(demand) for demand in problem.demands], dtype=np.bool_)
+
+
+def takes_resources_only(demand: Demand) -> bool:
+    """Whether pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
+    pod_class = demand.group.pod_class
+    return demand.constraints is UNCONSTRAINED and not pod_class.host_ports and pod_class.numa is None
 
 
 def worth_packing(problem: Problem, demands: Bools) -> bool:
@@ -66,9 +66,6 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
     fixed = FixedPart.of(problem, known, decided)
     classes = np.nonzero(decided)[0]
     demands = [problem.demands[at] for at in classes.tolist()]
-    placed = np.zeros((len(problem.demands), len(problem.start.free)), dtype=np.int64)
-    for commit in known.commits:
-        placed[commit.demand, commit.node] += commit.count
     most = np.array([fixed.capacity.fit_counts(demand) for demand in demands])
     program, at, node = packing_program(
         requests=np.array([demand.requests for demand in demands], dtype=np.int64),
@@ -78,7 +75,14 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
         least=np.array([problem.must_place[at] for at in classes.tolist()], dtype=np.int64),
         values=coarse_values(np.array([demand.prices.mean() for demand in demands])),
     )
-    hint = placed[classes][at, node].astype(np.float64)
+    placed = pods_by_node(known.commits)
+    hint = np.array(
+        [
+            placed.get(demand, {}).get(where, 0)
+            for demand, where in zip(classes[at].tolist(), node.tolist(), strict=True)
+        ],
+        dtype=np.float64,
+    )
     solution = solve_mip(program, deterministic_time=work, seed=seed, hint=hint)
     if solution is None or program.costs @ solution.values >= program.costs @ hint:
         return Packing(None, proven=solution is not None and solution.optimal)

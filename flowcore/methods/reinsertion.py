@@ -11,11 +11,11 @@ from collections import deque
 import numpy as np
 
 from flowcore.methods.greedy import greedy
+from flowcore.methods.packing import takes_resources_only
 from flowcore.problem.candidate import Candidate
-from flowcore.problem.commits import Commit
+from flowcore.problem.commits import Commit, pods_by_node
 from flowcore.problem.demands import Demand
 from flowcore.problem.problem import Problem
-from flowcore.topology.constraints import UNCONSTRAINED
 
 #: Pairs of a demand and a node in one step.
 _PAIRS = 20_000
@@ -34,13 +34,8 @@ class Reinsertion:
         """Begins with a candidate of the problem."""
         self._problem, self._first = problem, candidate
         self._capacity = candidate.capacity.copy()
-        self._pods: dict[int, dict[int, int]] = {
-            at: {} for at, demand in enumerate(problem.demands) if _may_leave(demand)
-        }
-        for commit in candidate.commits:
-            if commit.demand in self._pods:
-                there = self._pods[commit.demand]
-                there[commit.node] = there.get(commit.node, 0) + commit.count
+        placed = pods_by_node(candidate.commits)
+        self._pods = {at: placed.get(at, {}) for at, demand in enumerate(problem.demands) if _may_leave(demand)}
         #: Demands whose turn in this pass is still to come.
         self._queue: deque[int] = deque()
         self.gain, self._gain_before_pass = 0, -candidate.cost
@@ -98,7 +93,4 @@ class Reinsertion:
 
 
 def _may_leave(demand: Demand) -> bool:
-    pod_class = demand.group.pod_class
-    return demand.constraints is UNCONSTRAINED and not (
-        pod_class.host_ports or pod_class.numa is not None or demand.waits
-    )
+    return takes_resources_only(demand) and not demand.waits

@@ -1,7 +1,7 @@
 """The round in fractions: pods may be split, and nodes in one state are one pool.
 
 The convex program of ``solve.interior_point`` over demands and states of nodes, with the nodes' potentials. Its prices
-of classes, resources and loads give lower bounds (``problem.bounds``) and say what each pod is worth on each node.
+of resources and its loads give lower bounds (``problem.bounds``) and say what each pod is worth on each node.
 """
 
 from __future__ import annotations
@@ -35,19 +35,11 @@ class RelaxedSolution:
     Attributes:
         shadow_prices: float64[N, R], of a unit of each resource on each node.
         placed: float64[C], how many pods of each demand it places.
-        bundles: float64[U], which share of each bundle it places.
-        class_prices: float64[C], what one pod more of each demand would cost; infinite where no node has room.
-        spread: float64[C, S], pods of each demand on each state of nodes.
-        states: of the nodes.
         loads: how full nodes are for pods of each potential, as mixtures of loads.
     """
 
     shadow_prices: Float64s
     placed: Float64s
-    bundles: Float64s
-    class_prices: Float64s
-    spread: Float64s
-    states: NodeStates
     loads: dict[NodePotential, Mixture | None]
 
 
@@ -93,19 +85,11 @@ def relax(
     )
     if solution is None:
         return None
-    spread = np.zeros((len(demands), len(states.sizes)))
-    spread[chosen] = np.where(scaled.usable, solution.placed, 0.0)
-    class_prices = np.full(len(demands), np.inf)
-    class_prices[chosen] = solution.class_prices
-    share = np.zeros(len(bundles.prices))
-    share[placeable] = 1.0 - solution.left[len(runs) :]
+    placed = np.zeros(len(demands))
+    placed[chosen] = np.where(scaled.usable, solution.placed, 0.0).sum(axis=1)
     return RelaxedSolution(
         shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
-        placed=spread.sum(axis=1),
-        bundles=share,
-        class_prices=class_prices,
-        spread=spread,
-        states=states,
+        placed=placed,
         loads={
             block.potential: block.expected(
                 solution.added[:, block.places], solution.placed, states, cost_matrix.capacity

@@ -14,9 +14,6 @@ from flowcore.methods.relaxation import RelaxedSolution, min_shadow_costs
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.problem import Problem
 
-#: Parts that each demand is placed in, by turns, so that nodes get a mix of all demands.
-_PARTS = 4
-
 
 def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:
     """Two ways to round: with shadow prices as a part of what nodes cost, and without.
@@ -31,7 +28,7 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
 
     def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()
-        placed = greedy(problem.cost_matrix, in_parts(chosen, order, _PARTS), capacity, shadow_prices)
+        placed = greedy(problem.cost_matrix, in_parts(chosen, order), capacity, shadow_prices)
         return completed(problem, "shares", [*fixed.commits, *placed], capacity)
 
     return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]

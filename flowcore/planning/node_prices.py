@@ -10,6 +10,7 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s, PendingPod
 from flowcore.costs.scale import OMEGA
 from flowcore.problem.candidate import Candidate
+from flowcore.problem.demands import Demand
 from flowcore.problem.problem import Problem
 
 #: A node that costs this much more is as good: one point of kube-scheduler's scores, a hundredth of a node.
@@ -23,7 +24,7 @@ class NodePrices:
     """What one more pod costs on each node after a plan.
 
     Attributes:
-        pods: that are alike, and that kube-scheduler is to bind.
+        pods: that are alike.
         prices: int64[N], the arc and the increase of the potential; CLOSED.
         tolerance: how much dearer a node may be than the planned one. 0 where nodes are not priced by their load: there
             the order of the nodes is the point.
@@ -34,27 +35,35 @@ class NodePrices:
     tolerance: int
 
 
-def node_prices(problem: Problem, candidate: Candidate) -> Iterator[NodePrices]:
-    """Prices for the pods that kube-scheduler binds one by one, the largest number of alike pods first.
+def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
+    """Demands of the pods that are bound one by one, the largest number of alike pods first.
 
-    Rules between pods are not asked. Pods that a preference or a penalty between pods prices are left out.
+    Pods that a preference or a penalty between pods prices are left out.
+
+    Args:
+        bound: whether they are bound by us; False: by kube-scheduler.
+    """
+    found = [
+        demand
+        for demand in problem.demands
+        if demand.policy.delivery.acts
+        and demand.policy.delivery.through_kube_scheduler is not bound
+        and demand.constraints.soft_constraints is None
+        and not all(pod.gangs for pod in demand.group.pods)
+    ]
+    return sorted(found, key=lambda each: -each.count)
+
+
+def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidate) -> Iterator[NodePrices]:
+    """Prices for the pods of these demands. Rules between pods are not asked.
 
     Args:
         candidate: the plan, with all passes inverted.
     """
-    demands = [
-        demand
-        for demand in problem.demands
-        if demand.policy.delivery.through_kube_scheduler
-        and demand.constraints.soft_constraints is None
-        and not all(pod.gangs for pod in demand.group.pods)
-    ]
-    if not demands:
-        return
     capacity = candidate.capacity
     if candidate.held is not None:
         capacity = candidate.held.reserve(capacity, problem.demands)
-    for demand in sorted(demands, key=lambda each: -each.count):
+    for demand in demands:
         increases = capacity.next_increase(demand)
         prices = np.where(capacity.fit_counts(demand) > 0, demand.arc + increases, CLOSED)
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0

@@ -16,7 +16,7 @@ from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.planning.portfolio import Portfolio
 from flowcore.problem.atomic_groups import no_atomic_groups
 from flowcore.problem.candidate import Candidate
-from flowcore.problem.commits import Commit
+from flowcore.problem.commits import Commit, pods_by_node
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 from flowcore.problem.waiting import replay
@@ -34,13 +34,13 @@ def independent_parts(problem: Problem) -> list[list[int]]:
     """
     demands = problem.demands
     usable = [demand.counts > 0 for demand in demands]
-    sizes = [int(each.sum()) for each in usable]
+    sizes = [int(np.count_nonzero(each)) for each in usable]
     order = sorted((at for at in range(len(demands)) if sizes[at]), key=lambda at: -sizes[at])
     everything = list(range(len(demands)))
     if len(order) < 2 or WithoutPenalties.any(problem):
         return [everything]
-    if sizes[order[0]] == int(np.logical_or.reduce(usable).sum()):
-        return [everything]  # all nodes take pods of one demand
+    if all((usable[at] & usable[order[0]]).any() for at in order):
+        return [everything]  # all others share a node with the demand that has most
     #: A demand that uses the node, of those that were looked at.
     owner = np.full(len(problem.start.free), len(demands), dtype=np.int64)
     keys: list[set[Hashable]] = []
@@ -170,11 +170,8 @@ def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
     """What commits leave free that parts of the problem have taken."""
     if any(problem.demands[commit.demand].group.pod_class.numa is not None for commit in commits):
         return replay(problem, commits)[1]  # the order decides which zones are taken
-    capacity, placed = problem.start.copy(), dict[int, dict[int, int]]()
-    for commit in commits:
-        there = placed.setdefault(commit.demand, {})
-        there[commit.node] = there.get(commit.node, 0) + commit.count
-    for at, there in placed.items():
+    capacity = problem.start.copy()
+    for at, there in pods_by_node(commits).items():
         nodes, counts = (np.array(list(each), dtype=np.int64) for each in (there.keys(), there.values()))
         capacity.place_many(problem.demands[at], nodes, counts)
     return capacity

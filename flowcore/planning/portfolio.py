@@ -26,6 +26,7 @@ from flowcore.methods.cp_sat import Subproblem, solve_exact, worth_solving
 from flowcore.methods.flow import solve_by_flow
 from flowcore.methods.lns import LargeNeighbourhoodSearch
 from flowcore.methods.local_search import LocalSearch
+from flowcore.methods.one_by_one import is_quick
 from flowcore.methods.packing import pack, packable, worth_packing
 from flowcore.methods.reinsertion import Reinsertion
 from flowcore.methods.relaxation import RelaxedSolution, relax
@@ -47,13 +48,16 @@ _SCARCE = 50
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: One-by-one scheduling is always tried up to so many pods; if pods stay out, in the order of their price up to more.
-#: With still more, a step takes long: the first one has the bound too.
-_FEW, _FEW_BY_PRICE = 1_000, 3_000
+#: If pods stay out, one-by-one placement in the order of their price is tried up to so many pods. With more, a step
+#: takes long: the first one has the bound too.
+_FEW_BY_PRICE = 3_000
+#: A round of so many pods ends once its plan is close to its bound: later steps would cost more time than they save.
+_SMALL = 1_000
 #: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
 _PACKING_WORK = (0.05, 0.1)
-#: A bound is close to a cost if no more than one part in so many lies between them.
-_CLOSE = 100
+#: A bound is close to a cost if no more than one part in so many lies between them: 3 %. At that gap flows, reinsertion
+#: and searches lower the cost by 0.02 to 0.2 %, and a better bound costs more time than all other steps together.
+_CLOSE = 33
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
 _EXACT_WORK = 0.1
 
@@ -80,6 +84,8 @@ class Portfolio:
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
+        #: Whether one by one is not tried before integer programs and the relaxation's shares.
+        self._is_floor_late = False
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
@@ -89,7 +95,7 @@ class Portfolio:
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
         yield from self.construct()
-        if self._is_solved:
+        if self._is_good_enough:
             return
         if WithoutPenalties.any(self._problem):
             yield from self._solve_with_penalties()
@@ -113,10 +119,12 @@ class Portfolio:
         if self._is_solved:
             return
         builders: list[Callable[[], Candidate]] = []
-        if 1 < pods <= _FEW:
-            builders.append(partial(one_by_one, problem, kube_scheduler_order(problem)))
-        elif pods > _FEW:
+        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
+        self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
+        if self._is_floor_late or not is_quick(problem):
             builders.append(partial(interleaved, problem))
+        elif pods > 1:
+            builders.append(partial(one_by_one, problem, kube_scheduler_order(problem)))
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
             builders.append(partial(constrained_first, problem))
         if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
@@ -129,6 +137,8 @@ class Portfolio:
             # The others are for pods that stay out.
             if not turn and not self._unplaced_of(placeable):
                 break
+        if self._is_good_enough:
+            return
         if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
             self._relax()
             yield
@@ -137,7 +147,7 @@ class Portfolio:
 
     def decide(self) -> Generator[None, None, None]:
         """Flows, and linear and integer programs over all pods; yields after each step."""
-        if self._is_solved:
+        if self._is_good_enough:
             return
         problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
         if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
@@ -147,9 +157,14 @@ class Portfolio:
             yield from self._solve_by_flow(flowing)
         if self._unplaced_of(unconstrained):
             yield from self._place_shares(unconstrained)
+        if self._is_floor_late and is_quick(problem):
+            self.offer(one_by_one(problem, kube_scheduler_order(problem)))
+            yield
 
     def search(self) -> Generator[None, None, None]:
         """Improves the best candidate; yields after each step."""
+        if self._is_good_enough:
+            return
         if self._unplaced_of(self._unconstrained):
             yield from self.run_lns(self._seed)
             self.conclude()
@@ -162,6 +177,12 @@ class Portfolio:
         return self.best.cost == self.bound or not pods_of(self._problem, self._problem.cost_matrix.placeable)
 
     @property
+    def _is_good_enough(self) -> bool:
+        """Whether no more steps are worth their time."""
+        small = pods_of(self._problem, self._problem.cost_matrix.placeable) <= _SMALL
+        return self._is_solved or (small and self._is_close)
+
+    @property
     def _is_scarce(self) -> bool:
         """Whether capacity decides and not cost."""
         flowing = self._flowing
@@ -170,7 +191,7 @@ class Portfolio:
 
     @property
     def _sequential(self) -> Bools:
-        return self._where(lambda demand: demand.constraints.sequential)
+        return _where(self._problem, lambda demand: demand.constraints.sequential)
 
     @property
     def _unconstrained(self) -> Bools:
@@ -178,7 +199,7 @@ class Portfolio:
 
     @property
     def _flowing(self) -> Bools:
-        return self._problem.cost_matrix.placeable & self._where(lambda demand: demand.constraints.fits_flow)
+        return self._problem.cost_matrix.placeable & _where(self._problem, lambda demand: demand.constraints.fits_flow)
 
     def _solve_with_penalties(self) -> Generator[None, None, None]:
         """Pods cost something beside each other.
@@ -237,16 +258,18 @@ class Portfolio:
 
     @property
     def _is_close(self) -> bool:
-        """Whether a better bound would say next to nothing, and no pod waits whose worth it would tell."""
-        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost
-        return near and not self._unplaced_of(self._problem.cost_matrix.placeable)
+        """Whether there is little to gain of what any plan decides, and no pod waits that could be placed."""
+        placeable = self._problem.cost_matrix.placeable
+        hopeless = sum(int(self._problem.demands[at].prices.sum()) for at in np.nonzero(~placeable)[0].tolist())
+        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
+        return near and not self._unplaced_of(placeable)
 
     def _first_bound(self) -> None:
         """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""
         matrix = self._problem.cost_matrix
         self.bound = max(self.bound, first_bound(matrix))
-        clearing = clearing_costs(matrix, self.best.capacity)
-        if clearing is not None and not self._is_solved:
+        clearing = None if self._is_solved else clearing_costs(matrix, self.best.capacity)
+        if clearing is not None:
             self.bound = max(self.bound, lower_bound(matrix, marginal_costs=clearing))
 
     def _solve_exact(self) -> Generator[None, None, None]:
@@ -348,8 +371,10 @@ class Portfolio:
         if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
             self.best = candidate
 
-    def _where(self, holds: Callable[[Demand], bool]) -> Bools:
-        return np.array([holds(demand) for demand in self._problem.demands], dtype=np.bool_)
-
     def _unplaced_of(self, demands: Bools) -> int:
         return unplaced_of(self._problem, self.best, demands)
+
+
+def _where(problem: Problem, holds: Callable[[Demand], bool]) -> Bools:
+    """bool[C]: demands of which something holds."""
+    return np.array([holds(demand) for demand in problem.demands], dtype=np.bool_)

@@ -16,7 +16,7 @@ from flowcore.model.policies import BUILT_IN, Policy, Steering
 from flowcore.planning.backfill_reservation import ReserveBackfill
 from flowcore.planning.build_result import build_result
 from flowcore.planning.network_pass import SolveNetworks
-from flowcore.planning.node_prices import NodePrices, node_prices
+from flowcore.planning.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.parts import solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
@@ -94,6 +94,17 @@ class Round:
         self._steps += 1
         return True
 
+    @property
+    def is_close(self) -> bool:
+        """Whether every pod has a node, and no plan costs less by more than one for each pod.
+
+        Prices are whole numbers, so that much is mostly rounding.
+        """
+        candidate, bound = self._best_candidate()
+        placed = sum(commit.count for commit in candidate.commits)
+        missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
+        return not missing and candidate.cost - bound <= placed
+
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
         admission = self._admission
@@ -156,10 +167,15 @@ class Round:
         placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
         return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
 
-    def node_prices(self) -> Iterator[NodePrices]:
-        """What nodes cost one more pod after the plan, for pods that kube-scheduler is to bind."""
-        candidate, _ = self._best_candidate()
-        return node_prices(self._problem, invert_all(self._passes, candidate))
+    def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
+        """What nodes cost one more pod after the plan, for pods that are bound by kube-scheduler or, ``bound``, by us.
+
+        Pods of gangs have no prices.
+        """
+        demands = priced_demands(self._problem, bound=bound)
+        if demands:
+            candidate, _ = self._best_candidate()
+            yield from node_prices(self._problem, demands, invert_all(self._passes, candidate))
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""

@@ -35,15 +35,15 @@ _FLOAT_ERROR, _EXACT = 1e-12, 1e9
 def first_bound(cost_matrix: CostMatrix) -> int:
     """A cost that no plan goes below: each pod pays as if it were alone in the round, or its price.
 
-    Potentials are convex, so pods that share a node pay no less together; but for rounding, at most 1 a pod.
+    Potentials are convex, so pods that share a node pay no less together; but for rounding, at most 1 a pod of them.
     """
     total = pods = 0
     for demand in cost_matrix.demands:
-        fits = demand.counts > 0
-        cheapest = int((_least_arc(demand, cost_matrix) + demand.first_increase)[fits].min(initial=2**62))
+        first_cost = _least_arc(demand, cost_matrix) + demand.first_increase
+        cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
         total += int(np.minimum(demand.prices, cheapest).sum())
         pods += demand.count
-    return max(0, total - max(0, pods - 1))
+    return max(0, total - (pods if pods > 1 else 0))
 
 
 def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | None:
@@ -59,7 +59,7 @@ def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | N
         return None
     demand = cost_matrix.demands[0]
     potential = demand.potential
-    load = planned.loads((demand,))[potential]
+    load = planned.load_of(potential)
     nodes = np.nonzero(load.pods > cost_matrix.capacity.load(potential.utilisation).pods)[0]
     if not len(nodes):
         return None

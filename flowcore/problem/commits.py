@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -12,3 +13,12 @@ class Commit:
     demand: int
     node: int
     count: int
+
+
+def pods_by_node(commits: Iterable[Commit]) -> dict[int, dict[int, int]]:
+    """For each demand that commits place, how many of its pods on each node."""
+    placed: dict[int, dict[int, int]] = {}
+    for commit in commits:
+        there = placed.setdefault(commit.demand, {})
+        there[commit.node] = there.get(commit.node, 0) + commit.count
+    return placed

@@ -52,8 +52,7 @@ class CostMatrix:
     def first_pod_cost_of(self, at: int) -> Float64s:
         """float64[N]: the same for one demand."""
         demand = self.demands[at]
-        found: Float64s = demand.first_cost.astype(np.float64)
-        np.putmask(found, demand.counts == 0, np.inf)
+        found: Float64s = np.where(demand.counts > 0, demand.first_cost, np.inf)
         return found
 
     @cached_property

@@ -154,9 +154,10 @@ def demands_of(
     allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
     constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
     placing = price_placements(groups, sizes, allowed, constraints, snapshot, load, policies, models, cache)
-    everything = np.maximum(snapshot.allocatable.astype(np.float64).sum(axis=0), 1.0)
+    columns = snapshot.allocatable.T
+    everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
-    offering = np.maximum((snapshot.allocatable > 0).sum(axis=0), 1)
+    offering = np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
     requests = [snapshot.vector(found.pod_class.requests) for found in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]

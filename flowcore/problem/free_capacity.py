@@ -71,10 +71,15 @@ class FreeCapacity:
             found = replace(found, taken=found.taken + planned[:, :3], pods=found.pods + planned[:, 3])
         return found
 
-    def load_at(self, nodes: Int64s, potential: NodePotential) -> Load:
-        """How full these nodes are for pods of one potential: with what ran, and with those that are priced alike."""
+    def load_at(self, nodes: Int64s, potential: NodePotential, more: Int64s | None = None) -> Load:
+        """How full these nodes are for pods of one potential: with what ran, and with those that are priced alike.
+
+        Args:
+            more: int64[len(nodes), 4], so much more on each (Demand.counted).
+        """
         start, planned = self._start(potential.utilisation), self._planned.get(potential)
-        return start.at(nodes) if planned is None else start.at(nodes, planned[nodes, :3], planned[nodes, 3])
+        added = more if planned is None else planned[nodes] if more is None else planned[nodes] + more
+        return start.at(nodes) if added is None else start.at(nodes, added[:, :3], added[:, 3])
 
     def _start(self, utilisation: Utilisation) -> Load:
         found = self._loads.get(utilisation)
@@ -82,11 +87,7 @@ class FreeCapacity:
             found = self._loads[utilisation] = Load.of(self._snapshot, utilisation)
         return found
 
-    def loads(self, demands: Sequence[Demand]) -> dict[NodePotential, Load]:
-        """How full all nodes are for pods of each potential."""
-        return {each: self._load_of(each) for each in dict.fromkeys(demand.potential for demand in demands)}
-
-    def _load_of(self, potential: NodePotential) -> Load:
+    def load_of(self, potential: NodePotential) -> Load:
         """``load_at`` of all nodes."""
         start, planned = self._start(potential.utilisation), self._planned.get(potential)
         if planned is None:
@@ -107,7 +108,7 @@ class FreeCapacity:
         potential = demand.potential
         before = self._values_of(potential)
         if len(nodes) * _MOSTLY > len(before):
-            found: Int64s = potential.increase(self._load_of(potential), demand.size, before)[nodes]
+            found: Int64s = potential.increase(self.load_of(potential), demand.size, before)[nodes]
             return found
         return potential.increase(self.load_at(nodes, potential), demand.size, before[nodes])
 
@@ -224,6 +225,23 @@ class FreeCapacity:
         if ports:
             for node in nodes.tolist():
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
+
+    def place_one_each(self, demands: Sequence[Demand], nodes: Int64s) -> None:
+        """Commits a pod of each of some demands, without host ports or NUMA zones, where there is room for it.
+
+        Args:
+            nodes: int64[len(demands)], each node once.
+        """
+        self._note_change(nodes)
+        self.free[nodes] -= np.array([demand.requests for demand in demands])
+        mine: dict[NodePotential, list[int]] = {}
+        for place, demand in enumerate(demands):
+            mine.setdefault(demand.potential, []).append(place)
+            if demand.constraints.increments:
+                self.domain_counts.increment(demand.constraints, int(nodes[place]), 1)
+        for potential, places in mine.items():
+            counted = np.array([demands[place].counted for place in places])
+            self._planned_of(potential)[nodes[places]] += counted
 
     def reserve(self, demand: Demand, node: int, count: int) -> None:
         """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""

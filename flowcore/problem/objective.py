@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.problem.commits import Commit
@@ -49,6 +49,8 @@ class Objective:
 
     def placed(self, commits: Sequence[Commit]) -> int:
         """Cost of the placed pods."""
+        if not commits:
+            return 0
         soft = sum(
             int(prices @ np.array([commits[place].count for place in places]))
             for places, prices in self._soft_prices(commits)
@@ -60,7 +62,7 @@ class Objective:
         demand, node, count = _columns(commits)
         cost = sum(int(self._demands[commit.demand].arc[commit.node]) * commit.count for commit in commits)
         for potential, alike in self._alike.items():
-            mine = np.isin(demand, alike)
+            mine = self._are_of(demand, alike)
             nodes, place = np.unique(node[mine], return_inverse=True)
             planned = np.zeros((len(nodes), 4), dtype=np.int64)
             np.add.at(planned, place, self._counted[demand[mine]] * count[mine, np.newaxis])
@@ -78,7 +80,7 @@ class Objective:
             mine = demand == at
             prices[mine] = each.arc[node[mine]]
         for potential, alike in self._alike.items():
-            pods = np.nonzero(np.isin(demand, alike))[0]
+            pods = np.nonzero(self._are_of(demand, alike))[0]
             pods = pods[np.argsort(node[pods], kind="stable")]
             where, planned = node[pods], np.cumsum(self._counted[demand[pods]], axis=0)
             first = np.concatenate([[True], where[1:] != where[:-1]]) if len(where) else np.zeros(0, dtype=np.bool_)
@@ -94,6 +96,12 @@ class Objective:
             for place, price in zip(places, soft.tolist(), strict=True):
                 prices[begins[place] : begins[place] + count[place]] += price
         return prices
+
+    def _are_of(self, demand: Int64s, alike: Sequence[int]) -> Bools:
+        """bool[len(demand)]: which of the commits' demands are some that are priced alike."""
+        found = np.zeros(len(self._demands), dtype=np.bool_)
+        found[alike] = True
+        return found[demand]
 
     def _soft_prices(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
         """Of each demand with preferences: its commits, and what those add to the price of each of their pods."""

@@ -69,24 +69,66 @@ def price_placements(
     unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
-    steepest: dict[NodePotential, Float64s] = {}
-    arcs, first_increases, potentials, dearest = [], [], [], 0
-    for found, cost, size, nodes, penalties in zip(groups, costs, sizes, allowed, suffered, strict=True):
+    arcs, first_increases, potentials = [], [], []
+    for found, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
         if potential not in values:
             values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arc = arc_costs(found, size, start, snapshot, nodes, cost, model)
-        arcs.append(arc)
+        arcs.append(arc_costs(found, size, start, snapshot, nodes, cost, model))
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
-        if nodes.any() and not policies[found.policy].unscheduled.wait_for_cheaper_node:
-            rise = _steepest_rise(size, potential, beyond, steepest, snapshot, start, cache)
-            # Most groups cost no more anywhere than others do somewhere.
-            if int(arc.max() + rise.max()) + 1 + penalties > dearest:
-                dearest = max(dearest, int(arc[nodes].max() + rise[nodes].max()) + 1 + penalties)
+    slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
+    dearest = max(
+        (
+            _dearest(
+                [
+                    _Offer(arcs[at], sizes[at], allowed[at], suffered[at])
+                    for at, found in enumerate(groups)
+                    if potentials[at] == potential and not policies[found.policy].unscheduled.wait_for_cheaper_node
+                ],
+                steepest,
+            )
+            for potential, steepest in slopes.items()
+        ),
+        default=0,
+    )
     return PlacementPrices(arcs, first_increases, potentials, dearest)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Offer:
+    """A group's arcs, what its pods count for, the nodes that it may use, and what its preferences add at most."""
+
+    arc: Int64s
+    size: Float64s
+    nodes: Bools
+    penalties: int
+
+
+def _dearest(offers: Sequence[_Offer], steepest: Float64s) -> int:
+    """No pod of these groups, which are priced alike, pays more for a node, however full the round makes it.
+
+    Args:
+        steepest: float64[N, 4], bounds on the slopes of nodes.
+    """
+    sizes = [np.append(each.size, 1.0) for each in offers]
+    highest = np.array([column.max(initial=0.0) for column in steepest.T])
+    # No node is as steep as the steepest ones together: most groups need no closer look.
+    bounds = np.array([
+        float(each.arc.max(initial=0)) + float(highest @ size) + each.penalties
+        for each, size in zip(offers, sizes, strict=True)
+    ])  # fmt: skip
+    dearest = 0
+    for at in np.argsort(-bounds, kind="stable").tolist():
+        if bounds[at] + 2 < dearest:
+            break
+        offer = offers[at]
+        if offer.nodes.any():
+            rise = steepest @ sizes[at]
+            dearest = max(dearest, int(offer.arc[offer.nodes].max() + rise[offer.nodes].max()) + 1 + offer.penalties)
+    return dearest
 
 
 def _values(potential: NodePotential, snapshot: Snapshot, load: Load, cache: VerdictCache) -> Int64s:
@@ -130,35 +172,6 @@ def _most_beyond_requests(groups: Sequence[Group], sizes: Sequence[Float64s], sn
         if (more > 0).any():
             beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
     return _Beyond(tuple(beyond.tolist()), pods)
-
-
-def _steepest_rise(
-    size: Float64s,
-    potential: NodePotential,
-    beyond: _Beyond,
-    steepest: dict[NodePotential, Float64s],
-    snapshot: Snapshot,
-    load: Load,
-    cache: VerdictCache,
-) -> Float64s:
-    """float64[N]: no pod of a size pays more for the potential of a node, however full the round makes it.
-
-    Args:
-        steepest: bounds on the slopes of all nodes, as far as they are known.
-    """
-
-    def rise(part: Snapshot, at: Int64s | None) -> Float64s:
-        if at is not None:
-            slopes = potential.steepest(_fullest(beyond, part, replace(load.at(at), table=part.table)))
-        elif potential in steepest:
-            slopes = steepest[potential]
-        else:
-            slopes = steepest[potential] = potential.steepest(_fullest(beyond, part, load))
-        found: Float64s = slopes @ np.append(size, 1.0)
-        return found
-
-    key = "steepest", potential, beyond, size.tobytes()
-    return cache.values("first slots", key, NODE_STATE_EVENTS, snapshot, rise)
 
 
 def _fullest(beyond: _Beyond, snapshot: Snapshot, load: Load) -> Load:

@@ -15,6 +15,7 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
+from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.problem.cost_matrix import CostMatrix
 from flowcore.problem.demands import Demand
 
@@ -79,8 +80,7 @@ class Tangents:
         """Of the demands with a potential; see ``bounds.lower_bound``."""
         start = cost_matrix.capacity.load(potential.utilisation)
         if is_one_size(demands):
-            counts = [demand.counts for demand in demands]
-            most = np.minimum(np.max(counts, axis=0), sum(demand.count for demand in demands))
+            most = _most_pods(demands, cost_matrix.capacity.free)
             return _steps(potential, start, demands[0].counted, most, marginal_costs)
         before, exact = potential.values(start), potential.exact(start)
         slopes = potential.gradient(start)
@@ -124,17 +124,29 @@ def _fullest(start: Load, demands: Sequence[Demand]) -> Load:
     return Load(start.table, start.capacity, taken, start.pods_allowed, pods)
 
 
+def _most_pods(demands: Sequence[Demand], free: Int64s) -> Int64s:
+    """int64[N]: no node gets more pods of the demands than this, whatever the plan.
+
+    More of several demands may fit than of any by itself: each may be held back by another resource, or by its ports.
+    """
+    least = np.min([demand.requests for demand in demands], axis=0)
+    pods = np.sum([np.minimum(demand.counts, demand.count) for demand in demands], axis=0)
+    found: Int64s = np.minimum(pods, count_fitting(least, free))
+    return found
+
+
 def _steps(
     potential: NodePotential, start: Load, counted: Int64s, most: Int64s, marginal_costs: Int64s | None
 ) -> Tangents:
     """For pods that all count for the same: a price for each pod, and the least that a node costs beyond those."""
     size = counted[:3].astype(np.float64)
     price = potential.increase(start, size) + (0 if marginal_costs is None else np.maximum(marginal_costs, 0))
-    least = np.zeros(len(price), dtype=np.int64)
     depth, before = 0, potential.values(start)
-    # A node whose potential does not rise at all costs nothing beyond.
     full = start.at(np.arange(len(most)), most[:, np.newaxis] * size, most)
-    nodes = np.nonzero((most > 0) & (potential.values(full) > before))[0]
+    rises = potential.values(full) > before
+    # A node whose potential does not rise at all owes what its pods pay by these prices.
+    least = np.where(rises, 0, -most * price)
+    nodes = np.nonzero((most > 0) & rises)[0]
     while len(nodes):
         levels = np.arange(depth + 1, depth + 1 + _DEPTH, dtype=np.int64)
         more = levels[:, np.newaxis] * counted

@@ -70,7 +70,6 @@ class FluidSolution:
         left: float64[J], units that leave.
         shadow_prices: float64[S, R], price of a unit of each resource.
         added: float64[S, A], load that each node of a state gets.
-        class_prices: float64[C], what a pod more of each class would cost.
         steps: taken.
     """
 
@@ -78,7 +77,6 @@ class FluidSolution:
     left: Float64s
     shadow_prices: Float64s
     added: Float64s
-    class_prices: Float64s
     steps: int
 
 
@@ -116,7 +114,7 @@ def solve_fluid(program: FluidProgram) -> FluidSolution | None:
             if _products(program, point) < _CLOSE * max(cost, 1.0):
                 break
     added = (point.placed.T @ program.counted) / program.nodes[:, np.newaxis]
-    return FluidSolution(point.placed, point.left, point.shadow_prices, added, point.prices, steps)
+    return FluidSolution(point.placed, point.left, point.shadow_prices, added, steps)
 
 
 def _start(program: FluidProgram) -> _Point:

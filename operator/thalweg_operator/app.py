@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import itertools
 import signal
 from collections.abc import Callable, Coroutine
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
@@ -121,8 +122,10 @@ class Operator:
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         ledger = Ledger(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
-        self._shell = shell = Shell(cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once))
-        shell.observer = WatchLag(cluster, self.metrics, shell.clock).observe
+        self._shell = shell = Shell(
+            cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked)
+        )
+        shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
         self._gate_admission = GateAdmission(api_client, self._policies, lambda: policies_of_waiting(cluster, ledger))
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
@@ -252,7 +255,7 @@ class Operator:
         await self._elector.tried.wait()
         await self._read_cluster()
         await self._stand_by()
-        await self._catch_up.run(self._elector.held_since)
+        await asyncio.gather(self._round_loop.prepare(), self._catch_up.run(self._elector.held_since))
         self._before_leading = "the policies are being listed again"
         await self._policy_resync.catch_up(self._elector.held_since)
         await self._lead()
@@ -262,14 +265,12 @@ class Operator:
 
         Policies are read after that: the first one may name any of them.
         """
-        failures = 0
         self._round_loop.liveness.round_began()
-        while True:
+        for failures in itertools.count(1):
             try:
                 self._policies.models = await self._worker.start()
                 break
             except WorkerLost as error:
-                failures += 1
                 self._api_client.outages.failed("worker", "not started", str(error))
                 await asyncio.sleep(_STARTUP_BACKOFF.pause(failures))
         self._round_loop.liveness.round_ended(success=True)
@@ -289,16 +290,19 @@ class Operator:
             self._start_task(f"reflector {kind}", reflector.run())
         await self._load_cost_models()
         self._start_task("policies", watch_policies(self._api_client, self._policies))
-        await self._policy_resync.until_listed()
+        await asyncio.gather(self._policy_resync.until_listed(), self._objects_listed())
         self._start_task("policy resync", self._policy_resync.run())
-        for kind, reflector in self._reflectors.items():
-            if kind != DISRUPTION_BUDGETS:
-                await reflector.synced.wait()
-        # What is known now mostly stays: keep the collector from walking it again and again.
-        gc.collect()
-        gc.freeze()
         _log.info("in sync", nodes=len(self._shell.cluster.nodes), pods=len(self._shell.cluster.pods))
         self._start_task("event loop watch", watch_event_loop(self.metrics))
+
+    async def _objects_listed(self) -> None:
+        """Returns when all kinds but the policies have been listed, and the worker of the leader knows them."""
+        others = [each.synced for kind, each in self._reflectors.items() if kind != DISRUPTION_BUDGETS]
+        await asyncio.gather(*(synced.wait() for synced in others))
+        gc.collect()
+        gc.freeze()  # what is known now mostly stays
+        if self._elector.held.is_set():
+            await self._round_loop.prepare()
 
     async def _stand_by(self) -> None:
         """Returns when the lease is held: all that follows writes."""

@@ -32,7 +32,7 @@ class Shell:
         failure: the error that a step ended with, None while there is none. The ledger may be half-changed then, so no
             further step is taken, and the operator ends.
         clock: seconds of a monotonic clock.
-        observer: is told of each event before its step.
+        observers: are told of each event before its step.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Shell:
         self._request_round = request_round
         self._handlers: Handlers | None = None
         self.failure: Exception | None = None
-        self.observer: Callable[[Event], None] | None = None
+        self.observers: list[Callable[[Event], None]] = []
 
     def lead(self, handlers: Handlers) -> None:
         """From now on effects are carried out by these."""
@@ -56,8 +56,8 @@ class Shell:
         """Takes the step of an event, and has its effects carried out in their order."""
         if self.failure is not None:
             return
-        if self.observer is not None:
-            self.observer(event)
+        for observer in self.observers:
+            observer(event)
         try:
             effects = advance(self.cluster, self.ledger, event, self.clock())
             if effects:

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from harness.page.measurements import MEASUREMENTS, Measurement
-from harness.page.results import Results
+from harness.figures.measurements import MEASUREMENTS, Measurement
+from harness.figures.results import Results
 from support.repository import ROOT
 
 BENCH = ROOT / "bench"
 #: Commands that the performance page does not show -> arguments of a small run.
 OTHERS = {
-    "cores.py": ("--cores", "1", "--budget", "0.05", "-n", "1", "--instances", "1", "--no-simulate"),
     "fixes.py": ("--nodes", "50", "--clusters", "2"),
     "hardening.py": ("--only", "gangs"),
     "page.py": ("--nodes", "50", "--pods", "200", "--runs", "1"),

@@ -124,7 +124,7 @@ def test_its_comments_say_what_happens_without_us() -> None:
         ("--client-cert-file", "/c", "--client-key-file", "/k", "--certificates", "a/b"),
         ("--service", "a/b", *PLAIN),
         ("--service", "b"),
-        ("--store", "a/b", "--output", "/tmp/x", "--ca-path", "/ca.crt"),  # noqa: S108 - nothing is written
+        ("--store", "a/b", "--output", "never-written.yaml", "--ca-path", "/ca.crt"),
         ("--output", "/no/such/folder/x", "--ca-path", "/ca.crt"),
     ],
 )

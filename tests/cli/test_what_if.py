@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest
 from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
-from thalweg.what_if import amount, summary_rows
+from thalweg.what_if import summary_rows
 
 from flowcore.scenario.what_if import PlanSummary, ResourceUse
 
@@ -169,16 +169,6 @@ def test_a_row_is_a_line_of_80_columns() -> None:
     rows = summary_rows(plan, none) + summary_rows(none, plan)
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     assert sum(widths) + 2 * 3 <= 80, widths
-
-
-def test_amounts_for_people() -> None:
-    """Cores, bytes in a unit that keeps them short, and plain numbers."""
-    assert amount("cpu", 3500) == "3.5"
-    assert amount("cpu", 12_345_600) == "12346"
-    assert amount("memory", 3 * 2**29) == "1.5Gi"
-    assert amount("memory", 12_800 * 2**30) == "12.5Ti"
-    assert amount("memory", 0) == "0Mi"
-    assert amount("nvidia.com/gpu", 8) == "8"
 
 
 def test_headroom_of_a_class(tmp_path: Path) -> None:

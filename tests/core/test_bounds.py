@@ -15,6 +15,7 @@ from support.profiles import examples
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
+from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
@@ -126,6 +127,49 @@ def test_pods_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None:
         [node(f"n{at}", 16_000) for at in range(10)], [pod(f"p{at}", *size) for at, size in enumerate(sizes)]
     )
     assert run_round(cluster).gap <= widest
+
+
+@pytest.mark.parametrize(("pods", "widest"), [(120, 0.01), (200, 0.12)])
+def test_gangs_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None:
+    """The bound of a round with gangs knows how full nodes get, and comes before the orders for what stays out."""
+    pending = [
+        replace(pod(f"p{at}", 300 + 230 * (at // 4 % 7), 2**28 * (1 + at // 4 % 5)), gangs=(f"g{at // 4}",))
+        for at in range(pods)
+    ]
+    cluster = snapshot([node(f"n{at}", 16_000) for at in range(10)], pending)
+    cluster = replace(cluster, gangs={f"g{at}": Gang(f"g{at}", 4) for at in range(pods // 4)})
+    assert run_round(cluster, steps=5).gap <= widest
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    _small_nodes,
+    st.lists(
+        st.tuples(st.sampled_from((500, 1000, 1500, 4000)), st.integers(1, 2)), max_size=3, unique_by=lambda g: g[0]
+    ),
+    _policies,
+)
+def test_no_plan_of_gangs_beats_the_bound(nodes: list[int], gangs: list[tuple[int, int]], policy: Policy) -> None:
+    """All plans in which each gang is whole or absent; every gang has a size of pods of its own."""
+    pending = [
+        replace(pod(f"g{cpu}-{at}", cpu, 2**30), gangs=(f"g{cpu}",)) for cpu, count in gangs for at in range(count)
+    ]
+    cluster = snapshot([node(f"n{at}", cpu) for at, cpu in enumerate(nodes)], pending)
+    cluster = replace(cluster, gangs={f"g{cpu}": Gang(f"g{cpu}", count) for cpu, count in gangs})
+    policies = {BUILT_IN.name: policy}
+    start = FreeCapacity(cluster)
+    demands = demands_of(cluster, FreeCapacity(cluster).load(), policies)
+    best = None
+    for commits in all_plans(demands, start):
+        placed = [sum(commit.count for commit in commits if commit.demand == at) for at in range(len(demands))]
+        if all(count in (0, demand.count) for count, demand in zip(placed, demands, strict=True)):
+            cost = Objective(demands, start).total(commits)
+            best = cost if best is None else min(best, cost)
+    assert best is not None
+    result = run_round(cluster, policies)
+    assert result.lower_bound <= best <= result.cost
+    if result.certified:
+        assert result.cost == best
 
 
 def test_a_plan_that_is_not_proved_cheapest_says_so() -> None:

@@ -24,6 +24,7 @@ from flowcore.methods.constructive import fill, kube_scheduler_order, one_by_one
 from flowcore.methods.lns import SIDE_BY_SIDE, LargeNeighbourhoodSearch
 from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.model.policies import BUILT_IN
+from flowcore.planning import Round
 from flowcore.planning.portfolio import Portfolio
 from flowcore.problem.problem import Problem
 from flowcore.solve import IN_TURN, Executor
@@ -64,6 +65,31 @@ def test_the_plan_does_not_depend_on_the_number_of_cores() -> None:
                 assert searched(executor, steps) == expected
             assert executor.forked == (0 if cores == 1 else min(cores, steps))
     assert expected[0] == "neighbourhoods"
+
+
+@pytest.mark.parametrize("seed", [0, 7])
+def test_a_whole_round_does_not_depend_on_the_number_of_cores(seed: int) -> None:
+    """After every step: plan, cost, bound and method; in one part, and in parts that take turns."""
+    nodes, pods = [], []
+    for pool, count, waiting in (("a", 12, 150), ("b", 8, 60)):
+        labels = (("pool", pool),)
+        nodes += [node(f"{pool}{at}", 8000, 24 * GI, labels=labels) for at in range(count)]
+        pods += [
+            pod(f"{pool}-{at}", 700 + 100 * (at % 7), 2 * GI, node_selector=labels, created=float(at))
+            for at in range(waiting)
+        ]
+    for each in (crowded(), snapshot(nodes, pods, now=PODS)):
+        found = []
+        for cores in (1, 2, 3):
+            with ForkedExecutor(cores, worthwhile=0.0) as executor:
+                this, steps = Round(each, seed=seed, executor=executor), []
+                while len(steps) < 14 and this.step():
+                    result = this.result()
+                    steps.append((result.placements, result.cost, result.lower_bound, result.method))
+                assert (executor.forked > 0) == (cores > 1)
+            found.append(steps)
+        assert found[0] == found[1] == found[2]
+        assert len(found[0]) == 14
 
 
 def test_neighbourhoods_that_are_decided_side_by_side_have_no_node_in_common() -> None:

@@ -276,14 +276,20 @@ def zoned(draw: st.DrawFn, *, most_nodes: int = 14, most_pods: int = 9) -> Snaps
     return snapshot(nodes, pending)
 
 
-@settings(max_examples=examples(80))
-@given(zoned())
-def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapshot) -> None:
-    """With rules: starting from a single arc a class costs no more than starting from all of them."""
+def _flowing(crowd: Snapshot) -> tuple[list[Supply], FreeCapacity]:
+    """What takes part in a flow; there is something."""
     capacity = FreeCapacity(crowd)
     demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
     supplies = supplies_of(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
     assume(supplies)
+    return supplies, capacity
+
+
+@settings(max_examples=examples(80))
+@given(zoned())
+def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapshot) -> None:
+    """With rules: starting from a single arc a class costs no more than starting from all of them."""
+    supplies, capacity = _flowing(crowd)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow, "_LEAST_GAIN", -1)
         patch.setattr(flow, "_MOST_PRICINGS", 1000)
@@ -299,10 +305,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
 @given(zoned(most_nodes=40, most_pods=2))
 def test_a_flow_over_the_nodes_that_it_may_need_costs_what_one_over_all_nodes_costs(crowd: Snapshot) -> None:
     """With few pods on many nodes, rules and domains included."""
-    capacity = FreeCapacity(crowd)
-    demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
-    supplies = supplies_of(demands, [each.count if each.constraints.fits_flow else 0 for each in demands], capacity)
-    assume(supplies)
+    supplies, capacity = _flowing(crowd)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(flow, "_LEAST_GAIN", -1)
         patch.setattr(flow, "_MOST_PRICINGS", 1000)

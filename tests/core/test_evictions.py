@@ -55,7 +55,7 @@ def running(name: str, on: str, cpu: int, *, priority: int = 0, **fields: Any) -
     gpu = fields.pop("gpu", 0)
     requests = (("cpu", cpu), ("nvidia.com/gpu", gpu)) if gpu else (("cpu", cpu),)
     ports = fields.pop("host_ports", ())
-    pod_class = PodClass(requests=requests, priority=priority, node_name=on, host_ports=ports)
+    pod_class = PodClass(requests=requests, priority=priority, host_ports=ports)
     known: dict[str, Any] = {"started": 1.0, "owner": "web", "created": 1.0} | fields
     return Pod("default", name, f"uid-{name}", pod_class, usage=requests, node_name=on, **known)
 

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from itertools import product
 
-import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.draw_policies import policies
 from support.large_snapshots import large_snapshots
+from support.mixed_snapshots import mixed_snapshots
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
@@ -16,39 +17,19 @@ from flowcore.costs import MODELS
 from flowcore.methods.constructive import fill, interleaved
 from flowcore.methods.packing import pack, packable
 from flowcore.methods.reinsertion import Reinsertion
-from flowcore.model.policies import Policy
+from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.workload_kinds import Interference, WorkloadKind
 from flowcore.planning import run_one_by_one, run_round
 from flowcore.planning.round import DEFAULT_POLICIES
 from flowcore.problem.objective import unplaced_counts
 from flowcore.problem.problem import Problem
 
 
-@st.composite
-def _mixed(draw: st.DrawFn) -> Snapshot:
-    """Pods of mixed sizes and ages on unequal nodes, at a load between a quarter and one and a half."""
-    random = np.random.default_rng(draw(st.integers(0, 2**32)))
-    pods, classes, nodes = draw(st.integers(2, 150)), draw(st.integers(1, 10)), draw(st.integers(1, 12))
-    load = draw(st.sampled_from((0.25, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0, 1.2, 1.5)))
-    sizes = np.column_stack([random.choice((250, 500, 1000, 3000, 8000), classes), random.integers(1, 24, classes)])
-    of = random.integers(0, classes, pods)
-    shape = random.uniform(0.5, 1.5, (nodes, 2))
-    capacity = np.maximum(shape / shape.sum(axis=0) * sizes[of].sum(axis=0) / load, 1).astype(np.int64)
-    selects = random.random(classes) < 0.3
-    ages = random.integers(0, 600, pods) if draw(st.booleans()) else np.zeros(pods)
-    return snapshot(
-        [node(f"n{at}", int(cpu), int(gi) * GI, labels=(("zone", "ab"[at % 2]),))
-         for at, (cpu, gi) in enumerate(capacity.tolist())],
-        [
-            pod(f"p{at}", *(int(sizes[of[at], 0]), int(sizes[of[at], 1]) * GI), created=1000.0 - age,
-                node_selector=(("zone", "a"),) if selects[of[at]] else ())
-            for at, age in enumerate(ages.tolist())
-        ],
-        now=1000.0,
-    )  # fmt: skip
-
-
 @settings(max_examples=examples(60))
-@given(_mixed(), st.integers(4, 12))
+@given(mixed_snapshots(), st.integers(4, 12))
 def test_no_plan_is_dearer_than_one_by_one(mixed: Snapshot, steps: int) -> None:
     """At any load, from the second step of each independent part on. The first is fill: any round has time for it."""
     assert run_round(mixed, steps=steps).cost <= run_one_by_one(mixed).cost
@@ -61,8 +42,60 @@ def test_no_plan_of_a_crowd_is_dearer_than_one_by_one(crowd: Snapshot, policies:
     assert run_round(crowd, policies, steps=4).cost <= run_one_by_one(crowd, policies).cost
 
 
+@pytest.mark.parametrize("cores", [2_000, 3_500])
+def test_no_plan_of_some_thousand_pods_is_dearer_either(cores: int) -> None:
+    """Pods of four sizes, with room for all or not; the order in which they come mixes the sizes."""
+    sizes = ((250, 4), (500, 1), (1000, 2), (3000, 1))
+    nodes = [node(f"n{at}", cores * (30 + at % 5), 4 * cores * GI // 70) for at in range(40)]
+    waiting = [pod(f"p{at}", sizes[at % 7 % 4][0], sizes[at % 7 % 4][1] * GI, created=float(at)) for at in range(3_200)]
+    crowd = snapshot(nodes, waiting)
+    assert run_round(crowd, steps=8).cost <= run_one_by_one(crowd).cost
+
+
+@pytest.mark.parametrize("steps", [2, 12])
+def test_no_plan_of_some_thousand_pods_is_dearer_beside_penalties(steps: int) -> None:
+    """Short of room; a few pods cost something beside each other. Large pods are urgent, others are old."""
+    kinds = (WorkloadKind("noisy", LabelSelector((Requirement("kind", "In", ("noisy",)),))),)
+    costs = CostPolicy(kinds=kinds, interference=Interference(((500,),)))
+    noisy, sizes = PodSignature("default", (("kind", "noisy"),)), (250, 500, 1000, 3000)
+    waiting = [
+        pod(f"p{at}", sizes[at % 7 % 4], created=300.0 * at, kind=noisy if at % 40 == 0 else None,
+            priority=10**6 * (at % 7 == 3))
+        for at in range(3_200)
+    ]  # fmt: skip
+    crowd = snapshot([node(f"n{at}", 50_000 + 1000 * (at % 5)) for at in range(40)], waiting, now=10.0**6)
+    policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=costs)}
+    assert run_round(crowd, policies, steps=steps).cost <= run_one_by_one(crowd, policies).cost
+
+
+def test_a_small_round_ends_when_no_plan_is_much_cheaper() -> None:
+    """Fill and one by one are enough where the first bound is within 3 %; nothing else is tried."""
+    waiting = [pod(f"p{at}", (100, 200)[at % 2]) for at in range(40)]
+    result = run_round(snapshot([node(f"n{at}", 64_000) for at in range(20)], waiting))
+    assert (result.cost - result.lower_bound) * 33 <= result.cost
+    assert result.cost > result.lower_bound
+    assert len(result.placements) == 40
+    assert (result.steps, result.solves) == (2, 0)
+
+
+def test_a_small_round_goes_on_while_the_gap_is_wide_or_pods_stay_out() -> None:
+    """The same pods on small nodes, and more of them than fit."""
+    waiting = [pod(f"p{at}", (900, 1700)[at % 2]) for at in range(40)]
+    for count in (20, 8):
+        result = run_round(snapshot([node(f"n{at}", 4_000) for at in range(count)], waiting))
+        assert result.steps > 2
+
+
+def test_a_pod_that_no_node_has_room_for_ends_no_round() -> None:
+    """However dear it is to leave, it says nothing of what the others could save."""
+    waiting = [pod(f"p{at}", (900, 1700)[at % 2]) for at in range(40)]
+    nodes = [node(f"n{at}", 4_000) for at in range(20)]
+    found = [run_round(snapshot(nodes, pods)) for pods in (waiting, [*waiting, pod("huge", 64_000, priority=10**6)])]
+    assert found[1].steps == found[0].steps > 2
+
+
 @settings(max_examples=examples(40))
-@given(_mixed() | large_snapshots(), st.booleans())
+@given(mixed_snapshots() | large_snapshots(), st.booleans())
 def test_reinsertion_gains_what_it_says_and_leaves_nobody_out(mixed: Snapshot, by_turns: bool) -> None:  # noqa: FBT001
     """The cost falls by the gain, each demand keeps as many pods, and no node holds more than it has."""
     problem = Problem(mixed, DEFAULT_POLICIES, MODELS)

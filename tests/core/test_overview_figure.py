@@ -49,9 +49,9 @@ def cluster(terms: Policy, priorities: Mapping[str, int], runs: Mapping[str, str
     pending = []
     for name, priority in priorities.items():
         data = (DataSource((DATA[name],), 2**30),) if name in DATA else ()
-        pod_class = PodClass((("cpu", 1),), priority=priority, data=data, node_name=runs.get(name, ""))
+        pod_class = PodClass((("cpu", 1),), priority=priority, data=data)
         if name in runs:
-            pod_class = PodClass((("cpu", 1),), priority=priority, node_name=runs[name])
+            pod_class = PodClass((("cpu", 1),), priority=priority)
             found.put_pod(
                 Pod("default", name, name, pod_class, usage=(("cpu", 1),), node_name=runs[name], started=1.0, owner="o")
             )

@@ -17,6 +17,7 @@ from flowcore.model.numa import NUMA
 from flowcore.model.policies import GATE
 
 _TERM = {"topologyKey": "zone", "labelSelector": {"matchLabels": {"app": "a"}}}
+_SCHEDULED = {"type": "PodScheduled", "status": "True", "lastTransitionTime": "2026-01-05T08:00:00Z"}
 _ZONES = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "Exists"}]}]}
 
 
@@ -46,6 +47,10 @@ _CHANGES: list[_Change] = [
     (("spec", "nodeName"), "n1"),
     (("spec", "nodeName"), "n2"),
     (("spec", "nodeName"), 'n"2'),
+    (("spec", "nodeSelector"), {"hostname": "p", "nodeName": "n1"}),
+    (("spec", "nodeSelector"), {"hostname": "p2", "nodeName": "n2"}),
+    (("spec", "hostname"), "p"),
+    (("spec", "hostname"), "p2"),
     (("spec", "containers"), [_container("2")]),
     (("spec", "containers"), [_container("rubbish")]),
     (("spec", "containers"), [_container("1", "j")]),
@@ -77,6 +82,10 @@ _CHANGES: list[_Change] = [
     (("status", "containerStatuses"), [{"name": "main", "allocatedResources": {"cpu": "4"}}]),
     (("status", "containerStatuses"), [{"name": "gone", "resources": {"requests": {"cpu": "4"}}}]),
     (("status", "resources"), {"requests": {"cpu": "4"}}),
+    (("status", "conditions"), [_SCHEDULED]),
+    (("status", "conditions"), [{**_SCHEDULED, "status": "False", "reason": "Unschedulable", "message": "m"}]),
+    (("status", "conditions"), [{"type": "PodResizePending", "status": "True", "reason": "Infeasible"}]),
+    (("status", "conditions"), [{"type": "Ready", "status": "False"}, _SCHEDULED]),
 ]
 _BASE: dict[str, Any] = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "a"}},
@@ -104,7 +113,7 @@ def test_what_was_read_before_changes_no_pod(common: list[_Change], pods: list[l
 
 
 def test_pods_of_a_controller_share_what_is_read_of_their_spec() -> None:
-    """Names of nodes, of DaemonSets' affinities and of token volumes do not make another class."""
+    """Names of nodes, of DaemonSets' affinities, of token volumes and of hosts do not make another class."""
     daemon = (("metadata", "ownerReferences"), [{"kind": "DaemonSet", "uid": "d", "controller": True}])
     reader = PodReader(Interner())
     found = [
@@ -114,6 +123,7 @@ def test_pods_of_a_controller_share_what_is_read_of_their_spec() -> None:
                     daemon,
                     (("metadata", "name"), f"p-{node}"),
                     (("spec", "nodeName"), node),
+                    (("spec", "hostname"), f"p-{node}"),
                     (("spec", "affinity"), _pinned(node)),
                     (("spec", "volumes"), [{"name": f"kube-api-access-{node}ab", "projected": {}}]),
                 ]
@@ -122,7 +132,15 @@ def test_pods_of_a_controller_share_what_is_read_of_their_spec() -> None:
         for node in ("no1", "no2", "no3")
     ]
     assert len({id(pod.pod_class) for pod in found}) == 1
+    assert len(reader._readings) == 1
     assert found[0].pod_class.required_affinity is None
+
+
+def test_a_condition_may_be_written_with_escapes() -> None:
+    """JSON has several ways to write a word: all of them count."""
+    condition = {**_SCHEDULED, "status": "False", "reason": "Unschedulable", "message": "no room"}
+    raw = _changed([(("status", "conditions"), [condition])]).replace(b'"False"', rb'"\u0046alse"')
+    assert PodReader(Interner())(raw).unschedulable_message == "no room"
 
 
 def test_a_pod_that_is_no_pod_is_refused() -> None:

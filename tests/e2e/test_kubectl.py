@@ -232,6 +232,12 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
     bound = {"kubernetes.io/hostname": "old"}
     await scene.create("right", nodeName="old", scheduler="other", nodeSelector=bound)
 
+    async def known() -> bool:
+        status = await answer(plane[0].kubeconfig, "status")
+        return "observed" in {each["name"] for each in status["policies"]}
+
+    await until(known, 60, lambda: "the policy to be shown")
+
     async def observed() -> list[dict[str, Any]]:
         found = await answer(plane[0].kubeconfig, "plan", "-n", scene.namespace, "--policy", "observed")
         return list(found["observed"])

@@ -273,7 +273,7 @@ async def test_a_policy_that_steers_no_more(scene: ClusterScenario, to: str) -> 
     await scene.node_of("first")
     names = [f"held-{number}" for number in range(5)]
     with no_plans(scene):
-        await scene.api.create_many([scene.pod(name) for name in names])
+        await scene.api.create_many([scene.pod(name, "200m") for name in names])  # no plan had such pods
         for name in names:
             await scene.reason_of(name, HELD_MESSAGE)
         await no_extender_calls(scene)

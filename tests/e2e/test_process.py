@@ -33,7 +33,8 @@ async def test_probes_and_metrics(scene: ClusterScenario) -> None:
 
     waiting = "thalweg_waiting_pods NodeResourcesFit"
     assert more("thalweg_bindings_total bound") == 4
-    assert more("thalweg_placements_total reserved") == 4
+    # Pods that come alone may get their places without a round.
+    assert more("thalweg_placements_total reserved") + more("thalweg_placements_total priced") == 4
     assert more("thalweg_creation_to_binding_seconds_count") == 4
     assert more("thalweg_reasons_written_total") == 2
     assert sum(more(name) for name in after if name.startswith("thalweg_rounds_total")) >= 1

@@ -15,7 +15,7 @@ from support.prometheus import JOB, NAMESPACE, Prometheus, running_prometheus
 from support.repository import ROOT
 from support.tools import prometheus as executable
 
-from flowcore.model.policies import SCHEDULER_NAME
+from flowcore.model.policies import GATE, SCHEDULER_NAME
 
 __all__ = ["executable"]
 
@@ -68,8 +68,9 @@ async def test_every_expression_has_an_answer(scene: ClusterScenario, prometheus
     for number in range(3):
         await scene.create(f"bound-{number}", "200m", scheduler=SCHEDULER_NAME)
         await scene.create(f"steered-{number}", "200m")
+    await scene.create("gated", "200m", schedulingGates=[{"name": GATE}])
     await scene.create("waits", "64", scheduler=SCHEDULER_NAME)
-    await scene.nodes_of(*(f"{kind}-{number}" for kind in ("bound", "steered") for number in range(3)))
+    await scene.nodes_of(*(f"{kind}-{number}" for kind in ("bound", "steered") for number in range(3)), "gated")
     await scene.reason_of("waits", "Insufficient cpu")
 
     missing = [each for each in expressions() if not any(name in each for name in WITHOUT_SAMPLES)]

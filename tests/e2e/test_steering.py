@@ -183,7 +183,7 @@ async def test_more_pods_than_room(scene: ClusterScenario) -> None:
 async def test_held_pods_are_asked_about_twice(scene: ClusterScenario) -> None:
     """There is room and no plan yet: held twice each under one constant text, then silence until the plan comes."""
     await scene.nodes("a", "b", "c", cpu="4")
-    await scene.create("first")
+    await scene.create("first", "200m")  # of another class: its plan says nothing of the others
     await scene.node_of("first")
     with no_plans(scene):
         before = await held(scene)

@@ -159,6 +159,19 @@ async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
     assert (guide.asked, guide.answers, bound) == ([], [], [])
 
 
+async def test_another_leads_after_a_wait_for_the_plan() -> None:
+    """Then the plan of this replica says nothing any more."""
+    guide = StubPlanView(STEERED)
+
+    def lose() -> None:
+        guide.advice = "lease: standby, another leads"
+
+    guide.meanwhile = lose
+    async with served(guide) as address:
+        assert await post(address, "filter", filter_request(NAMES)) == (503, "lease: standby, another leads\n")
+    assert not guide.answers
+
+
 async def test_a_guide_that_fails_is_500_and_one_line_in_the_log() -> None:
     """The server lives on."""
 

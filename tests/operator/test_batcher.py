@@ -84,6 +84,22 @@ async def test_a_round_rests_for_its_pods(pods: int) -> None:
     assert loop.time() - ended >= min(0.1, pods * REST_PER_POD)
 
 
+async def test_kube_scheduler_waits_for_no_long_rest() -> None:
+    """The rest is as after a round of one pod; after one of none there is no rest."""
+    batcher, loop = Batcher(_NEVER, _NEVER), asyncio.get_running_loop()
+    ended = loop.time()
+    batcher.round_ended(0.001, 1_000_000)
+    batcher.trigger(at_once=True, asked=True)
+    await _due(batcher)
+    assert loop.time() - ended >= REST_PER_POD
+    batcher.round_ended(0.001, 0)
+    batcher.trigger(asked=True)
+    assert await _is_due_soon(batcher)
+    batcher.round_ended(0.001, 1_000_000)
+    batcher.trigger(at_once=True)
+    assert not await _is_due_soon(batcher)
+
+
 async def test_a_pause_ends_the_rest() -> None:
     """Once a burst is over nothing more is waited for."""
     batcher = Batcher(0.01, _NEVER)

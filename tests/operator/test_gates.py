@@ -183,6 +183,8 @@ def test_the_static_policy_knows_our_names() -> None:
     assert rule["spec"]["paramKind"] == {"apiVersion": f"{GROUP}/{VERSION}", "kind": KIND}
     (gang,) = [each["expression"] for each in rule["spec"]["variables"] if each["name"] == "inGang"]
     assert all(f'"{name}"' in gang for name in (*NAMING_ANNOTATIONS, *POD_GROUP_LABELS))
+    (early,) = [each["expression"] for each in rule["spec"]["matchConditions"] if each["name"] == "may-be-gated"]
+    assert early == f"params.status.gate.order.exists(each, each.others) || {gang}"
     assert f'{{name: "{GATE}"}}' in rule["spec"]["mutations"][0]["applyConfiguration"]["expression"]
     (spared,) = rule["spec"]["matchConstraints"]["namespaceSelector"]["matchExpressions"]
     assert (spared["operator"], "kube-system" in spared["values"]) == ("NotIn", True)

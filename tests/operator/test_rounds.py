@@ -20,6 +20,7 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.lone_pods import PRICES_HOLD
 
 from flowcore.api import Interner
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -456,6 +457,28 @@ async def test_running_pods_that_attract_ours_reach_the_worker(case: Case) -> No
     assert case.ear.bound["ns/p"] == "b"
 
 
+@pytest.mark.parametrize(
+    ("added", "asks"), [((), False), ((("topology.kubernetes.io/zone", "z"),), False), ((("other", "z"),), True)]
+)
+def test_labels_that_a_binding_adds_ask_for_no_round(*, added: tuple[tuple[str, str], ...], asks: bool) -> None:
+    """The API server copies zone and region of the node to a pod that is bound."""
+    state = DrivenLedger()
+    state.set_namespace("ns", ())
+    state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    term = AffinityTerm("kubernetes.io/hostname", LabelSelector((Requirement("app", "In", ("a",)),)), ("ns",))
+    rules = InterPodConstraints(affinity=(term,))
+    labels = (("app", "a"),)
+    fields: dict[str, Any] = {"pod_class": CLASS, "scheduler_name": "thalweg", "constraints": rules}
+    waiting = Pod("ns", "p", "u", labels=labels, **fields)
+    state.upsert_pod(waiting)
+    state.upsert_pod(Pod("ns", "other", "v", labels=labels, **fields))
+    assert state.reserve(waiting, "n")
+    before = state.rounds_requested
+    bound = msgspec.structs.replace(waiting, node_name="n", labels=(*labels, *added))
+    state.upsert_pod(bound)
+    assert (state.rounds_requested > before) is asks
+
+
 async def test_a_pod_whose_namespace_is_not_known_yet(case: Case) -> None:
     """Which policy governs it cannot be told without the namespace's labels: it waits for them."""
     case.node()
@@ -521,6 +544,57 @@ async def test_a_node_tainted_while_a_large_request_is_put_together(case: Case) 
     assert case.ear.bound == {}
 
 
+async def test_a_prepared_worker_is_told_only_what_changed_since() -> None:
+    case = Case()
+    case.node("n1")
+    await case.loop.prepare()
+    await case.loop.prepare()  # it is in sync already
+    case.node("n2")
+    case.pod("p")
+    task = asyncio.create_task(case.loop.run())
+    await bound(case, "ns/p")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    first, *later = case.worker.requests
+    assert first.reset
+    assert not first.pending
+    assert [node.name for node in first.nodes] == ["n1"]
+    assert not any(request.reset for request in later)
+    assert [node.name for request in later for node in request.nodes] == ["n2"]
+
+
+async def test_a_worker_is_told_everything_again_after_changes_were_discarded() -> None:
+    case = Case()
+    case.node("n1")
+    await case.loop.prepare()
+    case.node("n2")
+    case.loop.discard_changes()
+    await case.loop.prepare()
+    assert [(each.reset, len(each.nodes)) for each in case.worker.requests] == [(True, 1), (True, 2)]
+
+
+async def test_a_worker_that_cannot_be_prepared_is_told_by_the_first_round() -> None:
+    case = Case()
+    case.node("n1")
+    start, attempts = case.worker.start, []
+
+    async def fails_once() -> None:
+        attempts.append(1)
+        if len(attempts) == 1:
+            raise WorkerLost("no process")
+        await start()
+
+    case.worker.start = fails_once  # type: ignore[method-assign]
+    await case.loop.prepare()
+    case.pod("p")
+    task = asyncio.create_task(case.loop.run())
+    await bound(case, "ns/p")
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    assert case.worker.requests[0].reset
+    assert len(attempts) == 2
+
+
 async def test_a_lost_worker_is_told_everything_again(case: Case) -> None:
     """It died with the changes it was told: the next one plans on the whole cluster."""
     case.node("n")
@@ -542,6 +616,7 @@ async def test_a_worker_that_died_between_rounds_is_counted(case: Case) -> None:
     case.pod("first")
     await bound(case, "ns/first")
     case.worker.alive = False
+    case.now += PRICES_HOLD + 1
     case.pod("second")
     await bound(case, "ns/second")
     assert case.worker.requests[-1].reset or any(request.reset for request in case.worker.requests[1:])
@@ -815,6 +890,7 @@ async def test_hits_of_the_verdict_cache_are_counted(case: Case) -> None:
     missed = count("miss")
     assert missed >= 1
     rows = case.metrics.verdict_rows.labels("NodeResourcesFit")._value.get()
+    case.now += PRICES_HOLD + 1
     case.pod("second")
     await bound(case, "ns/second")
     assert count("miss") == missed

@@ -16,8 +16,11 @@ from thalweg_operator.reservations.reservation import Owner
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
+from flowcore.model.selectors import LabelSelector, Requirement
 
 
 @pytest.fixture
@@ -194,6 +197,7 @@ def test_a_nomination_that_cannot_be_written(world: FakeCluster) -> None:
     pod = world.pod()
     world.deliver_watch()
     world.plan(pod.key, "a")
+    be_idle(world)
     world.send_write(problem="admission webhook says no")
     assert not world.state.reservations
     assert world.rejected == []
@@ -266,6 +270,21 @@ def test_a_pod_that_stands_in_line(world: FakeCluster) -> None:
         world.settle()
         pod = world.pod()
         world.deliver_watch()
+
+
+def test_right_after_a_plan_nothing_is_written(world: FakeCluster) -> None:
+    """kube-scheduler may be starting, or its watch be behind: it is idle if it asks nothing for a second."""
+    pods = [world.pod(f"p{number}", f"u{number}") for number in range(3)]
+    world.deliver_watch()
+    for pod, node in zip(pods, "abc", strict=True):
+        world.plan(pod.key, node)
+    for _ in range(9):
+        world.now += 0.1
+        world.look_after()
+    assert not world.write_kinds
+    world.now += 0.2
+    world.look_after()
+    assert world.write_kinds == ["nominate"] * 3
 
 
 def test_a_pod_that_stood_in_line_for_too_long(world: FakeCluster) -> None:
@@ -383,6 +402,7 @@ def test_gone_or_bound_between_reservation_and_sending(world: FakeCluster) -> No
     world.deliver_watch()
     assert set(world.state.reservations) == {"ns/told"}
     world.add_plan([PlannedPod(pod, "a") for pod in pods])
+    be_idle(world)
     assert [write.pod.key for write in world.writes] == ["ns/told"]
 
 
@@ -398,6 +418,7 @@ def test_waves(world: FakeCluster) -> None:
         assert world.state.reserve(pod, nodes_of[pod.name], Owner.STEERING)
     turns = ((1, 1), (1, 1), (1, 2), (1, 3), (2, 1))
     world.add_plan([PlannedPod(pod, nodes_of[pod.name], turn) for pod, turn in zip(pods, turns, strict=True)])
+    be_idle(world)
     assert {write.pod.name for write in world.writes} == {"p0", "p1", "p4"}
     world.settle()
     assert world.schedule("ns/p2", "c") == (Outcome.HELD, [])
@@ -411,7 +432,8 @@ def test_waves(world: FakeCluster) -> None:
     world.look_after()
     assert not world.writes
     world.now += 0.2
-    world.look_after()
+    world.look_after()  # the wave begins
+    be_idle(world)
     assert {write.pod.name for write in world.writes} == {"p3"}
 
 
@@ -426,6 +448,7 @@ def test_asked_about_before_its_wave(world: FakeCluster) -> None:
         assert world.state.reserve(pod, node, Owner.STEERING)
     turns = ((1, 1), (1, 2), (1, 3), (1, 4))
     world.add_plan([PlannedPod(pod, node, turn) for pod, node, turn in zip(pods, "abca", turns, strict=True)])
+    be_idle(world)
     world.settle()
     assert world.schedule("ns/p3", "bc") == (Outcome.STEERED, ["b"])
     assert world.state.reservations["ns/p1"].node == "a"
@@ -451,6 +474,7 @@ def test_refused_until_the_others_of_its_wave_have_come(world: FakeCluster, aske
         assert world.state.reserve(pod, node, Owner.STEERING)
     turns = ((1, 1), (1, 1), (1, 2))
     world.add_plan([PlannedPod(*each) for each in zip(pods, nodes, turns, strict=True)])
+    be_idle(world)
     world.settle()
     assert world.schedule("ns/early") == (Outcome.STEERED, ["b"])
     for held, told in ((True, []), (False, [("ns/p1", "b")])):
@@ -467,6 +491,57 @@ def test_refused_until_the_others_of_its_wave_have_come(world: FakeCluster, aske
         assert world.schedule("ns/p0") == (Outcome.STEERED, ["a"])
 
 
+def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: FakeCluster) -> None:
+    """The node came a moment ago: the nomination is written again. Five seconds later a refusal counts."""
+    pod = world.pod()
+    world.deliver_watch()
+    world.state.upsert_node(Node("new", allocatable=(("cpu", 300), ("pods", 10))))
+    planned(world, pod.key, "new")
+    for wait, told in ((0.0, []), (5.0, [(pod.key, "new")])):
+        world.now += wait
+        assert world.schedule(pod.key, "ab") == (Outcome.HELD, [])
+        message = f"0/3 nodes are available: {HELD_MESSAGE}"
+        world.change(pod.key, nominated_node="", unschedulable_message=message)
+        world.deliver_watch()
+        world.advance(0.4)
+        assert (world.api[pod.key].nominated_node == "new") == (not told)
+        assert world.rejected == told
+
+
+@pytest.mark.parametrize(("label", "rounds"), [("topology.kubernetes.io/zone", 0), ("set", 1)])
+def test_bound_as_planned_with_labels_of_its_node(world: FakeCluster, label: str, rounds: int) -> None:
+    """The API server copies the zone of the node to the pod: that alone asks for no round, though others count pods."""
+    selector = LabelSelector((Requirement("app", "In", ("x",)),))
+    rules = InterPodConstraints(spread=(SpreadConstraint("example.com/rack", 1, selector),))
+    pod = world.pod(labels=(("app", "x"),), constraints=rules)
+    world.pod("other", labels=(("app", "x"),), constraints=rules)
+    world.deliver_watch()
+    planned(world)
+    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    before = world.state.rounds_requested
+    world.change(pod.key, node_name="a", labels=(("app", "x"), (label, "1")))
+    world.deliver_watch()
+    assert world.state.rounds_requested - before == rounds
+
+
+@pytest.mark.parametrize("change", ["cordoned", "gone"])
+def test_refused_on_a_node_that_changed_since_it_was_planned(world: FakeCluster, change: str) -> None:
+    """kube-scheduler refuses it for that: the refusal counts, and the nomination is not written again."""
+    pod = world.pod()
+    world.deliver_watch()
+    planned(world, pod.key, "c")
+    if change == "gone":
+        world.state.delete_node("c")
+    else:
+        world.state.upsert_node(Node("c", unschedulable=True, allocatable=(("cpu", 300), ("pods", 10))))
+    assert world.schedule(pod.key, "ab") == (Outcome.HELD, [])
+    world.change(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {HELD_MESSAGE}")
+    world.deliver_watch()
+    world.advance(0.4)
+    assert not world.api[pod.key].nominated_node
+    assert world.rejected == [(pod.key, "c")]
+
+
 def test_chains_do_not_wait_for_each_other(world: FakeCluster) -> None:
     """But a later plan's wait for all of the earlier ones: what it counts on may still be on its way."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
@@ -477,6 +552,7 @@ def test_chains_do_not_wait_for_each_other(world: FakeCluster) -> None:
     turns = ((1, 1), (1, 2), (2, 1), (2, 2))
     world.add_plan([PlannedPod(pod, nodes_of[pod], turn) for pod, turn in zip(pods, turns, strict=False)])
     world.add_plan([PlannedPod(pods[4], "c", (1, 1))])
+    be_idle(world)
     assert {write.pod.name for write in world.writes} == {"p0", "p2"}
     world.settle()
     world.schedule("ns/p2")
@@ -659,6 +735,7 @@ def test_a_restart(world: FakeCluster) -> None:
     world.deliver_watch()
     for name in ("open", "shut"):
         assert world.plan(f"ns/{name}", "a")
+    be_idle(world)
     world.settle()
     # As a pod of a gang whose other pods are not nominated yet.
     world.change("ns/shut", gated=True, nominated_node="a", planned_node="a")

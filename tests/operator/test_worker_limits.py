@@ -14,7 +14,6 @@ from thalweg_operator.planning.worker.limits import (
     LEAST_MEMORY,
     RoundExpired,
     default_memory,
-    format_memory,
     resident_memory,
     time_limit,
 )
@@ -159,9 +158,3 @@ def test_time_is_up_in_the_middle_of_a_step() -> None:
         pass
     with time_limit(0):
         time.sleep(0.02)
-
-
-@pytest.mark.parametrize(("memory", "words"), [(4 * 2**30, "4Gi"), (1536 * 2**20, "1.5Gi"), (256 * 2**20, "256Mi")])
-def test_memory_in_words(memory: int, words: str) -> None:
-    """As people write it."""
-    assert format_memory(memory) == words

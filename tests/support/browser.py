@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from playwright.sync_api import Browser, BrowserContext, ConsoleMessage, Page, Playwright
+from support.packages import can_install, install
 from support.repository import ROOT
 from thalweg_controlplane.processes import die_with_parent
 
@@ -21,13 +22,9 @@ PATIENCE = 40_000
 
 def chromium() -> Path:
     """Debian's Chromium; as root it is installed. Where it cannot be had the test is skipped, but never in CI."""
+    problem = install(["chromium"], _PACKAGES) if can_install() else f"apt-get install {' '.join(_PACKAGES)}"
     found = shutil.which("chromium")
-    if found is None and os.geteuid() == 0 and shutil.which("apt-get") is not None:
-        quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-        for command in (["update"], ["install", "--yes", "--no-install-recommends", *_PACKAGES]):
-            subprocess.run(["apt-get", *command], env=quiet, capture_output=True, check=False)
-        found = shutil.which("chromium")
-    return Path(found) if found is not None else _missing(f"no Chromium: apt-get install {' '.join(_PACKAGES)}")
+    return Path(found) if found is not None else _missing(f"no Chromium: {problem}")
 
 
 def require_page() -> None:

@@ -178,7 +178,8 @@ class ChurningCluster:
             # An idle cluster has no rounds: a node that changes makes them.
             self.put_node("staying-0", {ZONE: "z0", "beat": str(at % 2)})
             await self.round()
-        # A reader keeps what it read of specs, within a limit of its own.
+        # Readers keep what they read of specs and images, within limits of their own.
+        self._node = sinks.node_decoder(self.intern)
         self._pod = sinks.pod_decoder(self.intern, self.parts["bad input"])
         self.intern.drop_unused()
         self.intern.drop_unused()

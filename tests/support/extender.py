@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from thalweg_extender import Certificates, Limits, Outcome, listening
+from thalweg_extender import Certificates, Limits, Outcome, PlanView, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
 
@@ -24,9 +24,14 @@ class StubPlanView:
         self.advice = advice
         self.asked: list[tuple[ExtenderPod, list[str]]] = []
         self.answers: list[tuple[str, Outcome, list[str]]] = []
+        #: What happens before filter's advice.
+        self.meanwhile: Callable[[], object] = lambda: None
 
     def unavailable(self) -> str:
         return self.advice if isinstance(self.advice, str) else ""
+
+    async def until_planned(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> None:
+        self.meanwhile()
 
     def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         self.asked.append((extender_pod, list(node_names)))
@@ -39,7 +44,7 @@ class StubPlanView:
 
 @asynccontextmanager
 async def served(
-    guide: StubPlanView, *, certificates: Certificates | None = None, limits: Limits = UNPACED_LIMITS, **options: Any
+    guide: PlanView, *, certificates: Certificates | None = None, limits: Limits = UNPACED_LIMITS, **options: Any
 ) -> AsyncIterator[str]:
     """The address under which the verbs are, as kube-scheduler's ``urlPrefix`` has it."""
     scheme = "http" if certificates is None else "https"

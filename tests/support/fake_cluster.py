@@ -78,6 +78,7 @@ class FakeCluster:
             self.state.set_namespace("ns", (("team", "ml"),))
         for name in NODES:
             self.state.upsert_node(Node(name, allocatable=(("cpu", 300), ("pods", 10))))
+        self.ledger.nominations.node_changes.clear()  # kube-scheduler knows them as well
         for pod in self.api.values():
             self.state.upsert_pod(pod)
         self.state.set_namespace("ns", (("team", "ml"),))

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from support.packages import can_install, install
 from support.repository import ROOT
 from thalweg_controlplane.cache import cache_root
 
@@ -105,14 +106,10 @@ def _require_packages() -> None:
         raise NoImage("the image is built and run as root only")
     if not missing:
         return
-    install = ["apt-get", "install", "--yes", "--no-install-recommends", *missing]
-    if os.environ.get("CI") != "true" or shutil.which("apt-get") is None:
-        raise NoImage(f"missing: {' '.join(install)}")
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for command in (["apt-get", "update"], install):
-        done = subprocess.run(command, env=quiet, capture_output=True, text=True, check=False)
-        if done.returncode != 0:
-            raise NoImage(f"{' '.join(command)}: {done.stdout}{done.stderr}")
+    if os.environ.get("CI") != "true" or not can_install():
+        raise NoImage(f"missing: apt-get install {' '.join(missing)}")
+    if problem := install(PACKAGES, PACKAGES):
+        raise NoImage(problem)
 
 
 def _unpacked(digest: str) -> Path:

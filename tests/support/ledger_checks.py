@@ -15,7 +15,7 @@ from support.recount import check_recount
 from thalweg_operator.reservations import ledger as ledger_module
 from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, Departure, Effect, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.moves import MOVES
@@ -27,7 +27,7 @@ from thalweg_operator.reservations.victims import is_whole
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
-from flowcore.model.pod_index import AffinityMatch, PodIndex
+from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
 
 Transition = tuple[Phase | None, Phase | None]
 
@@ -58,6 +58,8 @@ class LedgerChecks:
 
     taken: ClassVar[Counter[Transition]] = Counter()
     shifts: ClassVar[Counter[int]] = Counter()
+    #: Pods that got a place without a round.
+    priced: ClassVar[int] = 0
 
     def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
         self._cluster, self._ledger = cluster, ledger
@@ -86,9 +88,14 @@ class LedgerChecks:
             self._check_shifts(before, event)
         if isinstance(event, PlanMade):
             self._check_groups(event, record.effects)
+        priced = [each.outcome for each in record.effects if isinstance(each, CountPlacement)].count("priced")
+        LedgerChecks.priced += priced
+        if priced or isinstance(event, PlanMade):
             for each in self._ledger.reservations.values():
                 if each.id not in before:
                     self._check_not_overcommitted(each)
+                    if priced:
+                        self._check_nobody_keeps_away(each)
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
@@ -234,7 +241,20 @@ class LedgerChecks:
             if each.node not in nodes_before and each.pod.constraints is not None:
                 for term in each.pod.constraints.anti_affinity:
                     there = self._cluster.occupancy.pod_index.matching_pods(AffinityMatch((term,))).by_node
-                    assert there.get(each.node, 0) == 1, "the pod itself"
+                    itself = incoming_term_matches(term, each.pod.signature, self._cluster.namespaces)
+                    assert there.get(each.node, 0) == itself
+
+    def _check_nobody_keeps_away(self, reservation: Reservation) -> None:
+        """Who gets a place without a round has no rules, and the anti-affinity of no pod there speaks of it."""
+        assert reservation.pod.constraints is None
+        reserved = [(each.pod, each.node) for each in self._ledger.reservations.values()]
+        bound = [(each, each.node_name) for each in self._cluster.pods.values() if not each.terminal]
+        there = [
+            each for each, node in (*reserved, *bound) if node == reservation.node and each.constraints is not None
+        ]
+        for each in there:
+            for term in each.constraints.anti_affinity if each.constraints is not None else ():
+                assert not incoming_term_matches(term, reservation.pod.signature, self._cluster.namespaces)
 
     def _check_not_overcommitted(self, reservation: Reservation) -> None:
         """What a plan reserves fits with all that is there."""

@@ -15,7 +15,7 @@ from support.ledger_checks import LedgerChecks
 from thalweg_extender.answers import Outcome, to_filter
 from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.advance import advance
-from thalweg_operator.reservations.advise import advise
+from thalweg_operator.reservations.advise import advise, awaits_plan
 from thalweg_operator.reservations.backoff import is_backing_off
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
@@ -31,6 +31,7 @@ from thalweg_operator.reservations.effects import (
 )
 from thalweg_operator.reservations.events import (
     Answer,
+    CheapestPlanned,
     Event,
     GateUnneeded,
     NamespaceSet,
@@ -45,6 +46,7 @@ from thalweg_operator.reservations.events import (
     PoliciesChanged,
     PricesPlanned,
     SchedulerAnswered,
+    SchedulerAsks,
     Synced,
     TimePassed,
     UnplacedPod,
@@ -76,6 +78,7 @@ class Plan:
         placements: those that were not delivered yet.
         groups: names of the atomic groups of the whole plan.
         classes: that kube-scheduler binds, and their policies; to them all nodes cost the same.
+        bound_classes: likewise, that we bind.
         unplaced: pods without a node, delivered after the placements.
         evictions: of pods that no placement waits for, delivered with the last placements.
     """
@@ -87,6 +90,7 @@ class Plan:
     evictions: list[PlannedEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     classes: frozenset[tuple[PodClass, str]] = frozenset()
+    bound_classes: frozenset[tuple[PodClass, str]] = frozenset()
     first: bool = True
 
 
@@ -337,9 +341,9 @@ class LedgerWorld:
     def bring(self, plan: Plan) -> None:
         """A plan is there to be delivered."""
         plan.groups = tuple(sorted({each.atomic_group for each in plan.placements if each.atomic_group}))
-        plan.classes = frozenset(
-            (each.pod.pod_class, each.policy.name) for each in plan.placements if delivery_of(each.policy).steered
-        )
+        classes = {(each.pod.pod_class, each.policy.name): delivery_of(each.policy).steered for each in plan.placements}
+        plan.classes = frozenset(key for key, steered in classes.items() if steered)
+        plan.bound_classes = frozenset(classes.keys() - plan.classes)
         self.plan = plan
 
     def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
@@ -391,7 +395,9 @@ class LedgerWorld:
             positions = {name: at for at, name in enumerate(sorted(self.cluster.nodes))}
             for pod_class, policy in sorted(plan.classes, key=repr):
                 above = [0] * len(positions)
-                self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 0, plan.generation))
+                self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 1, plan.generation))
+            for pod_class, policy in sorted(plan.bound_classes, key=repr):
+                self.apply(CheapestPlanned(pod_class, policy, list(positions), plan.generation))
             rest = plan.evictions
             self.apply(PlanMade(plan.number, plan.generation, (), plan.groups, first=False, last=True, evictions=rest))
             self.plan = None
@@ -414,6 +420,8 @@ class LedgerWorld:
             pod.scheduler_name,
             pod.nominated_node if nominated is None else nominated,
         )
+        if awaits_plan(self.cluster, self.ledger, asked):
+            self.apply(SchedulerAsks(asked, fits))
         with self.checks.unchanged():
             advice = advise(self.cluster, self.ledger, asked, fits)
             assert advise(self.cluster, self.ledger, asked, fits) == advice

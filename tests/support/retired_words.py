@@ -108,7 +108,7 @@ NAMES: dict[str, str] = {
     "holds_room": "is_running",
     "IN_A_ROW": "MAX_CONSECUTIVE_FAILURES",
     "in_part": "partial_gang",
-    "in_words": "format_seconds, format_memory, sentence",
+    "in_words": "format_seconds, sentence",
     "keeping_apart": "conflict_rows",
     "kept_to_domains": "restrict_to_gang_domains",
     "Kind": "PodSignature",

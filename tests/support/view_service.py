@@ -9,7 +9,7 @@ from typing import Any
 
 import yaml
 from support.rights import token
-from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.objects import pod
 
 NAMESPACE, NAME, PORT = "thalweg-system", "thalweg-view", 443
@@ -47,6 +47,12 @@ async def leading_to(api: Api, address: str, port: int) -> AsyncIterator[None]:
         yield
     finally:
         await api.delete(path, gracePeriodSeconds="0")
+        # With its Endpoints: another module may share the control plane, and want Endpoints of its own Service.
+        try:
+            await api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/{NAME}")
+        except ApiError as error:
+            if error.status != 404:
+                raise
 
 
 async def allow(api: Api, account: str, *, namespace: str, rules: list[dict[str, Any]], name: str) -> None:

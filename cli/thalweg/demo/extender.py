@@ -61,6 +61,9 @@ class _Planned:
     def unavailable(self) -> str:
         return ""
 
+    async def until_planned(self, asked: ExtenderPod, names: Sequence[str]) -> None:
+        """The plan is there or not; nobody makes one meanwhile."""
+
     def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:
         taken = self._full()
         if asked.key not in self._demands:

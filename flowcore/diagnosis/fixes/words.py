@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from flowcore.diagnosis.fixes.replanning import Outcome
+from flowcore.diagnosis.lists import listed, listed_pods
+from flowcore.model.amount_text import exact_amount
 from flowcore.model.pods import Pod
-from flowcore.model.resources import CPU
 from flowcore.scenario.changes import (
     AddNodes,
     Change,
@@ -24,10 +25,7 @@ from flowcore.scenario.changes import (
 )
 from flowcore.scenario.context import AnswerContext
 
-#: Names that a sentence lists.
-_MAX_NAMES = 3
 _RULES = {"affinity": "pod affinity", "antiAffinity": "pod anti-affinity", "spread": "topology spread"}
-_BINARY = (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10))
 
 
 def sentence(
@@ -47,25 +45,13 @@ def sentence(
         parts.append(f"places {len(wanted) - left} of {len(wanted)}")
     if outcome.loses:
         verb = "loses its place" if len(outcome.loses) == 1 else "lose their places"
-        parts.append(f"{_names(outcome.loses, context)} {verb}")
+        parts.append(f"{listed_pods(outcome.loses, context)} {verb}")
     if outcome.moves:
         verb = "runs on another node" if len(outcome.moves) == 1 else "run on other nodes"
-        parts.append(f"{_names(outcome.moves, context)} {verb}")
+        parts.append(f"{listed_pods(outcome.moves, context)} {verb}")
     if not outcome.loses:
         parts.append("nobody loses a place")
     return f"{text[:1].upper()}{text[1:]}: {', '.join(parts)}."
-
-
-def _names(keys: Sequence[str], context: AnswerContext) -> str:
-    """Pods by name, those that the asker may read first."""
-    shown, hidden = context.visible(keys), sum(not context.may_name(key) for key in keys)
-    names = shown[:_MAX_NAMES]
-    more = len(shown) - len(names)
-    if more:
-        names.append(f"{more} more")
-    if hidden:
-        names.append("a pod of another namespace" if hidden == 1 else f"{hidden} pods of other namespaces")
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
 def _phrase(change: Change, pods: dict[str, Pod]) -> str:
@@ -79,14 +65,14 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
             return f"require no {_RULES[change.rules]} by {change.topology_key}"
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
-            amount = quantity(change.resource, change.amount)
-            return f"ask for {amount} of {change.resource}, not {quantity(change.resource, asked)}"
+            amount = exact_amount(change.resource, change.amount)
+            return f"ask for {amount} of {change.resource}, not {exact_amount(change.resource, asked)}"
         case SetPriority():
             return f"give it priority {change.priority}, not {pods[change.pod].pod_class.priority}"
         case RaiseCap():
             return f"raise maxPerDomain of constraint {change.constraint} of policy {change.policy} to {change.value}"
         case RaiseQueueLimit():
-            amount = quantity(change.resource, change.amount)
+            amount = exact_amount(change.resource, change.amount)
             return f"raise the limit of FlowQueue {change.queue} to {amount} of {change.resource}"
         case Uncordon():
             return f"uncordon node {change.node}"
@@ -98,26 +84,10 @@ def _phrase(change: Change, pods: dict[str, Pod]) -> str:
         case MovePod():
             return f"move {change.pod} to node {change.node}"
         case EvictPods():
-            return f"evict {_list(change.pods)}"
+            return f"evict {listed(change.pods)}"
         case _:
             raise TypeError(f"no fix makes the change {type(change).__name__}")
 
 
 def _taint(key: str, value: str, effect: str) -> str:
     return f"{key}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"
-
-
-def _list(keys: Iterable[str]) -> str:
-    names = list(keys)
-    shown = names[:_MAX_NAMES] + ([f"{len(names) - _MAX_NAMES} more"] if len(names) > _MAX_NAMES else [])
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
-
-
-def quantity(resource: str, amount: int) -> str:
-    """An exact amount as Kubernetes writes it; bytes in the largest binary unit without a fraction."""
-    if resource == CPU:
-        return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"
-    for suffix, unit in _BINARY:
-        if amount and amount % unit == 0:
-            return f"{amount // unit}{suffix}"
-    return str(amount)

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import aclosing
 from typing import Generic, Protocol, TypeVar
 
+import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
@@ -98,7 +99,7 @@ class Reflector(Generic[T]):
         kind: str,
         path: str,
         api_client: ApiClient,
-        decode: Callable[[bytes], T | None],
+        decode: Callable[[bytes | msgspec.Raw], T | None],
         sink: Sink[T],
         metrics: Metrics,
         bad_input: BadInput,
@@ -248,7 +249,7 @@ class Reflector(Generic[T]):
             async for page in found:
                 version = page.metadata.resource_version
                 for index, item in enumerate(page.items or ()):
-                    gone.discard(self._store(bytes(item)))
+                    gone.discard(self._store(item))
                     if index % _BURST == _BURST - 1:
                         await asyncio.sleep(0)
         for key in gone:
@@ -308,7 +309,7 @@ class Reflector(Generic[T]):
         if not line:
             return
         event = read(EVENTS, line, "event")
-        raw = bytes(event.object)
+        raw = event.object
         if event.type == "ERROR":
             problem = read(PROBLEMS, raw, "error event")
             if problem.code == 410:
@@ -326,13 +327,13 @@ class Reflector(Generic[T]):
         self._seen.inc()
         self._version = version
 
-    def _store(self, raw: bytes) -> str:
+    def _store(self, raw: msgspec.Raw) -> str:
         """Puts an object into the sink; returns its key."""
         try:
             try:
                 value = self._decode(raw)
             except RecursionError:
-                value = self._decode(without_depth(raw))
+                value = self._decode(without_depth(bytes(raw)))
         except Exception as error:  # noqa: BLE001 - one bad object must not stop the others
             key = self._key_by_name(raw)
             self._metrics.unreadable.labels(self._kind).inc()
@@ -349,13 +350,13 @@ class Reflector(Generic[T]):
         self._sink.upsert(value)
         return key
 
-    def _key_by_name(self, raw: bytes) -> str:
+    def _key_by_name(self, raw: msgspec.Raw) -> str:
         meta = read(OBJECTS, raw, "object").metadata
         if not meta.name:
             raise _unidentifiable(raw)
         return self._sink.key_of(meta.namespace or "", meta.name)
 
 
-def _unidentifiable(raw: bytes) -> Garbled:
+def _unidentifiable(raw: msgspec.Raw) -> Garbled:
     """The object has no name, so the whole answer is unreliable."""
-    return Garbled(f"object without a name: {raw[:200]!r}")
+    return Garbled(f"object without a name: {bytes(raw)[:200]!r}")

@@ -9,11 +9,11 @@ import structlog
 
 from flowcore.api import (
     Interner,
+    NodeReader,
     PodReader,
     WireDeviceClass,
     WireDisruptionBudget,
     WireNamespace,
-    WireNode,
     WireNodeTopology,
     WirePodGroup,
     WireQueue,
@@ -21,7 +21,6 @@ from flowcore.api import (
     to_device_class,
     to_disruption_budget,
     to_labels,
-    to_node,
     to_numa_node,
     to_pod_group,
     to_queue,
@@ -308,17 +307,16 @@ class PodGroupSink(_NamespaceKeyed):
         return [f"{key.namespace}/{key.name}" for key in self._shell.cluster.gangs.groups if key.source is self._source]
 
 
-def node_decoder(intern: Interner) -> Callable[[bytes], Node]:
+def node_decoder(intern: Interner) -> Callable[[bytes | msgspec.Raw], Node]:
     """Bytes of a node to a Node."""
-    wire = msgspec.json.Decoder(WireNode)
-    return lambda raw: to_node(wire.decode(raw), intern)
+    return NodeReader(intern)
 
 
-def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]:
+def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes | msgspec.Raw], Pod]:
     """Bytes of a pod to a Pod; ``bad_input`` receives refused fields."""
     read_pod = PodReader(intern)
 
-    def decode(raw: bytes) -> Pod:
+    def decode(raw: bytes | msgspec.Raw) -> Pod:
         try:
             pod = read_pod(raw)
         except RecursionError:
@@ -337,11 +335,13 @@ def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes], Pod]
     return decode
 
 
-def storage_object_decoder(kind: str, intern: Interner, bad_input: BadInput) -> Callable[[bytes], StorageObject | None]:
+def storage_object_decoder(
+    kind: str, intern: Interner, bad_input: BadInput
+) -> Callable[[bytes | msgspec.Raw], StorageObject | None]:
     """Bytes of a storage object to the object; ``bad_input`` receives refused annotations."""
     to_object = storage_decoder(kind, intern)
 
-    def decode(raw: bytes) -> StorageObject | None:
+    def decode(raw: bytes | msgspec.Raw) -> StorageObject | None:
         found = to_object(raw)
         if found is not None and (problem := data_problem(found)):
             bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(found)[1:]), f"{problem}; it is ignored")
@@ -350,40 +350,40 @@ def storage_object_decoder(kind: str, intern: Interner, bad_input: BadInput) -> 
     return decode
 
 
-def namespace_decoder() -> Callable[[bytes], WireNamespace]:
+def namespace_decoder() -> Callable[[bytes | msgspec.Raw], WireNamespace]:
     """Bytes of a namespace to its wire struct."""
     return msgspec.json.Decoder(WireNamespace).decode
 
 
-def device_class_decoder() -> Callable[[bytes], DeviceClass]:
+def device_class_decoder() -> Callable[[bytes | msgspec.Raw], DeviceClass]:
     """Bytes of a DeviceClass to a DeviceClass."""
     wire = msgspec.json.Decoder(WireDeviceClass)
     return lambda raw: to_device_class(wire.decode(raw))
 
 
-def numa_node_decoder(intern: Interner) -> Callable[[bytes], NumaNode]:
+def numa_node_decoder(intern: Interner) -> Callable[[bytes | msgspec.Raw], NumaNode]:
     """Bytes of a NodeResourceTopology to a NumaNode."""
     wire = msgspec.json.Decoder(WireNodeTopology)
     return lambda raw: to_numa_node(wire.decode(raw), intern)
 
 
-def queue_decoder() -> Callable[[bytes], Queue]:
+def queue_decoder() -> Callable[[bytes | msgspec.Raw], Queue]:
     """Bytes of a FlowQueue to a Queue."""
     wire = msgspec.json.Decoder(WireQueue)
     return lambda raw: to_queue(wire.decode(raw))
 
 
-def disruption_budget_decoder() -> Callable[[bytes], DisruptionBudget]:
+def disruption_budget_decoder() -> Callable[[bytes | msgspec.Raw], DisruptionBudget]:
     """Bytes of a PodDisruptionBudget to a DisruptionBudget."""
     wire = msgspec.json.Decoder(WireDisruptionBudget)
     return lambda raw: to_disruption_budget(wire.decode(raw))
 
 
-def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes], PodGroup]:
+def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes | msgspec.Raw], PodGroup]:
     """Bytes of a PodGroup to a PodGroup."""
     wire = msgspec.json.Decoder(WirePodGroup)
 
-    def decode(raw: bytes) -> PodGroup:
+    def decode(raw: bytes | msgspec.Raw) -> PodGroup:
         try:
             return to_pod_group(wire.decode(raw), source, intern)
         except RecursionError:

@@ -61,7 +61,7 @@ PAGES, EVENTS = JsonReader(Page), JsonReader(WatchEvent)
 OBJECTS, PROBLEMS = JsonReader(WatchedObject), JsonReader(Problem)
 
 
-def read(reader: JsonReader[T], raw: bytes, what: str) -> T:
+def read(reader: JsonReader[T], raw: bytes | msgspec.Raw, what: str) -> T:
     """What the bytes say.
 
     Raises:
@@ -70,4 +70,4 @@ def read(reader: JsonReader[T], raw: bytes, what: str) -> T:
     try:
         return reader.read(raw)
     except UnreadableJson as error:
-        raise Garbled(f"{what}: {error}: {raw[:200]!r}") from error
+        raise Garbled(f"{what}: {error}: {bytes(raw)[:200]!r}") from error

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
+import msgspec
+
 from flowcore.api import Interner
 from flowcore.api.kinds import (
     DEVICE_CLASS,
@@ -43,7 +45,7 @@ def make_reflectors(
     intern = Interner()
     reflectors: dict[str, Reflector[Any]] = {}
 
-    def add(kind: ObjectKind, name: str, decode: Callable[[bytes], T | None], sink: Sink[T]) -> None:
+    def add(kind: ObjectKind, name: str, decode: Callable[[bytes | msgspec.Raw], T | None], sink: Sink[T]) -> None:
         path, *older_paths = kind.paths
         reflectors[name] = Reflector(
             name,

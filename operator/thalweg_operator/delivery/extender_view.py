@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 
 from flowcore.model.advice import Advice, ExtenderPod
-from thalweg_operator.reservations.advise import advise
-from thalweg_operator.reservations.events import SchedulerAnswered
+from thalweg_operator.reservations.advise import advise, awaits_plan, watched_pod
+from thalweg_operator.reservations.events import (
+    Event,
+    PlanMade,
+    PodPut,
+    PodsUnplaced,
+    SchedulerAnswered,
+    SchedulerAsks,
+)
 from thalweg_operator.shell import Shell
+
+#: Seconds that an answer waits for the pod's first round at most. kube-scheduler schedules no other pod meanwhile.
+LONGEST_WAIT = 0.1
+#: Rounds that no answer waits for after a wait in vain: twice as many after each further one, up to so many.
+MOST_UNAWAITED = 16
 
 
 class ExtenderView:
@@ -19,6 +32,56 @@ class ExtenderView:
 
     def __init__(self, shell: Shell, problem: Callable[[], str]) -> None:
         self._shell, self.unavailable = shell, problem
+        #: Answers that wait, each with the key of its pod.
+        self._waiting: dict[asyncio.Future[None], str] = {}
+        #: Rounds that no answer waits for: they take longer than kube-scheduler may wait.
+        self._unawaited = 0
+        #: How many there will be after the next wait in vain.
+        self._next_unawaited = 1
+        shell.observers.append(self._observe)
+
+    async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
+        """Returns after the first round of a new pod, or after a time.
+
+        A pod that is held costs kube-scheduler a second attempt, and the API server three writes.
+        """
+        cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
+        latest, told, helped = loop.time() + LONGEST_WAIT, False, False
+        while awaits_plan(cluster, ledger, extender_pod):
+            if not told and watched_pod(cluster, extender_pod) is not None:
+                self._shell.apply(SchedulerAsks(extender_pod, nodes))
+                told = True
+                continue
+            if self._unawaited:
+                return
+            changed: asyncio.Future[None] = loop.create_future()
+            self._waiting[changed] = extender_pod.key
+            try:
+                async with asyncio.timeout_at(latest):
+                    await changed
+                helped = True
+            except TimeoutError:
+                self._waited_in_vain()
+                helped = False
+            finally:
+                del self._waiting[changed]
+        if helped:
+            self._next_unawaited = 1
+
+    def _waited_in_vain(self) -> None:
+        if not self._unawaited:  # else another answer that waited at the same time has counted
+            self._unawaited = self._next_unawaited
+            self._next_unawaited = min(2 * self._next_unawaited, MOST_UNAWAITED)
+
+    def _observe(self, event: Event) -> None:
+        """An event is about to be applied; who waits looks at what is there afterwards."""
+        if isinstance(event, PlanMade) and event.last:
+            self._unawaited = max(0, self._unawaited - 1)
+        elif not isinstance(event, PodPut | PodsUnplaced):
+            return
+        for changed, key in self._waiting.items():
+            if not changed.done() and (not isinstance(event, PodPut) or event.pod.key == key):
+                changed.set_result(None)
 
     def advise(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
         """What to answer about a pod. Changes nothing."""

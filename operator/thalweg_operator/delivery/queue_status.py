@@ -10,8 +10,8 @@ import msgspec
 
 from flowcore.api.kinds import QUEUE
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.amount_text import exact_amount
 from flowcore.model.queues import Queue, QueueShare
-from flowcore.model.resources import CPU
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.events import timestamp
@@ -110,7 +110,7 @@ class QueueStatus:
         return {
             "observedGeneration": queue.generation,
             "conditions": [condition],
-            "used": {name: _quantity(name, amount) for name, amount in share.used},
+            "used": {name: exact_amount(name, amount) for name, amount in share.used},
             "shares": {
                 "used": f"{share.used_share:.1%}",
                 "fair": f"{share.fair_share:.1%}",
@@ -118,10 +118,3 @@ class QueueStatus:
             },
             "pods": {"placed": counts[0], "waiting": counts[1]},
         }
-
-
-def _quantity(name: str, amount: int) -> str:
-    """An amount as Kubernetes writes it."""
-    if name != CPU:
-        return str(amount)
-    return str(amount // 1000) if amount % 1000 == 0 else f"{amount}m"

@@ -3,6 +3,8 @@
 A pod that begins to wait gets a round at once. The batch forms while a round runs, and in the rest after it. The rest
 grows with the pods of the round: single pods hardly wait, and a burst is planned in a few large rounds.
 
+Where kube-scheduler waits for a round, it waits for no such rest but a single pod's: it schedules nothing meanwhile.
+
 Other changes can wait: their round starts when changes pause, or after a maximum window. That follows karpenter's
 batcher.
 """
@@ -34,20 +36,26 @@ class Batcher:
         """
         self._idle_window, self._max_window = idle_window, max_window
         self._round_seconds, self._rest_ends = 0.0, float("-inf")
-        self._changed, self._at_once = asyncio.Event(), False
+        #: End of the rest where kube-scheduler waits.
+        self._short_rest_ends = float("-inf")
+        self._changed, self._at_once, self._asked = asyncio.Event(), False, False
 
     def round_ended(self, seconds: float, pods: int) -> None:
         """A round ended just now: how long it took, and how many pods it planned."""
         self._round_seconds = min(seconds, _LONGEST_PAUSE)
-        self._rest_ends = asyncio.get_running_loop().time() + min(pods * REST_PER_POD, self._max_window)
+        now = asyncio.get_running_loop().time()
+        self._rest_ends = now + min(pods * REST_PER_POD, self._max_window)
+        self._short_rest_ends = min(self._rest_ends, now + REST_PER_POD)
 
-    def trigger(self, *, at_once: bool = False) -> None:
+    def trigger(self, *, at_once: bool = False, asked: bool = False) -> None:
         """Requests a round: something relevant changed.
 
         Args:
             at_once: whether the round is not to wait for a pause of the changes.
+            asked: whether kube-scheduler waits for the round.
         """
         self._at_once |= at_once
+        self._asked |= asked
         self._changed.set()
 
     async def wait(self, resync: float) -> None:
@@ -63,7 +71,9 @@ class Batcher:
             self._changed.clear()
             now = loop.time()
             due = min(latest, now + max(self._idle_window, self._round_seconds))
-            if self._at_once:
+            if self._asked:
+                due = min(due, self._short_rest_ends)
+            elif self._at_once:
                 due = min(due, self._rest_ends)
             if due <= now:
                 break
@@ -72,4 +82,4 @@ class Batcher:
                     await self._changed.wait()
             except TimeoutError:
                 break
-        self._at_once = False
+        self._at_once = self._asked = False

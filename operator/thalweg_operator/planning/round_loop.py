@@ -25,7 +25,12 @@ from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.planned_placements import independent_evictions, planned_placements, planned_prices
+from thalweg_operator.planning.planned_placements import (
+    cheapest_nodes,
+    independent_evictions,
+    planned_placements,
+    planned_prices,
+)
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
@@ -57,6 +62,9 @@ _BACKOFF = Backoff(first=0.05, longest=10.0)
 _LEAST_SETTLING = 1.0
 #: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
+#: Turns of the event loop from the plan to the first byte of a binding: one wakes the binder's task, aiohttp writes the
+#: request in a task of its own, and a spare one for answers to kube-scheduler.
+_TURNS_OF_A_WRITE = 3
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
 
@@ -182,8 +190,20 @@ class RoundLoop:
         finally:
             await self._worker.stop()
 
+    async def prepare(self) -> None:
+        """Tells the worker the cluster, so that the first round need not. If it fails, the first round tries again."""
+        if self._worker_in_sync:
+            return
+        self.liveness.round_began()
+        try:
+            await self._restart_worker()
+        except WorkerLost as error:
+            _log.warning("worker not prepared", problem=str(error))
+        self.liveness.round_ended(success=self._worker_in_sync)
+
     def discard_changes(self) -> None:
-        """Forgets what changed: no worker has a snapshot yet, and the first one is told everything."""
+        """Forgets what changed: the worker is told everything before the next round."""
+        self._worker_in_sync = False
         self._shell.cluster.take_changes(pods=False)
         self._shell.ledger.begin_plan(asked=False)
 
@@ -225,7 +245,8 @@ class RoundLoop:
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
-        await asyncio.sleep(0)  # bindings leave before reports and metrics are made
+        for _ in range(_TURNS_OF_A_WRITE):  # bindings leave before reports and metrics are made
+            await asyncio.sleep(0)
         if retried:
             self._batcher.trigger()
         if reply.settles_in:
@@ -301,6 +322,8 @@ class RoundLoop:
             first = False
         for prices in planned_prices(request, reply, pods):
             apply(prices)
+        for cheapest in cheapest_nodes(request, reply, pods):
+            apply(cheapest)
         rest = independent_evictions(reply)
         apply(
             PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)

@@ -1,7 +1,7 @@
 """What ``waiting: Auto`` decides: whether new pods of a policy get our gate; pure.
 
-A held pod costs kube-scheduler an attempt at nearly every event in the cluster. A few cost little, and everybody sees
-them. Many are better behind our gate. See docs/decisions/0056.
+A held pod costs kube-scheduler an attempt every ten seconds while anything changes in the cluster. A few cost little,
+and everybody sees them. Many are better behind our gate. See docs/decisions/0056.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.policies import Policy, WaitingMode
 from thalweg_operator.reservations.ledger import Ledger
 
-#: New pods are gated from so many waiting pods on, and until there are fewer than that.
+#: New pods are gated from so many waiting pods on, and until there are fewer than that. So held pods cost
+#: kube-scheduler nine attempts a second: 2 % of its time on 1,000 nodes, 7 % on 5,000 where rules make them dear.
 GATE_FROM, HOLD_BELOW = 100, 50
 
 
@@ -54,8 +55,8 @@ def describe(policy: Policy, gating_now: AbstractSet[str]) -> tuple[str, str, st
     if policy.name in gating_now:
         text = (
             f"New pods get Thalweg's gate: {GATE_FROM} pods waited for the plan, and kube-scheduler would try each of "
-            f"them again at nearly every event. No more are gated once fewer than {HOLD_BELOW} wait. Gated pods that a "
-            "new node would help are let out, so that cluster autoscalers see them."
+            f"them again every ten seconds. No more are gated once fewer than {HOLD_BELOW} wait. Gated pods that a new "
+            "node would help are let out, so that cluster autoscalers see them."
         )
         return "False", "ManyWait", text
     text = f"New pods wait in kube-scheduler's queue, not behind a gate: fewer than {GATE_FROM} pods wait for the plan."

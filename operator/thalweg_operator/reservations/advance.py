@@ -22,6 +22,7 @@ from thalweg_operator.reservations import (
 from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
     Answer,
+    CheapestPlanned,
     DeviceClassSet,
     DisruptionBudgetSet,
     Event,
@@ -41,6 +42,7 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     QueueSet,
     SchedulerAnswered,
+    SchedulerAsks,
     ScoresPlanned,
     StoragePut,
     StorageRemoved,
@@ -49,7 +51,7 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.planned_prices import PlannedPrices
+from thalweg_operator.reservations.planned_prices import CheapestNodes, PlannedPrices
 from thalweg_operator.reservations.step import Step
 
 #: Seconds between two looks at victims, and at partial gangs.
@@ -98,11 +100,22 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             ledger.nominations.put_scores(event.pod_class, event.policy, event.scores)
         case PricesPlanned():
             prices = PlannedPrices(
-                event.positions, event.least, event.above, event.tolerance, event.generation, ledger.last_id
+                event.positions,
+                event.least,
+                event.above,
+                event.tolerance,
+                event.generation,
+                ledger.nominations.plan_arrival,
+                now,
             )
             ledger.nominations.put_prices(event.pod_class, event.policy, prices)
+        case CheapestPlanned():
+            cheapest = CheapestNodes(event.nodes, event.generation, ledger.nominations.plan_arrival, now)
+            ledger.nominations.put_cheapest(event.pod_class, event.policy, cheapest)
         case GateUnneeded():
             nominations.open_gate(step, event.pod)
+        case SchedulerAsks():
+            nomination_events.scheduler_asks(step, event)
         case SchedulerAnswered():
             nomination_events.scheduler_answered(step, event)
         case WriteAnswered():
@@ -144,6 +157,7 @@ def _policies_changed(step: Step, event: PoliciesChanged) -> None:
     if step.cluster.policies.replace(event.accepted):
         step.ledger.round_wanted = True
         step.ledger.nominations.counted_pods.forget()
+        step.ledger.nominations.forget_cheapest()
         step.effects.append(ReconcileGates())
         nomination_upkeep.policies_changed(step)
 

@@ -14,7 +14,8 @@ from flowcore.model.policies import Policy, PreemptionMode, PreemptionPolicy, St
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.nominations import nomination_of
+from thalweg_operator.reservations.lone_pods import is_new
+from thalweg_operator.reservations.nominations import nomination_of, stands_alone
 from thalweg_operator.reservations.reservation import Reservation
 from thalweg_operator.reservations.shifts import find_place
 from thalweg_operator.reservations.transitions import Phase
@@ -53,6 +54,22 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
     if must_follow or not may_choose:
         return Advice(managed=True, hold=True)
     return _free_choice(cluster, ledger, pod, policy, nodes)
+
+
+def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
+    """Whether an answer is worth waiting for: nobody has looked at the pod, and its first round may place it.
+
+    A pod that our watch has not shown may be any. For pods of gangs an answer would mostly be no node all the same:
+    their own nodes are rarely among those of the question, and no other pod's node is for them.
+    """
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None:
+        known = cluster.pods.get(extender_pod.key)
+        return known is None or known.uid != extender_pod.uid
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(pod):
+        return False
+    return pod.key not in ledger.reservations and stands_alone(pod) and is_new(ledger, pod)
 
 
 def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:

@@ -127,9 +127,11 @@ class RequestRound(_Effect, frozen=True, gc=False):
 
     Attributes:
         at_once: a pod began to wait.
+        asked: kube-scheduler waits for the plan of a pod.
     """
 
     at_once: bool = False
+    asked: bool = False
 
 
 class ReconcileGates(_Effect, frozen=True, gc=False):
@@ -137,7 +139,7 @@ class ReconcileGates(_Effect, frozen=True, gc=False):
 
 
 class CountPlacement(_Effect, frozen=True, gc=False):
-    """What became of a placement of a plan: observed, reserved, dropped or contended."""
+    """What became of a placement of a plan: observed, reserved, dropped or contended; priced: it needed no plan."""
 
     outcome: str
 

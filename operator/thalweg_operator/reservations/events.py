@@ -227,6 +227,15 @@ class PricesPlanned(_Event, frozen=True, gc=False):
     generation: int
 
 
+class CheapestPlanned(_Event, frozen=True, gc=False):
+    """Which nodes cost one more pod of a class least after a plan, for pods that we bind (``CheapestNodes``)."""
+
+    pod_class: PodClass
+    policy: str
+    nodes: Sequence[str]
+    generation: int
+
+
 class GateUnneeded(_Event, frozen=True, gc=False):
     """A round found a pod behind our gate that nothing would come of waiting there for."""
 
@@ -234,6 +243,17 @@ class GateUnneeded(_Event, frozen=True, gc=False):
 
 
 # --- kube-scheduler, writes, time ---
+
+
+class SchedulerAsks(_Event, frozen=True, gc=False):
+    """kube-scheduler asks about a new pod. Without a place it is answered after the pod's first round.
+
+    Attributes:
+        nodes: those that it asks about.
+    """
+
+    extender_pod: ExtenderPod
+    nodes: Sequence[str]
 
 
 class SchedulerAnswered(_Event, frozen=True, gc=False):
@@ -309,5 +329,8 @@ ObjectEvent: TypeAlias = (
     | PodGroupPut
     | PodGroupRemoved
 )
-PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | GateUnneeded
-Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerAnswered | WriteAnswered | PoliciesChanged | Synced | TimePassed
+PlanEvent: TypeAlias = (
+    PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | CheapestPlanned | GateUnneeded
+)
+SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
+Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

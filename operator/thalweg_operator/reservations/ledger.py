@@ -114,6 +114,7 @@ class Ledger:
         """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
         self.pending.pop(key, None)
         self.nominations.unseen_wakes.pop(key, None)
+        self.nominations.unasked.pop(key, None)
 
     def plannable_since(self, pod: Pod, now: float) -> float:
         """When a pod could first be planned, by the wall clock: the first round that could, or what is written on it.
@@ -137,6 +138,7 @@ class Ledger:
         waiting_group: str = "",
         *,
         optional: bool = False,
+        planned: bool = False,
     ) -> None:
         """Adds a reservation. Whether there is room is not asked.
 
@@ -144,10 +146,11 @@ class Ledger:
             victims: pods that must leave first; one that leaves for other pods already is the same victim.
             waiting_group: its atomic group, which waits for victims as a whole.
             optional: whether the group does without it.
+            planned: whether the plan in hand places it.
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
-        self.nominations.arrivals[node] = self.last_id
+        self.nominations.pod_arrives(node, planned=planned)
         for victim in victims:
             record = self.victims.get(victim.pod.key)
             if record is None:
@@ -244,14 +247,18 @@ class Ledger:
             self.drop(key)
             self.round_wanted = True
 
-    def shift(self, key: str, node: str) -> None:
-        """A reservation goes to another node, which has room for it. Plans that are being made count on the old one."""
+    def shift(self, key: str, node: str, *, swapped: bool) -> None:
+        """A reservation goes to another node, which has room for it. Plans that are being made count on the old one.
+
+        Args:
+            swapped: whether an equal pod leaves that node for it, so that the node costs as much as before.
+        """
         before = self.reservations[key]
         _discard(self.by_node, before)
         self._count(before, -1)
         after = self.reservations[key] = msgspec.structs.replace(before, node=node)
-        self.last_id += 1
-        self.nominations.arrivals[node] = self.last_id
+        if not swapped:
+            self.nominations.pod_arrives(node)
         self.by_node.setdefault(node, set()).add(key)
         self._count(after, 1)
         for name, change in ((before.node, -1), (node, 1)):
@@ -362,6 +369,7 @@ class Ledger:
         Args:
             asked: False: until the next call there is no plan that changes of the cluster could break.
         """
+        self.nominations.begin_plan()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 

@@ -9,7 +9,7 @@ from flowcore.model.pods import PodClass
 from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.permit_groups import PermitGroups
 from thalweg_operator.reservations.place_pool import PlacePool
-from thalweg_operator.reservations.planned_prices import PlannedPrices
+from thalweg_operator.reservations.planned_prices import CheapestNodes, PlannedPrices
 from thalweg_operator.reservations.wave_queue import WaveQueue
 
 #: Classes whose scores are kept, the newest.
@@ -26,9 +26,18 @@ class NominationBooks:
         places: pods in phases QUEUED and RESERVED whose places equal pods may take.
         reserved: keys of the pods in phase RESERVED, the oldest first.
         checks: when to look at a nomination that may be lost, by the key of the pod.
+        node_changes: when a node came, or changed for the scheduler, by name; those that kube-scheduler may not have
+            seen yet.
         unseen_wakes: when to wake a pod that was held before our watch showed it, by key.
         scores: what the last plan's costs say of nodes, by class and policy.
-        arrivals: by node, the number of the reservation that came there last.
+        arrivals: by node, the number of the pod or reservation that came there last.
+        last_arrival: the last of these numbers.
+        plan_arrival: the number of all that the plan in hand places. What came since it was asked for has a higher one.
+        cheapest: nodes that cost one more pod least, by class and policy, for pods that we bind.
+        firm: classes and policies whose prices say what a round would do: no node changed since.
+        as_planned: no node and no policy changed since the plan in hand was asked for.
+        lone_at: when a pod last got a place without a round.
+        unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
         started: cluster and policies are known.
         last_question: when kube-scheduler last asked about a pod that it is to bind.
@@ -42,9 +51,17 @@ class NominationBooks:
     waves: WaveQueue = field(default_factory=WaveQueue)
     permit_groups: PermitGroups = field(default_factory=PermitGroups)
     checks: dict[str, float] = field(default_factory=dict)
+    node_changes: dict[str, float] = field(default_factory=dict)
     unseen_wakes: dict[str, float] = field(default_factory=dict)
     scores: dict[tuple[PodClass, str], bytes] = field(default_factory=dict)
     arrivals: dict[str, int] = field(default_factory=dict)
+    last_arrival: int = 0
+    plan_arrival: int = 0
+    cheapest: dict[tuple[PodClass, str], CheapestNodes] = field(default_factory=dict)
+    firm: set[tuple[PodClass, str]] = field(default_factory=set)
+    as_planned: bool = True
+    lone_at: float = 0.0
+    unasked: dict[str, float] = field(default_factory=dict)
     counted_pods: CountedPods = field(default_factory=CountedPods)
     started: bool = False
     last_question: float = 0.0
@@ -66,10 +83,41 @@ class NominationBooks:
 
     def put_prices(self, pod_class: PodClass, policy: str, prices: PlannedPrices) -> None:
         """Takes what nodes cost one more pod of a class after the last plan."""
-        self._prices.pop((pod_class, policy), None)
-        self._prices[pod_class, policy] = prices
+        key = pod_class, policy
+        self._prices.pop(key, None)
+        self._prices[key] = prices
+        (self.firm.add if self.as_planned else self.firm.discard)(key)
         while sum(len(each.above) for each in self._prices.values()) > _MAX_PRICES:
             del self._prices[next(iter(self._prices))]
+
+    def put_cheapest(self, pod_class: PodClass, policy: str, cheapest: CheapestNodes) -> None:
+        """Takes which nodes cost one more pod of a class least after the last plan, if they still do."""
+        if self.as_planned:
+            self.cheapest[pod_class, policy] = cheapest
+
+    def forget_cheapest(self) -> None:
+        """A node may cost less than any of the last plan, or another policy is in force."""
+        self.as_planned = False
+        self.cheapest.clear()
+        self.firm.clear()
+
+    def begin_plan(self) -> None:
+        """A plan is asked for: what comes from now on its prices do not know."""
+        self.as_planned = True
+        self.last_arrival += 1
+        self.plan_arrival = self.last_arrival
+
+    def pod_arrives(self, node: str, *, planned: bool = False) -> None:
+        """A pod came to a node, or is to come there: what the node costs one more pod is not known.
+
+        Args:
+            planned: by the plan in hand, whose prices know of it.
+        """
+        if planned:
+            self.arrivals[node] = max(self.plan_arrival, self.arrivals.get(node, 0))
+        else:
+            self.last_arrival += 1
+            self.arrivals[node] = self.last_arrival
 
     def price(self, prices: PlannedPrices, node: str) -> int | None:
         """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""
@@ -79,11 +127,14 @@ class NominationBooks:
         """What nodes cost one more pod of a class; None: unknown."""
         return self._prices.get((pod_class, policy))
 
-    def keep_prices(self, classes: AbstractSet[PodClass]) -> None:
-        """Forgets the prices of all other classes, and scores."""
+    def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
+        """Forgets the scores of all other classes, and their prices but for those made since then."""
         self.scores = {key: scores for key, scores in self.scores.items() if key[0] in classes}
-        self._prices = {key: prices for key, prices in self._prices.items() if key[0] in classes}
-        oldest = min((each.arrival for each in self._prices.values()), default=None)
+        self._prices = {key: each for key, each in self._prices.items() if key[0] in classes or each.made >= since}
+        self.cheapest = {key: each for key, each in self.cheapest.items() if each.made >= since}
+        self.firm &= self._prices.keys()
+        arrivals = [each.arrival for kept in (self._prices, self.cheapest) for each in kept.values()]
+        oldest = min(arrivals, default=None)
         self.arrivals = {} if oldest is None else {on: at for on, at in self.arrivals.items() if at > oldest}
 
     def forget_place(self, key: str) -> None:

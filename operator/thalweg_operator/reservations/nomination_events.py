@@ -9,8 +9,16 @@ from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.advise import watched_pod
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import ClearNomination, CountNomination, Log, Nominate, OpenGate
-from thalweg_operator.reservations.events import Answer, SchedulerAnswered, WriteAnswered
+from thalweg_operator.reservations.effects import (
+    ClearNomination,
+    CountNomination,
+    Log,
+    Nominate,
+    OpenGate,
+    RequestRound,
+)
+from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
+from thalweg_operator.reservations.lone_pods import was_asked
 from thalweg_operator.reservations.nominations import (
     BINDING_GRACE,
     GRACE,
@@ -19,6 +27,7 @@ from thalweg_operator.reservations.nominations import (
     expect_question,
     give_up,
     is_nomination,
+    is_too_early,
     nominate,
     nomination_of,
     open_gate,
@@ -127,6 +136,19 @@ def _adopt(step: Step, pod: Pod) -> None:
 # --- kube-scheduler ---
 
 
+def scheduler_asks(step: Step, event: SchedulerAsks) -> None:
+    """kube-scheduler asks about a new pod, and waits for its first round where it gets no place before."""
+    pod = watched_pod(step.cluster, event.extender_pod)
+    if pod is None:
+        return
+    step.ledger.nominations.last_question = step.now
+    if was_asked(step, pod, event.nodes):
+        return
+    record = step.ledger.known_record(pod)
+    if record is None or record.plannable_since is None:  # else its round is under way
+        step.effects.append(RequestRound(at_once=True, asked=True))
+
+
 def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     """kube-scheduler was answered."""
     asked, advice, steered = event.extender_pod, event.advice, event.outcome == "steered"
@@ -148,8 +170,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
         books.last_question = now
     if reservation is not None and reservation.phase is Phase.RESERVED:
         books.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - books.hit_rate)
-    # Pods that went before their wave may be in this one's way until the others of its wave have come too.
-    too_early = event.outcome == "held" and books.waves.others_under_way(key)
+    too_early = event.outcome == "held" and reservation is not None and is_too_early(step, reservation)
     if event.outcome == "held":
         record = ledger.record(pod)
         record.held_at, record.refused_node = now, "" if too_early else asked.nominated
@@ -218,10 +239,10 @@ def _take(step: Step, before: Reservation, place: Place) -> None:
     """
     ledger, books, key, other = step.ledger, step.ledger.nominations, before.pod.key, place.holder
     held = ledger.reservations[other]
-    ledger.shift(key, place.node)
+    ledger.shift(key, place.node, swapped=place.node == held.node)
     if other == key:
         return
-    ledger.shift(other, before.node)
+    ledger.shift(other, before.node, swapped=True)
     ledger.change(key, wave=held.wave, price=held.price)
     ledger.change(other, wave=before.wave, price=before.price)
     books.waves.exchange(before.pod, held.pod)

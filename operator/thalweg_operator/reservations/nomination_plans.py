@@ -18,6 +18,7 @@ from thalweg_operator.reservations.nominations import (
 )
 from thalweg_operator.reservations.permit_groups import PermitKey
 from thalweg_operator.reservations.place_pool import PlaceKey
+from thalweg_operator.reservations.reservation import NEVER
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 from thalweg_operator.reservations.victims import named_victim
@@ -110,10 +111,13 @@ def nominate_reserved(step: Step) -> None:
 def _finds_by_itself(step: Step) -> bool:
     """Whether kube-scheduler is busy, and its samples mostly have a node that is planned for a reserved pod.
 
-    Then a nomination that is put off may never be needed.
+    Then a nomination that is put off may never be needed. Right after a plan it may have had no time to ask: it starts,
+    or its watch is behind ours.
     """
     books = step.ledger.nominations
-    return step.now - books.last_question < _BUSY_SECONDS and books.hit_rate > _MIN_HIT_RATE
+    newest = next(reversed(books.reserved), None)
+    planned = step.ledger.reservations[newest].since if newest is not None else NEVER
+    return step.now - max(books.last_question, planned) < _BUSY_SECONDS and books.hit_rate > _MIN_HIT_RATE
 
 
 def set_free(step: Step, pod: Pod) -> None:

@@ -7,6 +7,7 @@ from flowcore.model.policies import Steering
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.feasibility import holds
+from thalweg_operator.reservations.lone_pods import PRICES_HOLD, unasked
 from thalweg_operator.reservations.nomination_events import HIT_RATE_WEIGHT, PROVISIONING_SECONDS
 from thalweg_operator.reservations.nomination_plans import nominate_reserved
 from thalweg_operator.reservations.nominations import (
@@ -14,6 +15,7 @@ from thalweg_operator.reservations.nominations import (
     begin_waves,
     check,
     check_later,
+    forget_node_changes,
     give_up,
     nomination_of,
     nominations,
@@ -44,14 +46,16 @@ def time_passed(step: Step) -> None:
     books.waves.end_overdue(now, books.last_question)
     begin_waves(step)
     nominate_reserved(step)
+    unasked(step)
     if now - books.last_sweep >= _SWEEP_SECONDS:
         books.last_sweep = now
         step.ledger.in_flight.settle(now)
+        forget_node_changes(step)
         books.counted_pods.forget()  # what it knows of pods that are gone
         books.hit_rate += HIT_RATE_WEIGHT * (1.0 - books.hit_rate)  # waiting is worth another try now and then
         _sweep(step)
         if books.scores or books.arrivals:
-            books.keep_prices({pod.pod_class for pod in step.cluster.waiting.values()})
+            books.keep_prices({pod.pod_class for pod in step.cluster.waiting.values()}, now - PRICES_HOLD)
 
 
 def policies_changed(step: Step) -> None:

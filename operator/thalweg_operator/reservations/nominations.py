@@ -26,6 +26,8 @@ GRACE = 0.1
 BINDING_GRACE = 2.0
 #: Seconds from kube-scheduler's question to the end of its attempt, with what it writes about that.
 _ATTEMPT_SECONDS = 5.0
+#: kube-scheduler's watch may show a change of a node so many seconds later than ours.
+_NODE_CHANGE_SECONDS = 5.0
 #: A nomination is written again this often before it counts as rejected.
 _MAX_RETRIES = 5
 #: Phases in which nobody knows of the pod's node yet.
@@ -193,11 +195,10 @@ def check(step: Step, key: str) -> None:
 def _is_inconclusive(step: Step, pod: Pod, reservation: Reservation) -> bool:
     """Whether the attempt that erased the nomination did not refuse the node for good.
 
-    It did not know of the nomination, was held, and erased it at its end. Or pods that went before their wave keep this
-    one off its node, until the others of its wave have come. The attempt also writes why the pod was not placed: a
-    message other than ours is from kube-scheduler's own filters.
+    It did not know of the nomination, was held, and erased it at its end. Or it was too early for this node. The
+    attempt also writes why the pod was not placed: a message other than ours is from kube-scheduler's own filters.
     """
-    if step.ledger.nominations.waves.others_under_way(pod.key) or UNSEEN_MESSAGE in pod.unschedulable_message:
+    if is_too_early(step, reservation) or UNSEEN_MESSAGE in pod.unschedulable_message:
         return True
     record = step.ledger.known_record(pod)
     return (
@@ -207,6 +208,29 @@ def _is_inconclusive(step: Step, pod: Pod, reservation: Reservation) -> bool:
         and record.refused_node != reservation.node
         and record.held_at > reservation.since - _ATTEMPT_SECONDS
     )
+
+
+def is_too_early(step: Step, reservation: Reservation) -> bool:
+    """Whether kube-scheduler's own filters may let the node pass a little later.
+
+    Pods that went before their wave keep this one off its node, until the others of its wave have come. Or the pod was
+    planned to a node that had come or changed a moment ago, and kube-scheduler has not seen it. If the node has changed
+    since it was planned, the refusal may well be for that.
+    """
+    books = step.ledger.nominations
+    if books.waves.others_under_way(reservation.pod.key):
+        return True
+    changed = books.node_changes.get(reservation.node, NEVER)
+    as_planned = not step.cluster.node_changed_since(reservation.node, reservation.generation)
+    return as_planned and step.now - changed < _NODE_CHANGE_SECONDS
+
+
+def forget_node_changes(step: Step) -> None:
+    """Forgets changes of nodes that everybody has seen."""
+    books = step.ledger.nominations
+    books.node_changes = {
+        node: when for node, when in books.node_changes.items() if step.now - when < _NODE_CHANGE_SECONDS
+    }
 
 
 def open_gate(step: Step, pod: Pod) -> None:

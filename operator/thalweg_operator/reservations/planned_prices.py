@@ -1,13 +1,15 @@
-"""What nodes cost one more pod of a class after the last plan that had such pods."""
+"""What nodes cost one more pod of a class after the last plan that had such pods, and which cost least."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
-#: Stands for a node that is closed to the pods (planning/worker/node_prices.py).
-_CLOSED = 2**16 - 1
+from flowcore.cluster.cluster import Cluster
+
+#: Stands for a price above all others, and for a node that is closed to the pods.
+NO_PRICE = 2**16 - 1
 
 
 class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
@@ -19,7 +21,8 @@ class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
         above: for each position, by how much the price is above that.
         tolerance: how much dearer a node may be than the planned one.
         generation: of the cluster, when the plan was asked for.
-        arrival: number of the last reservation of the plan.
+        arrival: number of all that the plan places. What came to a node since the plan was asked for has a higher one.
+        made: when the plan was made, by the monotonic clock.
     """
 
     positions: Mapping[str, int]
@@ -28,9 +31,30 @@ class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
     tolerance: int
     generation: int
     arrival: int
+    made: float = 0.0
 
     def of(self, node: str) -> int | None:
         """The price of a node; None: it is closed to the pods, or the plan did not know it."""
         position = self.positions.get(node)
-        above = _CLOSED if position is None else self.above[position]
-        return None if above == _CLOSED else self.least + above
+        above = NO_PRICE if position is None else self.above[position]
+        return None if above == NO_PRICE else self.least + above
+
+
+class CheapestNodes(msgspec.Struct, frozen=True, gc=False):
+    """The nodes that cost one more pod least, all about the same.
+
+    Attributes:
+        nodes: the cheapest first.
+        generation, arrival, made: as of PlannedPrices.
+    """
+
+    nodes: Sequence[str]
+    generation: int
+    arrival: int
+    made: float
+
+    def left(self, cluster: Cluster, arrivals: Mapping[str, int]) -> Iterator[str]:
+        """The nodes that have not changed, and to which no pod came since."""
+        for node in self.nodes:
+            if arrivals.get(node, 0) <= self.arrival and not cluster.node_changed_since(node, self.generation):
+                yield node

@@ -157,7 +157,15 @@ def _reserve(step: Step, placement: PlannedPlacement, owner: Owner, event: PlanM
     if places is None:
         return None
     if not reserve(
-        cluster, ledger, pod, placement.node, owner, placement.victims, waiting_group, optional=placement.optional
+        cluster,
+        ledger,
+        pod,
+        placement.node,
+        owner,
+        placement.victims,
+        waiting_group,
+        optional=placement.optional,
+        planned=True,
     ):
         for key in places:
             replacements.release_place(step, key, "dropped")
@@ -263,6 +271,7 @@ def pods_unplaced(step: Step, event: PodsUnplaced) -> None:
         delivery = delivery_of(policy)
         if delivery.owner is None:
             continue
+        step.ledger.record(pod).unplaced = True
         if pod.key in step.ledger.held:
             victims.give_up(step, step.ledger.reservations[pod.key])
         text = unplaced.reason

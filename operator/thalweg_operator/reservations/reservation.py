@@ -35,7 +35,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         victims: keys of the pods that must leave before it comes and have not left yet (``Ledger.victims``).
         waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
         optional: the group does without it.
-        generation: of the cluster, when it was planned there; for those that wait for victims.
+        generation: of the cluster, when it was planned there.
         waits_since: since when it waits for its victims.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.

@@ -29,6 +29,7 @@ def reserve(
     waiting_group: str = "",
     *,
     optional: bool = False,
+    planned: bool = False,
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
@@ -43,6 +44,7 @@ def reserve(
         evictions: pods that must leave first, beside the pod that it replaces.
         waiting_group: the atomic group that waits for victims as a whole; "": the pod waits by itself, or not.
         optional: whether the group does without it.
+        planned: whether the plan in hand places it.
     """
     current = cluster.waiting.get(pod.key)
     if current is None or current.uid != pod.uid or current.blocked_reason or current.unsupported_reason:
@@ -54,15 +56,16 @@ def reserve(
     if victims is None:
         return False
     there = [victim.pod for victim in victims if victim.pod.node_name == node]
-    fits = fits_after(cluster, ledger, current, node, [each.key for each in there])
-    if not victims and not waiting_group:
+    if victims or waiting_group:
+        fits = fits_after(cluster, ledger, current, node, [each.key for each in there])
+    else:
         fits = fits_now(cluster, current, node)
     if not fits or not finds_zone(cluster, ledger, current, node):
         return False
     if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, there):
         return False
     phase = Phase.AWAITING_VICTIM if victims or waiting_group else _FIRST_PHASE[owner]
-    ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional)
+    ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional, planned=planned)
     return True
 
 

@@ -95,7 +95,7 @@ def _shifted(
 ) -> Place | None:
     prices = ledger.nominations.prices_for(pod.pod_class, policy.name)
     signature = with_policy_constraints(pod.signature, policy)
-    if prices is None or _counted(cluster, ledger).by_others(signature, cluster.namespaces):
+    if prices is None or counted_by_others(cluster, ledger, signature):
         return None
     keys = counting_keys(signature)
     for price, node in _cheapest(cluster, ledger, prices, nodes):
@@ -129,6 +129,11 @@ def _cheapest(
     for price, at in nsmallest(_MOST_NODES, priced):
         if not cluster.node_changed_since(nodes[at], prices.generation):
             yield price, cluster.nodes[nodes[at]]
+
+
+def counted_by_others(cluster: Cluster, ledger: Ledger, signature: PodSignature) -> bool:
+    """Whether the rules of reserved pods of other signatures count pods of this one."""
+    return _counted(cluster, ledger).by_others(signature, cluster.namespaces)
 
 
 def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:

@@ -10,6 +10,8 @@ from thalweg_operator.errors import OperatorError
 class Phase(Enum):
     """How far a reservation has come; see ``MEANINGS``."""
 
+    __hash__ = object.__hash__  # that of Enum is a function in Python, and each step of a reservation looks phases up
+
     AWAITING_VICTIM = "awaiting victim"
     AWAITING_REPLACEMENT = "awaiting replacement"
     HELD = "held"

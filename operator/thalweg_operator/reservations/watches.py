@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
-from thalweg_operator.reservations import nomination_events, replacements, victims
+from flowcore.model.volumes import REGION, ZONE
+from thalweg_operator.reservations import lone_pods, nomination_events, replacements, victims
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
     DisruptionBudgetSet,
@@ -27,6 +30,8 @@ from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 
+#: Labels that the API server copies from the node to a pod when the pod is bound (PodTopologyLabels, Kubernetes 1.35).
+_LABELS_OF_NODES = frozenset({ZONE, REGION})
 #: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
 _TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
@@ -57,7 +62,9 @@ def pod_put(step: Step, pod: Pod) -> None:
         _follow_nomination(cluster, ledger, pod)
     if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
         victims.nomination_lost(step, key)
-    as_planned = before is not None and before.node == pod.node_name and before.pod.signature == pod.signature
+    if change.came is not None and (before is None or before.node != pod.node_name):
+        ledger.nominations.pod_arrives(pod.node_name)
+    as_planned = before is not None and before.node == pod.node_name and _has_signature(pod, before.pod)
     if (
         change.room_freed
         or change.waiting_changed
@@ -66,10 +73,23 @@ def pod_put(step: Step, pod: Pod) -> None:
         or (change.affects_waiting and not as_planned)  # others may have waited for it
         or (change.gang_changed and (before is None or before.node != pod.node_name))
     ):
-        ledger.round_wanted = True
-        ledger.round_at_once |= change.waiting_changed or opened
+        began = change.waiting_changed or opened
+        ledger.round_wanted |= not (began and lone_pods.pod_came(step, cluster.waiting[key]))
+        ledger.round_at_once |= began and ledger.round_wanted
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
+
+
+def _has_signature(pod: Pod, planned: Pod) -> bool:
+    """Whether rules see a pod as it was planned, apart from labels that its binding added.
+
+    A waiting pod whose rule selects by such a label is planned with the next round.
+    """
+    now, before = pod.signature, planned.signature
+    if now == before:
+        return True
+    labels = tuple(label for label in now.labels if label[0] not in _LABELS_OF_NODES or label in before.labels)
+    return msgspec.structs.replace(now, labels=labels) == before
 
 
 def pod_removed(step: Step, key: str) -> None:
@@ -96,13 +116,15 @@ def object_event(step: Step, event: ObjectEvent) -> None:
     cluster, ledger = step.cluster, step.ledger
     match event:
         case NodePut(node):
+            if cluster.nodes.get(node.name) != node:
+                ledger.nominations.forget_cheapest()  # its images may be others too
             change = cluster.put_node(node)
             if change is not None:
-                _node_changed(ledger, change)
+                _node_changed(step, change)
         case NodeRemoved(name):
             change = cluster.remove_node(name)
             if change is not None:
-                _node_changed(ledger, change)
+                _node_changed(step, change)
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
@@ -124,8 +146,10 @@ def object_event(step: Step, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.remove_pod_group(group_key)
 
 
-def _node_changed(ledger: Ledger, change: NodeChange) -> None:
+def _node_changed(step: Step, change: NodeChange) -> None:
     """A node came, changed or went."""
+    ledger = step.ledger
+    ledger.nominations.node_changes[change.name] = step.now
     if ledger.drifts:
         ledger.drift.nodes_before.setdefault(change.name, change.before)
     ledger.round_wanted = True

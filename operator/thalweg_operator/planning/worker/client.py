@@ -13,9 +13,9 @@ from pathlib import Path
 import structlog
 
 from flowcore.costs import BUILT_IN_MODELS
+from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
 from thalweg_operator.errors import WorkerLost
-from thalweg_operator.planning.worker.limits import format_memory
 from thalweg_operator.planning.worker.messages import (
     LENGTH,
     RoundReply,
@@ -146,7 +146,7 @@ class WorkerClient:
         if self._memory and code:
             # Native code that is refused memory aborts, or ends in another way.
             return WorkerLost(
-                f"the worker process ended ({how}); its memory limit is {format_memory(self._memory)}", "memory"
+                f"the worker process ended ({how}); its memory limit is {short_bytes(self._memory)}", "memory"
             )
         return WorkerLost(f"the worker process ended ({how})", "ended")
 

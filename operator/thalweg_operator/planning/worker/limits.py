@@ -102,11 +102,3 @@ def _place(frame: FrameType | None) -> str:
             return f"{module.removeprefix('flowcore.')}.{frame.f_code.co_name}"
         frame = frame.f_back
     return "the worker"
-
-
-def format_memory(memory: int) -> str:
-    """Bytes as a short quantity, such as 1.5Gi."""
-    for suffix, unit in (("Gi", 2**30), ("Mi", 2**20)):
-        if memory >= unit:
-            return f"{memory / unit:.4g}{suffix}"
-    return str(memory)

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from flowcore.costs import MODELS, CostModel
+from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
 from thalweg_cost_models import find_models
 from thalweg_operator.planning import record
-from thalweg_operator.planning.worker.limits import RoundExpired, format_memory, limit_memory, time_limit
+from thalweg_operator.planning.worker.limits import RoundExpired, limit_memory, time_limit
 from thalweg_operator.planning.worker.messages import (
     LENGTH,
     Greeting,
@@ -75,7 +76,7 @@ def serve(
         except RoundExpired as error:
             reply = failed_reply(request, str(error), "timeout")
         except MemoryError:
-            reply = failed_reply(request, f"the worker reached its memory limit of {format_memory(memory)}", "memory")
+            reply = failed_reply(request, f"the worker reached its memory limit of {short_bytes(memory)}", "memory")
         except Exception as error:  # noqa: BLE001 - the operator decides; this process goes on
             reply = failed_reply(request, repr(error))
         body = reply_encoder.encode(reply)

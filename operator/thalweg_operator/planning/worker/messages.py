@@ -267,6 +267,8 @@ class RoundReply(msgspec.Struct, Bounded):
             name (planning/scores.py). They are encoded twice, since most are never read.
         node_names: of the nodes that ``node_prices`` speak of, encoded; b"": there are none.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
+        cheapest: for each class of pods that are bound, where the round has few of them: one pod, and the nodes that
+            cost one more of them least.
         queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
         evictions: running pods that leave.
@@ -299,6 +301,7 @@ class RoundReply(msgspec.Struct, Bounded):
     scores: list[tuple[int, bytes]] = []
     node_names: bytes = b""
     node_prices: list[NodePricesEntry] = []
+    cheapest: list[tuple[int, list[str]]] = []
     atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
     evictions: list[EvictionEntry] = []

@@ -1,25 +1,42 @@
-"""Prices of nodes on their way from the worker to the operator: two bytes for each node and class."""
+"""Scores and prices of nodes on their way from the worker to the operator.
+
+A price takes two bytes for each node and class.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 import numpy as np
 
+from flowcore.cluster.snapshot import Int64s, PendingPod
 from flowcore.model.nodes import Node
 from flowcore.planning.node_prices import CLOSED, NodePrices
 from thalweg_operator.planning.worker.messages import NodePricesEntry, RoundRequest
+from thalweg_operator.reservations.planned_prices import NO_PRICE
 
-#: Stands for a price above all others, and for a node that is closed to the pods.
-_NONE = 2**16 - 1
 #: Bytes of all prices of a reply. The largest numbers of alike pods come first; pods beyond that are nominated.
 _MAX_BYTES = 2**21
+#: Cheapest nodes of a class. So many pods may come alone until a round looks anew.
+_MOST_CHEAPEST = 64
 
 
 def encode_names(nodes: Iterable[Node]) -> bytes:
     """Names of nodes, in their order."""
     return msgspec.msgpack.encode([node.name for node in nodes])
+
+
+def encode_scores(
+    request: RoundRequest,
+    position_by_key: Mapping[str, int],
+    scored: Iterable[tuple[Sequence[PendingPod], Int64s]],
+    nodes: Sequence[Node],
+) -> Iterator[tuple[int, bytes]]:
+    """Position of a pod, and the scores of the nodes by name for its class."""
+    for pods, scores in scored:
+        encoded = msgspec.msgpack.encode({node.name: score for node, score in zip(nodes, scores.tolist(), strict=True)})
+        yield from ((place, encoded) for place in _one_of_each_class(request, position_by_key, pods))
 
 
 def encode_prices(
@@ -33,7 +50,29 @@ def encode_prices(
             return
         open_nodes = each.prices != CLOSED
         least = int(each.prices[open_nodes].min()) if open_nodes.any() else 0
-        above = np.where(open_nodes, np.minimum(each.prices - least, _NONE), _NONE).astype("<u2").tobytes()
-        first = {request.pending[place].pod_class: place for place in (position_by_key[pod.key] for pod in each.pods)}
-        for place in first.values():
+        above = np.where(open_nodes, np.minimum(each.prices - least, NO_PRICE), NO_PRICE).astype("<u2").tobytes()
+        for place in _one_of_each_class(request, position_by_key, each.pods):
             yield NodePricesEntry(place, least, above, each.tolerance)
+
+
+def encode_cheapest(
+    request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices], nodes: Sequence[Node]
+) -> Iterator[tuple[int, list[str]]]:
+    """One pod of each class, and the nodes that cost one more of them about as little as the cheapest node."""
+    for each in priced:
+        open_nodes = np.flatnonzero(each.prices != CLOSED)
+        if not each.tolerance or not len(open_nodes):
+            continue
+        prices = each.prices[open_nodes]
+        cheap = open_nodes[prices <= prices.min() + each.tolerance]
+        cheap = cheap[np.argsort(each.prices[cheap], kind="stable")[:_MOST_CHEAPEST]]
+        names = [nodes[at].name for at in cheap.tolist()]
+        yield from ((place, names) for place in _one_of_each_class(request, position_by_key, each.pods))
+
+
+def _one_of_each_class(
+    request: RoundRequest, position_by_key: Mapping[str, int], pods: Iterable[PendingPod]
+) -> Iterable[int]:
+    """Positions of pods: one of each class. Pods of several classes may share one demand."""
+    places = (position_by_key[pod.key] for pod in pods)
+    return {request.pending[place].pod_class: place for place in places}.values()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -11,7 +11,6 @@ from flowcore.classes.columns import CacheStats
 from flowcore.cluster.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.explain import Reason
-from flowcore.model.nodes import Node
 from flowcore.model.policies import ReschedulingMode
 from flowcore.model.queues import QueueShare
 from flowcore.planning import Round, RoundResult, run_round
@@ -20,11 +19,18 @@ from flowcore.shares.shares import Shares
 from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
-from thalweg_operator.planning.worker.node_prices import encode_names, encode_prices
+from thalweg_operator.planning.worker.node_prices import (
+    encode_cheapest,
+    encode_names,
+    encode_prices,
+    encode_scores,
+)
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
+#: Pods like those of a round with so many may come alone next.
+_FEW = 8
 
 
 def run_request(
@@ -45,7 +51,7 @@ def run_request(
         with stopwatch.phase("problem"):
             planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor)
         with stopwatch.phase("solve"):
-            _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget)
+            _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget or planned.is_close)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
@@ -54,13 +60,22 @@ def run_request(
             rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
     with stopwatch.phase("scores"):
-        scores = _encode_scores(request, planned, results[0].after.table.nodes)
-        prices = list(encode_prices(request, _positions(request), planned.node_prices()))
-    reply = _to_reply(request, results, scores, cache.take_stats())
+        position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
+        scores = list(encode_scores(request, position_by_key, planned.scores(), results[0].after.table.nodes))
+        prices = list(encode_prices(request, position_by_key, planned.node_prices()))
+        cheapest = []
+        if len(delivered_pods) <= _FEW:
+            nodes = results[0].after.table.nodes
+            cheapest = list(encode_cheapest(request, position_by_key, planned.node_prices(bound=True), nodes))
+    reply = _to_reply(request, position_by_key, results, scores, cache.take_stats())
     if prices:
         reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
     return msgspec.structs.replace(
-        reply, seconds=stopwatch.seconds, phases=stopwatch.phases, filter_seconds=cache.take_seconds()
+        reply,
+        cheapest=cheapest,
+        seconds=stopwatch.seconds,
+        phases=stopwatch.phases,
+        filter_seconds=cache.take_seconds(),
     )
 
 
@@ -88,26 +103,16 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
     return tuple(delivered_pods), tuple(observed_pods)
 
 
-def _positions(request: RoundRequest) -> dict[str, int]:
-    return {waiting.key: i for i, waiting in enumerate(request.pending)}
+def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool]) -> None:
+    """Takes steps while they are worth it, at least one; with ``steps`` so many, for a replay.
 
-
-def _encode_scores(request: RoundRequest, planned: Round, nodes: Sequence[Node]) -> list[tuple[int, bytes]]:
-    position_by_key, found = _positions(request), list[tuple[int, bytes]]()
-    for pods, scores in planned.scores():
-        encoded = msgspec.msgpack.encode({node.name: score for node, score in zip(nodes, scores.tolist(), strict=True)})
-        # Pods of several classes may share one demand.
-        first = {request.pending[place].pod_class: place for place in (position_by_key[pod.key] for pod in pods)}
-        found.extend((place, encoded) for place in first.values())
-    return found
-
-
-def _run_steps(planning_round: Round, steps: int, is_late: Callable[[], bool]) -> None:
-    """Takes steps while there is time, at least one; with ``steps`` so many, for a replay."""
+    Args:
+        ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.
+    """
     taken = 0
     while planning_round.step():
         taken += 1
-        if taken >= steps if steps else is_late():
+        if taken >= steps if steps else ends():
             break
 
 
@@ -149,11 +154,11 @@ def _to_proposals(
 
 def _to_reply(
     request: RoundRequest,
+    position_by_key: Mapping[str, int],
     results: list[RoundResult],
     scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
-    position_by_key = _positions(request)
     reasons: dict[Reason, int] = {}
     atomic_groups: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)

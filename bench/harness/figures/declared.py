@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from harness.page.tables import Column, PageTable, Ratio
+from harness.figures.tables import Column, PageTable, Ratio
 
 _NODES, _MIX, _ARRIVAL = Column("nodes", "nodes"), Column("pods", "mix"), Column("arrival", "arrival")
 _SCHEDULER = Column("scheduler", "scheduler")
@@ -187,6 +187,7 @@ TABLES: tuple[PageTable, ...] = (
         Column("goal", "goal"),
         Column("safe", "safe"),
     ),
+    _engine("rules", _PLACED, _LEFT, _ROUND_CPU, _GAP, Column("safe", "safe")),
     _engine("growth", _ROUND_CPU, Column("goal", "goal"), Column("note", "note")),
     _engine("classes", _PLACED, _LEFT, _ROUND_CPU, _AGAIN, _GAP),
     _engine("quality", _LEFT, Column("fewest", "fewest"), _ROUND_CPU, _GAP, Column("safe", "safe")),
@@ -195,6 +196,26 @@ TABLES: tuple[PageTable, ...] = (
         "engine, openb",
         (Column("case", "case"), Column("method", "method")),
         (_PLACED, _LEFT, Column("GPUs", "gpus"), Column("stranded", "stranded"), _ROUND_CPU),
+    ),
+    PageTable(
+        "cores",
+        "cores",
+        (
+            Column("nodes / pending / classes / running", "case"),
+            Column("load", "load"),
+            Column("", "part"),
+            Column("cores", "cores"),
+        ),
+        (
+            Column("steps", "steps"),
+            _LEFT,
+            Column("cost against one core", "against", 2, percent=True),
+            Column("cheaper", "cheaper"),
+            Column("dearer", "dearer"),
+            _GAP,
+            Column("s", "seconds", 2),
+            Column("pace", "pace", 2),
+        ),
     ),
     PageTable(
         "gangs",

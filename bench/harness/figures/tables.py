@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from harness.page.results import Record
+from harness.figures.results import Record
 
 _MISSING = "-"
 Row = Mapping[str, Any]

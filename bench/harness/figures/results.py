@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from harness.errors import BenchError
-from harness.page.measurements import Measurement
+from harness.figures.measurements import Measurement
 
 _BENCH = Path(__file__).resolve().parents[2]
 #: The load of a machine on which nothing else runs, and how long to wait for it, in seconds.

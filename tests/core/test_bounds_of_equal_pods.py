@@ -1,0 +1,105 @@
+"""Bounds of pods that count for the same, as they are before a result says no more than the cost of its plan."""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.all_plans import all_plans
+from support.model import GI, amounts, node, pod, snapshot
+from support.profiles import examples
+
+from flowcore.cluster.snapshot import Snapshot
+from flowcore.costs import MODELS
+from flowcore.model.cost_policy import CostPolicy, CostWeights
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import ANY_ADDRESS, HostPort
+from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning.parts import solver_of
+from flowcore.problem.bounds import first_bound, lower_bound
+from flowcore.problem.passes import CompileConstraints, apply_all
+from flowcore.problem.problem import Problem
+from flowcore.solve import IN_TURN
+
+_APART = InterPodConstraints(
+    anti_affinity=(AffinityTerm("host", LabelSelector((Requirement("app", "In", ("a",)),)), ("default",)),)
+)
+_FIELDS: tuple[dict[str, object], ...] = (
+    {},
+    {"host_ports": (HostPort(ANY_ADDRESS, "TCP", 80),)},
+    {"host_ports": (HostPort(ANY_ADDRESS, "TCP", 81),)},
+    {"gpu": 1},
+    {"node_selector": (("zone", "a"),)},
+    {"kind": PodSignature("default", (("app", "a"),), constraints=_APART)},
+)
+
+
+def two_policies(model: str = "CPUMemory", weights: CostWeights = BUILT_IN.cost.weights) -> dict[str, Policy]:
+    """One that says nothing, and another."""
+    return {BUILT_IN.name: BUILT_IN, "other": Policy("other", cost=CostPolicy(model, weights))}
+
+
+def problem_of(cluster: Snapshot, policies: dict[str, Policy]) -> Problem:
+    return apply_all((CompileConstraints(),), Problem(cluster, policies, MODELS))
+
+
+def cheapest(problem: Problem) -> int:
+    return min(problem.objective.total(commits) for commits in all_plans(problem.demands, problem.start))
+
+
+@st.composite
+def equal_pods(draw: st.DrawFn) -> Snapshot:
+    """Pods of one size that are kept apart by GPUs, ports, rules and selectors, on nodes that may lack cpu."""
+    nodes = [
+        node(f"n{at}", cpu, pods=draw(st.sampled_from((110, 2))), gpu=draw(st.integers(0, 2)),
+             labels=(("host", f"n{at}"), ("zone", "ab"[at % 2])))
+        for at, cpu in enumerate(draw(st.lists(st.sampled_from((0, 500, 1000, 2000)), min_size=1, max_size=3)))
+    ]  # fmt: skip
+    cpu, pending = draw(st.sampled_from((0, 500))), []
+    for at in range(draw(st.integers(1, 4))):
+        fields = draw(st.sampled_from(_FIELDS))
+        pending.append(pod(f"p{at}", cpu, policy=draw(st.sampled_from((BUILT_IN.name, "other"))), **fields))
+    running = [(each.name, amounts(draw(st.sampled_from((0, 500)))), ()) for each in nodes]
+    return snapshot(nodes, pending, running)
+
+
+@settings(max_examples=examples(150))
+@given(
+    equal_pods(),
+    st.sampled_from(sorted(MODELS)),
+    st.sampled_from((0, 1, 4)),
+    st.lists(st.sampled_from((0, 1, 700)), min_size=3, max_size=3),
+)
+def test_no_plan_beats_a_bound(crowd: Snapshot, model: str, weight: int, costs: list[int]) -> None:
+    """From any price of nodes, and after each step of a solver."""
+    problem = problem_of(crowd, two_policies(model, CostWeights(weight, 0, *[0] * 6)))
+    best, matrix = cheapest(problem), problem.cost_matrix
+    assert lower_bound(matrix, marginal_costs=np.array(costs[: len(problem.start.free)])) <= best
+    solver = solver_of(problem, 0, IN_TURN)
+    for _ in solver.run():
+        assert solver.bound <= best <= solver.conclude().cost
+
+
+def test_nodes_without_a_potential_give_prices_back() -> None:
+    """What pods pay for a node beyond its arc is no cost where a node's load has none."""
+    crowd = snapshot([node(f"n{at}", 2000) for at in range(2)], [pod(f"p{at}", 1000) for at in range(3)])
+    free = Policy(BUILT_IN.name, cost=CostPolicy(weights=CostWeights(0, 0)))
+    problem = problem_of(crowd, {BUILT_IN.name: free})
+    assert lower_bound(problem.cost_matrix, marginal_costs=np.array([700, 700])) <= cheapest(problem) == 3000
+
+
+def test_pods_with_other_ports_share_a_node() -> None:
+    """Of each demand one fits, and together they are two."""
+    fields = (_FIELDS[1], _FIELDS[2])
+    crowd = snapshot([node("n", 4000)], [pod(f"p{at}", 1000, GI, **each) for at, each in enumerate(fields)])
+    problem = problem_of(crowd, {BUILT_IN.name: BUILT_IN})
+    assert lower_bound(problem.cost_matrix, marginal_costs=np.array([2_000])) <= cheapest(problem)
+
+
+def test_rounding_takes_at_most_one_of_each_pod_that_shares_a_node() -> None:
+    """Half a unit is rounded up in what each pod pays by itself, and down in what both pay together."""
+    weights = CostWeights(least_requested=4, balance=0)
+    crowd = snapshot([node("n", 0, 0)], [pod(f"p{at}") for at in range(2)], [("n", amounts(20, GI // 4), ())])
+    problem = problem_of(crowd, {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))})
+    assert problem.cost_matrix.first_pod_cost[0, 0] == 4126
+    assert first_bound(problem.cost_matrix) <= cheapest(problem) == 8250

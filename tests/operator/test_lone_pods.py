@@ -1,0 +1,472 @@
+"""Pods that come alone: a place by the last plan's prices without a round, and never where a round would say more."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.fake_cluster import FakeCluster
+from support.ledger_world import NAMESPACE, LedgerWorld
+from support.profiles import examples
+from thalweg_extender.answers import Outcome
+from thalweg_operator.delivery import extender_view
+from thalweg_operator.delivery.extender_view import ExtenderView
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.replica import Replica
+from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
+from thalweg_operator.reservations.events import (
+    PlanMade,
+    PodsUnplaced,
+    PricesPlanned,
+    SchedulerAsks,
+    TimePassed,
+    UnplacedPod,
+)
+from thalweg_operator.reservations.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
+from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.transitions import Phase
+
+from flowcore.costs.scale import OMEGA
+from flowcore.model.advice import ExtenderPod
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.node_usage import NodeUsage
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.selectors import LabelSelector, Requirement
+
+CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
+BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
+EXTENDER = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
+NAMES = ("a", "b", "c")
+WEB = LabelSelector((Requirement("app", "In", ("web",)),))
+APART_FROM_WEB = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, WEB, (NAMESPACE,)),))
+
+
+def make_node(name: str, cpu: int = 400) -> Node:
+    return Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", cpu), ("pods", 10)))
+
+
+def world_of(*policies: Policy) -> LedgerWorld:
+    """A world in which a round has planned a pod of each policy just now."""
+    world = LedgerWorld([make_node(name) for name in NAMES], policies)
+    for policy in policies:
+        world.create_pod(f"first-{policy.name}", **fields_of(policy))
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    world.now += 2 * APART
+    return world
+
+
+def fields_of(policy: Policy) -> dict[str, Any]:
+    return {"pod_class": CLASS, "scheduler_name": policy.selects.scheduler_names[0]}
+
+
+def come(world: LedgerWorld, name: str = "p", policy: Policy = BINDER, **fields: Any) -> list[Effect]:
+    """A pod comes, and what follows."""
+    world.create_pod(name, **{**fields_of(policy), **fields})
+    effects: list[Effect] = []
+    while world.watch:
+        effects += world.apply(world.watch.popleft())
+    return effects
+
+
+def is_bound(effects: list[Effect]) -> bool:
+    return any(isinstance(each, Bind) for each in effects)
+
+
+def rounds(effects: list[Effect]) -> list[RequestRound]:
+    return [each for each in effects if isinstance(each, RequestRound)]
+
+
+# --- pods that we bind ---
+
+
+def test_bound_without_a_round() -> None:
+    """To a node of the plan's cheapest; reserved, so that the next round sees it. No round is asked for."""
+    world = world_of(BINDER)
+    effects = come(world)
+    assert is_bound(effects)
+    assert not rounds(effects)
+    reservation = world.ledger.reservations[f"{NAMESPACE}/p"]
+    assert (reservation.owner, reservation.phase) == (Owner.BINDER, Phase.BINDING)
+    assert reservation.node in world.cluster.take_changes().usage
+
+
+def test_no_two_pods_get_a_node_by_the_same_price() -> None:
+    """Each place takes its node's price away; then a round is asked for, at once."""
+    world = world_of(BINDER)
+    nodes: set[str] = set()
+    for number in range(len(NAMES)):
+        effects = come(world, f"p{number}")
+        nodes.update(each.node for each in effects if isinstance(each, Bind))
+        world.now += 2 * APART
+    assert len(nodes) == len(NAMES)
+    assert rounds(come(world, "last"))[0].at_once
+
+
+REASONS: dict[str, dict[str, Any]] = {
+    "another class": {"pod_class": LARGE},
+    "a rule of its own": {"constraints": APART_FROM_WEB},
+    "a gang": {"gang": GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=1))},
+    "a pod that it replaces": {"replaces": "other"},
+    "volumes that are not bound": {"unbindable_reason": "no volume"},
+    "tried in vain": {"unschedulable_message": "0/3 nodes are available"},
+}
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_a_round_says_more(reason: str) -> None:
+    """Where not only the node's price counts, a round plans the pod."""
+    effects = come(world_of(BINDER), **REASONS[reason])
+    assert not is_bound(effects)
+    assert rounds(effects)[0].at_once
+
+
+CHANGES: dict[str, Callable[[LedgerWorld], object]] = {
+    "prices of long ago": lambda world: world.pass_time(PRICES_HOLD + 1),
+    "another pod that waits": lambda world: come(world, "large", pod_class=LARGE),
+    "a pod a moment ago": lambda world: come(world, "one"),
+    "a node that came": lambda world: world.put_node(make_node("d")),
+    "a node that changed": lambda world: world.put_node(make_node("c", 4000)),
+    "a policy that changed": lambda world: world.set_policies([BINDER, EXTENDER]),
+    "a pod that keeps it away": lambda world: world.create_pod(
+        "shy", pod_class=CLASS, node_name="a", usage=CLASS.requests, constraints=APART_FROM_WEB
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_the_plan_does_not_hold_any_more(change: str) -> None:
+    """Then a round plans the pod."""
+    world = world_of(BINDER)
+    CHANGES[change](world)
+    world.show()
+    effects = come(world, labels=(("app", "web"),))
+    assert not is_bound(effects)
+    assert any(each.at_once for each in rounds(effects))
+
+
+def test_a_pod_that_may_wait_for_a_cheaper_node() -> None:
+    """Only a round knows whether it does."""
+    patient = Policy(
+        "bound",
+        selects=Selects(scheduler_names=(SCHEDULER_NAME,)),
+        unscheduled=UnscheduledPrice(base=7),
+    )
+    assert not is_bound(come(world_of(patient)))
+
+
+def test_a_node_that_got_a_pod_since_is_left_out() -> None:
+    """Also where the pod is another scheduler's."""
+    world = world_of(BINDER)
+    for node in ("a", "b"):
+        theirs = {"scheduler_name": "theirs", "node_name": node, "usage": CLASS.requests}
+        world.create_pod(f"on-{node}", pod_class=CLASS, **theirs)
+    world.show()
+    assert [each.node for each in come(world) if isinstance(each, Bind)] == ["c"]
+
+
+def test_a_node_that_got_a_pod_while_the_plan_was_made_is_left_out() -> None:
+    """The plan does not know of it. What the plan itself places is in its prices."""
+    world = LedgerWorld([make_node(name) for name in NAMES], [BINDER])
+    world.create_pod("first", **fields_of(BINDER))
+    world.show()
+    world.make_plan()
+    assert world.plan is not None
+    [planned] = [each.node for each in world.plan.placements]
+    other = next(name for name in NAMES if name != planned)
+    world.create_pod("theirs", pod_class=CLASS, scheduler_name="theirs", node_name=other, usage=CLASS.requests)
+    world.show()
+    world.deliver(10)
+    nodes: set[str] = set()
+    for number in range(len(NAMES)):
+        world.now += 2 * APART
+        nodes.update(each.node for each in come(world, f"p{number}") if isinstance(each, Bind))
+    assert nodes == set(NAMES) - {other}
+
+
+def test_a_plan_that_is_being_made_does_not_count_on_it() -> None:
+    """A pod of the plan that must not be beside it is planned again."""
+    world = world_of(BINDER)
+    begun = world.begin_plan()
+    assert begun is not None
+    [node] = [each.node for each in come(world, labels=(("app", "web"),)) if isinstance(each, Bind)]
+    world.create_pod("shy", **{**fields_of(BINDER), "pod_class": LARGE, "constraints": APART_FROM_WEB})
+    world.show()
+    signature = world.cluster.waiting[f"{NAMESPACE}/shy"].signature
+    nodes, index = world.cluster.nodes, world.cluster.occupancy.pod_index
+    assert world.ledger.drift.conflicts(signature, nodes[node], nodes, index, already_counted=False)
+
+
+@given(
+    kinds=st.lists(st.sampled_from(["bound", "steered", "large", "leaves", "plan"]), min_size=5, max_size=30),
+    choose=st.randoms(use_true_random=False),
+)
+@settings(max_examples=examples(60))
+def test_no_node_is_overcommitted(kinds: list[str], choose: random.Random) -> None:
+    """Whoever comes, asks and leaves, in whatever order; the world checks each step (``LedgerChecks``)."""
+    world = world_of(BINDER, EXTENDER)
+    for number, kind in enumerate(kinds):
+        world.now += 2 * APART
+        if kind == "plan":
+            world.make_plan()
+            world.deliver(10)
+        elif kind == "leaves":
+            world.remove_pod(choose.choice(sorted(world.api) or [""]))
+        else:
+            policy = EXTENDER if kind == "steered" else BINDER
+            world.create_pod(f"p{number}", **{**fields_of(policy), "pod_class": LARGE if kind == "large" else CLASS})
+        if choose.random() < 0.9:
+            world.show()
+        for key in world.schedulable():
+            if world.api[key].scheduler_name == STEERED_NAME:
+                world.attempt(key, choose.sample(NAMES, 2))
+                world.end_attempt(key, fails=choose.random() < 0.1)
+        while world.writes and choose.random() < 0.7:
+            world.send(choose.randrange(len(world.writes)))
+    world.settle()
+    for name in NAMES:
+        assert sum(dict(pod.usage).get("cpu", 0) for pod in world.api.values() if pod.node_name == name) <= 400
+
+
+def request_of(pods: int, used: list[int], number: int = 1) -> RoundRequest:
+    """A round of alike pods on nodes that are used so far."""
+    return RoundRequest(
+        number=number,
+        generation=number,
+        now=0.0,
+        reset=number == 1,
+        nodes=[Node(f"n{at}", allocatable=(("cpu", 4000), ("pods", 100))) for at in range(len(used))],
+        removed_nodes=[],
+        usage=[NodeUsage(f"n{at}", (("cpu", cpu),), 1, cpu, 0, ()) for at, cpu in enumerate(used) if cpu],
+        namespaces={NAMESPACE: ()},
+        signatures=[PodSignature(NAMESPACE, ())],
+        pod_deltas=[],
+        images=[],
+        reports=[],
+        policies=[BINDER],
+        classes=[CLASS],
+        pending=[PendingEntry(f"{NAMESPACE}/p{at}", 0, 0, 0.0, 0) for at in range(pods)],
+        budget=0.0,
+        steps=3,
+    )
+
+
+@given(used=st.lists(st.integers(0, 39).map(lambda each: 100 * each), min_size=2, max_size=6))
+@settings(max_examples=examples(30))
+def test_the_cheapest_nodes_are_those_that_a_round_would_take(used: list[int]) -> None:
+    """The next round places its only pod on one of them, or on a node that is as good."""
+    reply = run_request(Replica(), request_of(1, used))
+    [(_, node, *_)] = reply.placements
+    used[int(node[1:])] += 100
+    [(_, names)] = reply.cheapest
+    after = run_request(Replica(), request_of(1, used))
+    [(_, _, least, *_)] = after.placements
+    for name in names:
+        alone = [cpu if f"n{at}" == name else 4000 for at, cpu in enumerate(used)]
+        [(_, there, price, *_)] = run_request(Replica(), request_of(1, alone)).placements
+        assert there == name
+        assert price <= least + OMEGA // 100
+
+
+def test_no_node_is_cheapest_where_many_come() -> None:
+    """After a round of many pods nobody comes alone, and a full node is no cheap one."""
+    assert not run_request(Replica(), request_of(20, [0, 0])).cheapest
+    assert not run_request(Replica(), request_of(1, [4000, 4000])).cheapest
+
+
+# --- pods that kube-scheduler binds ---
+
+
+def ask(world: LedgerWorld, name: str, nodes: list[str]) -> tuple[Outcome, list[str]]:
+    return world.ask(f"{NAMESPACE}/{name}", nodes)
+
+
+def test_answered_without_a_round() -> None:
+    """kube-scheduler's first question finds it a place, which is reserved; nothing is nominated."""
+    world = world_of(EXTENDER)
+    assert not rounds(come(world, policy=EXTENDER))
+    assert ask(world, "p", ["b", "c"]) == (Outcome.STEERED, ["b"])
+    reservation = world.ledger.reservations[f"{NAMESPACE}/p"]
+    assert (reservation.node, reservation.phase) == ("b", Phase.PASSED)
+    assert not [each for each in world.writes if isinstance(each, Nominate) and each.pod.name == "p"]
+
+
+def test_a_question_about_dear_nodes_waits_for_a_round() -> None:
+    """None of its nodes is as good as the cheapest one."""
+    world = world_of(EXTENDER)
+    above, positions = [0, 10, 10], {name: at for at, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(CLASS, "steered", positions, 0, above, 1, world.cluster.generation))
+    come(world, policy=EXTENDER)
+    pod = world.api[f"{NAMESPACE}/p"]
+    asked = ExtenderPod(NAMESPACE, "p", pod.uid, {}, STEERED_NAME, "")
+    effects = world.apply(SchedulerAsks(asked, ["b", "c"]))
+    assert [(each.at_once, each.asked) for each in rounds(effects)] == [(True, True)]
+    assert pod.key not in world.ledger.reservations
+
+
+def test_a_pod_that_nobody_asks_about_gets_its_round() -> None:
+    """kube-scheduler may be busy, or not there."""
+    world = world_of(EXTENDER)
+    come(world, policy=EXTENDER)
+    assert not world.ledger.nominations.unasked.keys() - {f"{NAMESPACE}/p"}
+    world.now += QUESTION_WITHIN
+    assert rounds(world.apply(TimePassed()))[0].at_once
+
+
+def test_a_pod_that_another_round_has_planned_asks_for_none() -> None:
+    """Something else asked for that round before kube-scheduler came to the pod."""
+    world = world_of(EXTENDER)
+    come(world, policy=EXTENDER)
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.nominations.unasked
+    world.now += QUESTION_WITHIN
+    assert not rounds(world.apply(TimePassed()))
+    assert not world.ledger.nominations.unasked
+
+
+def test_a_round_that_has_planned_it_meanwhile_changes_nothing() -> None:
+    """The place by the question stands; that of the round is dropped."""
+    world = world_of(EXTENDER)
+    come(world, policy=EXTENDER)
+    world.make_plan()
+    assert world.plan is not None
+    assert ask(world, "p", list(NAMES))[0] == Outcome.STEERED
+    before = dict(world.ledger.reservations)
+    world.deliver(10)
+    assert dict(world.ledger.reservations) == before
+
+
+# --- answers that wait for a round ---
+
+
+@pytest.fixture
+def world() -> FakeCluster:
+    return FakeCluster()
+
+
+def question(pod: Pod) -> ExtenderPod:
+    return ExtenderPod("ns", pod.name, pod.uid, {}, STEERED_NAME, "")
+
+
+async def asking(view: ExtenderView, pod: Pod) -> asyncio.Task[None]:
+    task = asyncio.create_task(view.until_planned(question(pod), ["a", "b"]))
+    for _ in range(5):
+        await asyncio.sleep(0)
+    return task
+
+
+def plan_made(world: FakeCluster) -> None:
+    """A round is over; what it planned was reserved before (``FakeCluster.plan``)."""
+    world.state.apply(PlanMade(1, world.state.generation, (), ()))
+
+
+async def test_the_first_question_waits_for_the_first_round(world: FakeCluster) -> None:
+    """Then it is answered with the planned node: one attempt, and no nomination."""
+    pod = world.pod()
+    world.deliver_watch()
+    task = await asking(world.view, pod)
+    assert not task.done()
+    world.plan(pod.key, "a")
+    plan_made(world)
+    await task
+    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert not world.write_kinds
+
+
+async def test_a_round_without_the_pod_does_not_end_the_wait(world: FakeCluster) -> None:
+    """The pod came while it was made. The next one is for it."""
+    pod = world.pod()
+    world.deliver_watch()
+    task = await asking(world.view, pod)
+    plan_made(world)
+    await asyncio.sleep(0)
+    assert not task.done()
+    policy = world.state.cluster.policies.of(pod, world.state.namespaces)
+    assert policy is not None
+    world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
+    await task
+    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)  # its round was in vain
+
+
+async def test_a_question_before_our_watch_shows_the_pod(world: FakeCluster) -> None:
+    """It waits for the watch, and then for the round."""
+    pod = world.pod()
+    task = await asking(world.view, pod)
+    world.deliver_watch()
+    await asyncio.sleep(0)
+    assert not task.done()
+    world.plan(pod.key, "b")
+    plan_made(world)
+    await task
+    assert world.schedule(pod.key) == (Outcome.STEERED, ["b"])
+
+
+async def test_nobody_waits_for_long(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a wait in vain questions are answered at once, until a round is over."""
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    pod, other = world.pod(), world.pod("other", "v")
+    world.deliver_watch()
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    await asyncio.wait_for(world.view.until_planned(question(other), ["a"]), 1)
+    plan_made(world)
+    task = await asking(world.view, other)
+    assert not task.done()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(
+    world: FakeCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After each further wait in vain twice as many rounds pass, up to a limit; one that helped makes it one again."""
+
+    async def rounds_without_a_wait() -> int:
+        """How many rounds end until an answer waits again; that it waits is in vain."""
+        monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.001)
+        await world.view.until_planned(question(pods[0]), ["a"])
+        monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+        for passed in range(2 * extender_view.MOST_UNAWAITED):
+            task = await asking(world.view, pods[0])
+            if not task.done():
+                task.cancel()
+                await asyncio.gather(task, return_exceptions=True)
+                return passed
+            plan_made(world)
+        raise AssertionError("no answer waits any more")
+
+    pods = [world.pod(), world.pod("other", "v")]
+    world.deliver_watch()
+    found = [await rounds_without_a_wait() for _ in range(7)]
+    assert found == [1, 2, 4, 8, 16, 16, 16]
+    task = await asking(world.view, pods[1])
+    world.plan(pods[1].key, "a")
+    plan_made(world)
+    await task
+    assert await rounds_without_a_wait() == 1
+
+
+async def test_pods_of_others_do_not_wait(world: FakeCluster) -> None:
+    """Nor those of gangs, for which no node of a sample would do."""
+    theirs = world.pod("theirs", "v", scheduler_name="default-scheduler")
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    member = world.pod("member", "w", gang=gang)
+    world.set_policy(delivery="Extender", selects={"schedulerNames": [STEERED_NAME], "podSelector": {}})
+    world.deliver_watch()
+    for pod in (theirs, member):
+        await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
