@@ -1,5 +1,6 @@
 """Pods of a lower priority leave for urgent ones on the real API server: evictions, conditions, Events, a restart."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -18,14 +19,18 @@ FINALIZER = "example.com/slow"
 
 
 async def full_nodes(
-    scene: ClusterScenario, *names: str, labels: dict[str, str] | None = None, slow: bool = False
+    scene: ClusterScenario,
+    *names: str,
+    labels: dict[str, str] | None = None,
+    slow: bool = False,
+    taints: Sequence[dict[str, str]] = (),
 ) -> None:
     """Nodes that are full of two pods each, such as ``m0-a``; slow ones stay until their finalizer is taken away."""
     await scene.policy("own", selects={"podSelector": {}})
     await scene.api.apply(
         {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
     )
-    await scene.nodes(*names, cpu="4")
+    await scene.nodes(*names, cpu="4", taints=taints)
     for node in names:
         for letter in "ab":
             pod = scene.pod(f"{node}-{letter}", "2", scheduler=SCHEDULER_NAME, labels=labels, nodeName=node)
@@ -113,9 +118,11 @@ async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
         await scene.reason_of("u", "Insufficient cpu")
     await scene.wait_for_round("later")
     assert not await leaving(scene)
-    await full_nodes(scene, "m1", labels={"app": "many"})
-    before = await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed")
+    # Nobody may go to m1 before it is full and its budget is counted.
+    await full_nodes(scene, "m1", labels={"app": "many"}, taints=[{"key": "example.com/closed", "effect": "NoSchedule"}])
     await budget(scene, 0, {"app": "many"})
+    before = await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed")
+    await scene.api.patch("/api/v1/nodes/m1", {"spec": {"taints": None}})
     assert await scene.node_of("u") == "m1"
     assert {each["metadata"]["name"] for each in await scene.pods()} >= {"m0-a", "m0-b", "u"}
     assert await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed") == before + 2
