@@ -14,6 +14,7 @@ from support.fake_cluster import FakeCluster
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
+from thalweg_extender.limits import DEFAULT_LIMITS
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
@@ -22,6 +23,7 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
 from thalweg_operator.reservations.events import (
     PlanMade,
+    PodPut,
     PodsUnplaced,
     PricesPlanned,
     SchedulerAsks,
@@ -114,6 +116,20 @@ def test_no_two_pods_get_a_node_by_the_same_price() -> None:
         world.now += 2 * APART
     assert len(nodes) == len(NAMES)
     assert rounds(come(world, "last"))[0].at_once
+
+
+def test_room_that_came_free_with_it_gets_its_round() -> None:
+    """The watch may show the end of a pod and its successor of the same name as one change: others may have moved."""
+    world = world_of(BINDER)
+    running = {"pod_class": LARGE, "scheduler_name": "theirs", "node_name": "a", "usage": LARGE.requests}
+    world.create_pod("p", **running)
+    world.show()
+    world.now += 2 * APART
+    key = f"{NAMESPACE}/p"
+    world.api[key] = Pod(NAMESPACE, "p", "successor", **fields_of(BINDER))
+    effects = world.apply(PodPut(world.api[key]))
+    assert is_bound(effects)
+    assert rounds(effects)
 
 
 REASONS: dict[str, dict[str, Any]] = {
@@ -429,6 +445,47 @@ async def test_nobody_waits_for_long(world: FakeCluster, monkeypatch: pytest.Mon
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_questions_about_pods_that_are_not_there(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask them. They wait once, and the questions about real pods wait for their rounds all the same."""
+    gone = Pod("ns", "gone", "x", CLASS, scheduler_name=STEERED_NAME)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    pod = world.pod()
+    world.deliver_watch()
+    task = await asking(world.view, pod)
+    assert not task.done()
+    world.plan(pod.key, "a")
+    plan_made(world)
+    await task
+
+
+async def test_the_watch_is_waited_for_again_later(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was late for a moment."""
+    monkeypatch.setattr(extender_view, "WATCH_RESTS", 0.0)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    pod = world.pod()
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    task = await asking(world.view, pod)
+    assert not task.done()
+    world.deliver_watch()
+    world.plan(pod.key, "a")
+    plan_made(world)
+    await task
+
+
+async def test_waiting_answers_leave_room_for_others(world: FakeCluster) -> None:
+    """However many ask at once, most are answered: kube-scheduler's own question never finds the listener busy."""
+    ghosts = [Pod("ns", f"gone-{number}", "x", CLASS, scheduler_name=STEERED_NAME) for number in range(64)]
+    tasks = [await asking(world.view, ghost) for ghost in ghosts]
+    assert sum(not task.done() for task in tasks) == extender_view.MOST_WAITING < DEFAULT_LIMITS.in_flight
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(

@@ -67,15 +67,14 @@ def pod_put(step: Step, pod: Pod) -> None:
     as_planned = before is not None and before.node == pod.node_name and _has_signature(pod, before.pod)
     if (
         change.room_freed
-        or change.waiting_changed
-        or opened  # without a plan
         or change.victim_changed
         or (change.affects_waiting and not as_planned)  # others may have waited for it
         or (change.gang_changed and (before is None or before.node != pod.node_name))
     ):
-        began = change.waiting_changed or opened
-        ledger.round_wanted |= not (began and lone_pods.pod_came(step, cluster.waiting[key]))
-        ledger.round_at_once |= began and ledger.round_wanted
+        ledger.round_wanted = True
+    if change.waiting_changed or opened:  # opened without a plan
+        ledger.round_wanted |= not lone_pods.pod_came(step, cluster.waiting[key])
+        ledger.round_at_once |= ledger.round_wanted
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
 
