@@ -110,8 +110,21 @@ class Case:
             0.05,
             0.3,
             lambda: self.wall,
+            bindings_sent=self._bindings_sent,
+            observers=[self],
         )
+        #: Numbers of the rounds that were reported.
+        self.reported: list[int] = []
+        #: Cleared: the bindings of a plan do not leave.
+        self.sent = asyncio.Event()
+        self.sent.set()
         self.state.set_namespace("ns", ())
+
+    async def _bindings_sent(self) -> None:
+        await self.sent.wait()
+
+    def round_planned(self, request: RoundRequest, _pods: object, _reply: object) -> None:
+        self.reported.append(request.number)
 
     def node(self, name: str = "n", cpu: int = 1000, **changes: Any) -> None:
         self.state.upsert_node(Node(name, allocatable=(("cpu", cpu), ("pods", 1000)), **changes))
@@ -153,6 +166,20 @@ async def test_what_fits_is_bound_and_the_rest_is_told(case: Case) -> None:
         case.pod(name)
     await until(lambda: len(case.ear.bound) == 2 and len(case.ear.told) == 1, 10, lambda: str(case.ear.bound))
     assert not set(case.ear.bound) & set(case.ear.told)
+
+
+async def test_bindings_leave_before_reports(case: Case) -> None:
+    """What people read of a round may come a little later."""
+    case.sent.clear()
+    case.node()
+    case.pod()
+    await bound(case, "ns/p")
+    planned = case.worker.requests[-1].number
+    for _ in range(20):
+        await asyncio.sleep(0)
+    assert planned not in case.reported
+    case.sent.set()
+    await until(lambda: planned in case.reported, 10, lambda: f"the report of round {planned}")
 
 
 async def test_a_node_deleted_between_plan_and_bind(case: Case) -> None:

@@ -510,7 +510,7 @@ def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: FakeCluster) 
 
 
 def test_woken_after_a_refusal_that_came_too_early(world: FakeCluster) -> None:
-    """kube-scheduler leaves the nomination of a pod that may not preempt, and sleeps. It is told to look again, once."""
+    """kube-scheduler leaves the nomination of a pod that may not preempt, and sleeps. It is woken, once."""
     pod = world.pod(preempts=False)
     world.deliver_watch()
     world.state.upsert_node(Node("new", allocatable=(("cpu", 300), ("pods", 10))))

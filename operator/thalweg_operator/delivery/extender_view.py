@@ -23,7 +23,7 @@ LONGEST_WAIT = 0.1
 MOST_UNAWAITED = 16
 #: Seconds that no answer waits for the watch after it did so in vain. Anybody can ask about pods that are not there.
 WATCH_RESTS = 1.0
-#: Answers that wait at once, so that they never take all requests that may be in flight. kube-scheduler asks one by one.
+#: Answers that wait at once: they never take all requests that may be in flight. kube-scheduler asks one by one.
 MOST_WAITING = 8
 
 
