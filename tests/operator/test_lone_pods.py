@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,10 +23,12 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
 from thalweg_operator.reservations.events import (
+    CheapestPlanned,
     PlanMade,
     PodPut,
     PodsUnplaced,
     PricesPlanned,
+    QueueSet,
     SchedulerAsks,
     TimePassed,
     UnplacedPod,
@@ -37,15 +40,19 @@ from thalweg_operator.reservations.transitions import Phase
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.constraints import OneDomain
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
 BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
@@ -163,6 +170,24 @@ CHANGES: dict[str, Callable[[LedgerWorld], object]] = {
 }
 
 
+def count_web(world: LedgerWorld) -> None:
+    """A pod that may not be bound beside too many others is on its way: who they are was planned."""
+    spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, WEB),))
+    world.create_pod("counts", **{**fields_of(BINDER), "constraints": spread, "labels": (("app", "web"),)})
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    world.now += 2 * APART
+
+
+CHANGES |= {
+    "a reserved pod that counts it": count_web,
+    "a queue that it is of": lambda world: world.apply(QueueSet("q", Queue("q", pods=WEB))),
+    "the end of the operator": lambda world: setattr(world.ledger, "ends", True),
+    "a plan in hand": lambda world: world.apply(PlanMade(99, world.cluster.generation, (), last=False)),
+}
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_plan_does_not_hold_any_more(change: str) -> None:
     """Then a round plans the pod."""
@@ -182,6 +207,32 @@ def test_a_pod_that_may_wait_for_a_cheaper_node() -> None:
         unscheduled=UnscheduledPrice(base=7),
     )
     assert not is_bound(come(world_of(patient)))
+
+
+PICKY: dict[str, PodClass] = {
+    "zones of its node": msgspec.structs.replace(CLASS, numa=NumaNeeds(pod=CLASS.requests)),
+    "volumes": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),)),
+}
+
+
+@pytest.mark.parametrize("needs", PICKY)
+def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
+    """Also where the last plan had such a pod."""
+    world, pod_class = world_of(BINDER), PICKY[needs]
+    world.apply(CheapestPlanned(pod_class, BINDER.name, NAMES, world.cluster.generation))
+    assert not is_bound(come(world, pod_class=pod_class))
+
+
+@pytest.mark.parametrize(
+    "says",
+    [{"constraints": (OneDomain("near", WEB, HOSTNAME),)}, {"cost": CostPolicy(learn=True)}],
+    ids=lambda says: next(iter(says)),
+)
+def test_a_policy_that_reads_more_than_the_class(says: dict[str, Any]) -> None:
+    """Its prices differ from pod to pod, or its rules count other pods."""
+    world = world_of(msgspec.structs.replace(BINDER, **says))
+    world.apply(CheapestPlanned(CLASS, BINDER.name, NAMES, world.cluster.generation))
+    assert not is_bound(come(world))
 
 
 def test_a_node_that_got_a_pod_since_is_left_out() -> None:
