@@ -59,6 +59,7 @@ class PodChange(msgspec.Struct, frozen=True, gc=False):
         gate_opened: whether its scheduling gate opened while it waits.
         victim_changed: whether waiting pods name it as the pod whose place they take, and what it holds changed.
         affects_waiting: whether it counts anew for the rules between pods, while pods with such rules wait.
+        node_labels_matter: whether such a rule may be met by a label that a pod gets from its node.
     """
 
     old: Pod | None
@@ -71,3 +72,4 @@ class PodChange(msgspec.Struct, frozen=True, gc=False):
     gate_opened: bool = False
     victim_changed: bool = False
     affects_waiting: bool = False
+    node_labels_matter: bool = False

@@ -18,6 +18,7 @@ from flowcore.cluster.numa_index import NumaIndex
 from flowcore.cluster.occupancy import Occupancy
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.queue_index import QueueIndex
+from flowcore.cluster.rule_dependent import RuleDependentPods
 from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -83,8 +84,7 @@ class Cluster:
         self._dirty_nodes: set[str] = set()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
-        #: Waiting pods whose rules other pods may satisfy by coming.
-        self._rule_dependent: set[str] = set()
+        self._rule_dependent = RuleDependentPods()
         #: Pods that waiting ones name as those whose place they take, and how many do.
         self._named_victims: Counter[str] = Counter()
         #: Extended resource -> the DeviceClass that backs it.
@@ -154,7 +154,8 @@ class Cluster:
             waiting_changed,
             gate_opened,
             victim_changed=key in self._named_victims and (None if old is None else _room(old)) != _room(pod),
-            affects_waiting=bool(self._rule_dependent) and counts_anew,
+            affects_waiting=bool(self._rule_dependent.keys) and counts_anew,
+            node_labels_matter=bool(self._rule_dependent.by_node_labels),
         )
 
     def remove_pod(self, key: str) -> PodChange:
@@ -164,7 +165,7 @@ class Cluster:
         if old is not None:
             self.numa.drop_pod(old)
         _, room_freed, left, came = self._recount(old, None)
-        self._rule_dependent.discard(key)
+        self._rule_dependent.put(key, None)
         self._stop_waiting(key)
         return PodChange(old, None, left, came, room_freed, gang_changed)
 
@@ -197,11 +198,7 @@ class Cluster:
 
     def _set_waiting(self, key: str, pod: Pod) -> tuple[bool, bool]:
         """Keeps ``waiting`` up to date; whether the pod waits with other needs, and whether its gate opened."""
-        rules = pod.constraints
-        if pod.node_name or pod.terminal or rules is None or not (rules.affinity or rules.spread):
-            self._rule_dependent.discard(key)
-        else:
-            self._rule_dependent.add(key)
+        self._rule_dependent.put(key, None if pod.node_name or pod.terminal else pod.constraints)
         if pod.node_name or pod.terminal:
             self._stop_waiting(key)
             return False, False

@@ -62,6 +62,7 @@ class NodeUsageSums:
     def change(self, usage: Amounts, pod_class: PodClass, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) one pod."""
         cpu, memory = non_zero_requests(usage)
+        # As change_excess, spelled out: one more call would cost half as much again, for each pod that comes or goes.
         for name, amount in usage:
             self.amounts[name] += sign * amount
         self.pods += sign

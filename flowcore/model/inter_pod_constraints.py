@@ -9,6 +9,10 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.selectors import LabelSelector
+from flowcore.model.volumes import REGION, ZONE
+
+#: Labels that the API server copies from the node to a pod when the pod is bound (PodTopologyLabels, Kubernetes 1.35).
+LABELS_OF_NODES = frozenset({ZONE, REGION})
 
 
 class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
@@ -119,3 +123,9 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
     unreadable_spread: str = ""
     kind: str = ""
     penalties: tuple[KindPenalty, ...] = ()
+
+    @property
+    def reads_node_labels(self) -> bool:
+        """Whether a pod that comes may meet a required rule by a label that it gets from its node."""
+        selectors = [*(term.selector for term in self.affinity), *(spread.selector for spread in self.spread)]
+        return any(each.key in LABELS_OF_NODES for found in selectors if found for each in found.requirements)

@@ -139,9 +139,8 @@ class Operator:
             api_client, shell, self.metrics, self._events, settings.conditions_per_second
         )
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
-        self._evictor = Evictor(api_client, shell, self.metrics, self._events)
+        self._evictor, self._tracer = Evictor(api_client, shell, self.metrics, self._events), find_tracer(self.metrics)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
-        self._tracer = find_tracer(self.metrics)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
         self.observers: list[RoundObserver] = [self._progress, ObserveEvents(self._events)]
         self._round_loop = RoundLoop(
@@ -158,6 +157,7 @@ class Operator:
             tracer=self._tracer,
             budgets_known=self._knows_budgets,
             usage=self._usage,
+            bindings_sent=self.binder.until_sent,
         )
         self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission)
         self._state_dump = StateDump(settings.dump_directory, self.saved_lines, self._round_loop.record_next_round)

@@ -3,15 +3,20 @@
 Pods are created as dry runs: admission is all that these tests look at.
 """
 
+import base64
+import contextlib
 import itertools
 import json
 import re
+import ssl
 from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
+from support.certificates import authority, issued
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, until
 from thalweg.crds import gate_admission
@@ -214,6 +219,80 @@ async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:
     await api.create(policy("watched", delivery="Observe", precedence=9, selects=SHARED))
     await in_effect(api, steered(**ours, labels=SHARED["podSelector"]["matchLabels"]), gated=False)
     assert await gates_of(api, steered(**ours)) == [GATE]
+
+
+WEBHOOKS = "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations"
+
+
+@contextlib.asynccontextmanager
+async def webhook(api: Api, folder: Path, changes: dict[str, Any]) -> AsyncIterator[None]:
+    """One that changes the metadata of new pods with the label ``late``. Webhooks come after admission policies."""
+
+    async def review(request: web.Request) -> web.Response:
+        asked = (await request.json())["request"]
+        patch = [{"op": "add", "path": f"/metadata/{name}", "value": value} for name, value in changes.items()]
+        answer = {"uid": asked["uid"], "allowed": True, "patchType": "JSONPatch"}
+        answer["patch"] = base64.b64encode(json.dumps(patch).encode()).decode()
+        return web.json_response({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "response": answer})
+
+    trusted = authority(folder, "webhooks")
+    tls, own = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH), issued(folder, "webhook", trusted)
+    tls.load_cert_chain(own.certificate, own.key)
+    app = web.Application()
+    app.router.add_post("/", review)
+    runner = web.AppRunner(app, shutdown_timeout=0.1)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=tls).start()
+    bundle = base64.b64encode(trusted.certificate.read_bytes()).decode()
+    rule = {"apiGroups": [""], "apiVersions": ["v1"], "operations": ["CREATE"], "resources": ["pods"]}
+    config = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "MutatingWebhookConfiguration",
+        "metadata": {"name": "later"},
+        "webhooks": [
+            {
+                "name": "later.example.com",
+                "clientConfig": {"url": f"https://127.0.0.1:{runner.addresses[0][1]}/", "caBundle": bundle},
+                "rules": [rule],
+                "objectSelector": {"matchLabels": {"late": ""}},
+                "sideEffects": "None",
+                "admissionReviewVersions": ["v1"],
+            }
+        ],
+    }
+    try:
+        await api.create(config)
+
+        async def changed() -> bool:
+            made = steered(labels={"late": ""})
+            found = await api.request("POST", collection_path(made), made, params={"dryRun": "All"})
+            return all(found["metadata"].get(name) == value for name, value in changes.items())
+
+        await until(changed, 30, lambda: "the webhook to be asked")
+        yield
+    finally:
+        await api.delete(f"{WEBHOOKS}/later")
+        await runner.cleanup()
+
+
+async def test_what_webhooks_change(api: Api, tmp_path: Path) -> None:
+    """Other labels count. The mark of a gang counts only where other pods are gated too: the docs say so."""
+    batch = {"podSelector": {"matchLabels": {"tier": "batch"}}}
+    late = steered(labels={"late": ""})
+    await api.create(policy("batch", **{**GATED, "selects": batch}))
+    await in_effect(api, steered(labels={"tier": "batch"}))
+    assert await gates_of(api, late) == []
+    async with webhook(api, tmp_path, {"labels": {"late": "", "tier": "batch"}}):
+        assert await gates_of(api, late) == [GATE]
+    await api.delete(f"{POLICIES}/batch")
+    mark = {"scheduling.thalweg/gang": "train"}
+    await api.create(policy("holding", **{**STEERED, "waiting": "Hold"}))
+    await in_effect(api, steered(annotations=mark))
+    async with webhook(api, tmp_path, {"annotations": mark}):
+        assert await gates_of(api, late) == []
+        await api.patch(f"{POLICIES}/holding", {"spec": {"waiting": "Gate"}})
+        await in_effect(api, steered())
+        assert await gates_of(api, late) == [GATE]
 
 
 async def test_a_changed_selection_changes_the_gate(api: Api) -> None:

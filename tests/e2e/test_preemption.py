@@ -119,7 +119,9 @@ async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
     await scene.wait_for_round("later")
     assert not await leaving(scene)
     # Nobody may go to m1 before it is full and its budget is counted.
-    await full_nodes(scene, "m1", labels={"app": "many"}, taints=[{"key": "example.com/closed", "effect": "NoSchedule"}])
+    await full_nodes(
+        scene, "m1", labels={"app": "many"}, taints=[{"key": "example.com/closed", "effect": "NoSchedule"}]
+    )
     await budget(scene, 0, {"app": "many"})
     before = await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed")
     await scene.api.patch("/api/v1/nodes/m1", {"spec": {"taints": None}})

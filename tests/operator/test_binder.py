@@ -1,6 +1,8 @@
 """Every answer to a binding leads to one binding or to none, and the books say which."""
 
 import asyncio
+import socket
+import threading
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -11,10 +13,11 @@ import msgspec
 import pytest
 from aiohttp import web
 from support.driven_ledger import DrivenLedger
-from support.fake_api import BindingServer, answering, hang_up, refusal, serving
+from support.fake_api import BindingServer, answering, connected, hang_up, refusal, serving
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import pod_path
 from thalweg_operator.api.fence import Fence
+from thalweg_operator.delivery import binder
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.errors import ConnectionLost
 from thalweg_operator.metrics import Metrics
@@ -538,3 +541,62 @@ async def test_many_at_once(case: Case) -> None:
         await case.binder.drain()
     assert sorted(key for key, _ in case.server.bound) == sorted(pod.key for pod in pods)
     assert len(case.state.reservations) == 300
+
+
+class DeafServer(threading.Thread):
+    """Takes one connection in a thread of its own, and never answers.
+
+    Attributes:
+        port: its port.
+        received: set when it has a whole binding.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self.port, self.received, self.ended = self._listener.getsockname()[1], threading.Event(), threading.Event()
+
+    def run(self) -> None:
+        connection, _ = self._listener.accept()
+        with self._listener, connection:
+            read = b""
+            while b"Node" not in read:
+                read += connection.recv(4096)
+            self.received.set()
+            self.ended.wait()
+
+
+async def test_sent_means_that_it_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the event loop does from then on: the request is on its way."""
+    monkeypatch.setattr(binder, "_SENT_WITHIN", 1000.0)
+    server, state = DeafServer(), DrivenLedger()
+    server.start()
+    state.upsert_node(Node("n", allocatable=(("cpu", 1000), ("pods", 10))))
+    state.upsert_pod(POD)
+    async with connected(server.port, tmp_path) as connection:
+        events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
+        made = Binder(connection, state.shell, Metrics(), events, ProgressLog(), 4)
+        await asyncio.wait_for(made.until_sent(), 1)  # nothing was put in line
+        task = asyncio.create_task(made.run())
+        assert state.reserve(POD, "n")
+        made.put(Bind(POD, "n", state.generation))
+        async with asyncio.timeout(10):
+            await made.until_sent()
+        assert server.received.wait(10)  # and the loop stands still
+        server.ended.set()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    server.join(10)
+
+
+async def test_what_is_not_sent_is_not_waited_for(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node is gone, so there is no request. And nobody waits for long where a request cannot leave."""
+    monkeypatch.setattr(binder, "_SENT_WITHIN", 1000.0)
+    assert case.state.reserve(POD, "n")
+    case.state.delete_node("n")
+    case.binder.put(Bind(POD, "n", case.state.generation))
+    await asyncio.wait_for(case.binder.until_sent(), 10)
+    assert not case.server.posts
+    monkeypatch.setattr(binder, "_SENT_WITHIN", 0.01)
+    case.binder._sent.clear()
+    await asyncio.wait_for(case.binder.until_sent(), 10)

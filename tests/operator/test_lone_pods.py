@@ -7,6 +7,7 @@ import random
 from collections.abc import Callable
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -14,6 +15,7 @@ from support.fake_cluster import FakeCluster
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
+from thalweg_extender.limits import DEFAULT_LIMITS
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
@@ -21,9 +23,12 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
 from thalweg_operator.reservations.events import (
+    CheapestPlanned,
     PlanMade,
+    PodPut,
     PodsUnplaced,
     PricesPlanned,
+    QueueSet,
     SchedulerAsks,
     TimePassed,
     UnplacedPod,
@@ -35,15 +40,19 @@ from thalweg_operator.reservations.transitions import Phase
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.cost_policy import UnscheduledPrice
+from flowcore.model.constraints import OneDomain
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
-from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME, Delivery, Policy, Selects
+from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.volumes import ClaimVolume
 
 CLASS, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 400),))
 BINDER = Policy("bound", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.BINDER)
@@ -116,6 +125,20 @@ def test_no_two_pods_get_a_node_by_the_same_price() -> None:
     assert rounds(come(world, "last"))[0].at_once
 
 
+def test_room_that_came_free_with_it_gets_its_round() -> None:
+    """The watch may show the end of a pod and its successor of the same name as one change: others may have moved."""
+    world = world_of(BINDER)
+    running = {"pod_class": LARGE, "scheduler_name": "theirs", "node_name": "a", "usage": LARGE.requests}
+    world.create_pod("p", **running)
+    world.show()
+    world.now += 2 * APART
+    key = f"{NAMESPACE}/p"
+    world.api[key] = Pod(NAMESPACE, "p", "successor", **fields_of(BINDER))
+    effects = world.apply(PodPut(world.api[key]))
+    assert is_bound(effects)
+    assert rounds(effects)
+
+
 REASONS: dict[str, dict[str, Any]] = {
     "another class": {"pod_class": LARGE},
     "a rule of its own": {"constraints": APART_FROM_WEB},
@@ -147,6 +170,24 @@ CHANGES: dict[str, Callable[[LedgerWorld], object]] = {
 }
 
 
+def count_web(world: LedgerWorld) -> None:
+    """A pod that may not be bound beside too many others is on its way: who they are was planned."""
+    spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, WEB),))
+    world.create_pod("counts", **{**fields_of(BINDER), "constraints": spread, "labels": (("app", "web"),)})
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    world.now += 2 * APART
+
+
+CHANGES |= {
+    "a reserved pod that counts it": count_web,
+    "a queue that it is of": lambda world: world.apply(QueueSet("q", Queue("q", pods=WEB))),
+    "the end of the operator": lambda world: setattr(world.ledger, "ends", True),
+    "a plan in hand": lambda world: world.apply(PlanMade(99, world.cluster.generation, (), last=False)),
+}
+
+
 @pytest.mark.parametrize("change", CHANGES)
 def test_the_plan_does_not_hold_any_more(change: str) -> None:
     """Then a round plans the pod."""
@@ -166,6 +207,32 @@ def test_a_pod_that_may_wait_for_a_cheaper_node() -> None:
         unscheduled=UnscheduledPrice(base=7),
     )
     assert not is_bound(come(world_of(patient)))
+
+
+PICKY: dict[str, PodClass] = {
+    "zones of its node": msgspec.structs.replace(CLASS, numa=NumaNeeds(pod=CLASS.requests)),
+    "volumes": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),)),
+}
+
+
+@pytest.mark.parametrize("needs", PICKY)
+def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
+    """Also where the last plan had such a pod."""
+    world, pod_class = world_of(BINDER), PICKY[needs]
+    world.apply(CheapestPlanned(pod_class, BINDER.name, NAMES, world.cluster.generation))
+    assert not is_bound(come(world, pod_class=pod_class))
+
+
+@pytest.mark.parametrize(
+    "says",
+    [{"constraints": (OneDomain("near", WEB, HOSTNAME),)}, {"cost": CostPolicy(learn=True)}],
+    ids=lambda says: next(iter(says)),
+)
+def test_a_policy_that_reads_more_than_the_class(says: dict[str, Any]) -> None:
+    """Its prices differ from pod to pod, or its rules count other pods."""
+    world = world_of(msgspec.structs.replace(BINDER, **says))
+    world.apply(CheapestPlanned(CLASS, BINDER.name, NAMES, world.cluster.generation))
+    assert not is_bound(come(world))
 
 
 def test_a_node_that_got_a_pod_since_is_left_out() -> None:
@@ -429,6 +496,47 @@ async def test_nobody_waits_for_long(world: FakeCluster, monkeypatch: pytest.Mon
     assert not task.done()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_questions_about_pods_that_are_not_there(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask them. They wait once, and the questions about real pods wait for their rounds all the same."""
+    gone = Pod("ns", "gone", "x", CLASS, scheduler_name=STEERED_NAME)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    pod = world.pod()
+    world.deliver_watch()
+    task = await asking(world.view, pod)
+    assert not task.done()
+    world.plan(pod.key, "a")
+    plan_made(world)
+    await task
+
+
+async def test_the_watch_is_waited_for_again_later(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It was late for a moment."""
+    monkeypatch.setattr(extender_view, "WATCH_RESTS", 0.0)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
+    pod = world.pod()
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
+    task = await asking(world.view, pod)
+    assert not task.done()
+    world.deliver_watch()
+    world.plan(pod.key, "a")
+    plan_made(world)
+    await task
+
+
+async def test_waiting_answers_leave_room_for_others(world: FakeCluster) -> None:
+    """However many ask at once, most are answered: kube-scheduler's own question never finds the listener busy."""
+    ghosts = [Pod("ns", f"gone-{number}", "x", CLASS, scheduler_name=STEERED_NAME) for number in range(64)]
+    tasks = [await asking(world.view, ghost) for ghost in ghosts]
+    assert sum(not task.done() for task in tasks) == extender_view.MOST_WAITING < DEFAULT_LIMITS.in_flight
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(

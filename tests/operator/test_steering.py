@@ -11,6 +11,7 @@ from support.fake_cluster import CLASS, NODES, FakeCluster
 from support.profiles import examples
 from support.state_snapshot import state_snapshot
 from thalweg_extender.answers import Outcome
+from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.nominations import PlannedPod, nominations
 from thalweg_operator.reservations.reservation import Owner
 
@@ -506,6 +507,23 @@ def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: FakeCluster) 
         world.advance(0.4)
         assert (world.api[pod.key].nominated_node == "new") == (not told)
         assert world.rejected == told
+
+
+def test_woken_after_a_refusal_that_came_too_early(world: FakeCluster) -> None:
+    """kube-scheduler leaves the nomination of a pod that may not preempt, and sleeps. It is woken, once."""
+    pod = world.pod(preempts=False)
+    world.deliver_watch()
+    world.state.upsert_node(Node("new", allocatable=(("cpu", 300), ("pods", 10))))
+    planned(world, pod.key, "new")
+    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    world.change(pod.key, unschedulable_message=f"0/4 nodes are available: 1 {HELD_MESSAGE}")
+    world.deliver_watch()
+    woken: list[float] = []
+    world.put_write = lambda write: woken.append(world.now) if isinstance(write, WakePod) else None
+    began = world.now
+    world.advance(20.0)
+    assert [at - began < 11.0 for at in woken] == [True]
+    assert world.schedule(pod.key, [*NODES, "new"]) == (Outcome.STEERED, ["new"])
 
 
 @pytest.mark.parametrize(("label", "rounds"), [("topology.kubernetes.io/zone", 0), ("set", 1)])

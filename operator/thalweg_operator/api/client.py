@@ -18,6 +18,7 @@ from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import msgspec
+from aiohttp.abc import AbstractStreamWriter
 from yarl import URL
 
 from thalweg_operator.api.credentials import Credentials, read_credentials
@@ -82,6 +83,19 @@ class _Status(msgspec.Struct):
 _statuses = JsonReader(_Status)
 
 
+class _TellingBody(aiohttp.BytesPayload):
+    """A body that tells when it was handed to the connection: the headers leave with it."""
+
+    def __init__(self, body: bytes, on_sent: Callable[[], None]) -> None:
+        super().__init__(body)
+        self._on_sent = on_sent
+
+    async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
+        """See aiohttp.Payload."""
+        await super().write_with_length(writer, content_length)
+        self._on_sent()
+
+
 class ApiClient:
     """An authenticated session with one API server. ``connect`` makes it.
 
@@ -123,12 +137,14 @@ class ApiClient:
         params: Mapping[str, str] | None = None,
         headers: Mapping[str, str] | None = None,
         seconds: float | None = None,
+        on_sent: Callable[[], None] | None = None,
     ) -> bytes:
         """The body of a successful answer.
 
         Args:
             headers: beside those of the login and of the body.
             seconds: longest wait for the answer; None: the usual one.
+            on_sent: called when the request was handed to the connection, if it has a body.
 
         Raises:
             Refused: the server answered with an error.
@@ -149,7 +165,7 @@ class ApiClient:
             async with session.request(
                 method,
                 URL(self.server + path, encoded=True),  # encoded: yarl neither unquotes nor resolves it
-                data=body,
+                data=body if body is None or on_sent is None else _TellingBody(body, on_sent),
                 headers=sent,
                 params=params,
                 timeout=timeout,

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -31,6 +32,8 @@ from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.1, longest=5.0)
+#: Seconds that ``until_sent`` waits at most: a connection may have to be opened first, or the API server is away.
+_SENT_WITHIN = 0.01
 
 
 class _Meta(msgspec.Struct):
@@ -100,12 +103,22 @@ class Binder:
         self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
         self._ends = False
+        #: Whether since the last ``put`` a binding was sent, or a try ended.
+        self._sent = asyncio.Event()
+        self._sent.set()
         #: Bindings of kube-scheduler without an answer, by the pod's UID: key, and until when it may be carried out.
         self._of_scheduler: dict[str, tuple[str, float]] = {}
 
     def put(self, write: Bind) -> None:
         """Puts a binding in line."""
+        self._sent.clear()
         self._queue.put(_QueuedBinding(write), write.pod.namespace)
+
+    async def until_sent(self) -> None:
+        """Returns when a binding has left since the last ``put``, or after a moment: what is no haste may begin."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_SENT_WITHIN):
+                await self._sent.wait()
 
     async def run(self) -> None:
         """Binds until cancelled."""
@@ -170,6 +183,8 @@ class Binder:
             # The pod must not be lost: its room is given back and the next round takes it up.
             self._shell.answered(planned.write, Answer.REFUSED)
             raise
+        finally:
+            self._sent.set()
         if isinstance(outcome, Retry) and not planned.uncertain:
             self._shell.answered(planned.write, Answer.RETRYING)
         return outcome
@@ -189,7 +204,7 @@ class Binder:
         path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
         self._shell.answered(write, Answer.UNCERTAIN)
         try:
-            await self._api_client.request("POST", path, body=body)
+            await self._api_client.request("POST", path, body=body, on_sent=self._sent.set)
         except LeaseLost as error:
             self._metrics.bindings.labels("no lease").inc()
             return retry_after_error(error)

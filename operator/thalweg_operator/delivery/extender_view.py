@@ -21,6 +21,10 @@ from thalweg_operator.shell import Shell
 LONGEST_WAIT = 0.1
 #: Rounds that no answer waits for after a wait in vain: twice as many after each further one, up to so many.
 MOST_UNAWAITED = 16
+#: Seconds that no answer waits for the watch after it did so in vain. Anybody can ask about pods that are not there.
+WATCH_RESTS = 1.0
+#: Answers that wait at once: they never take all requests that may be in flight. kube-scheduler asks one by one.
+MOST_WAITING = 8
 
 
 class ExtenderView:
@@ -38,6 +42,8 @@ class ExtenderView:
         self._unawaited = 0
         #: How many there will be after the next wait in vain.
         self._next_unawaited = 1
+        #: The loop's time until which no answer waits for the watch to show its pod.
+        self._watch_rests_until = float("-inf")
         shell.observers.append(self._observe)
 
     async def until_planned(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> None:
@@ -48,28 +54,33 @@ class ExtenderView:
         cluster, ledger, loop = self._shell.cluster, self._shell.ledger, asyncio.get_running_loop()
         latest, told, helped = loop.time() + LONGEST_WAIT, False, False
         while awaits_plan(cluster, ledger, extender_pod):
-            if not told and watched_pod(cluster, extender_pod) is not None:
+            seen = watched_pod(cluster, extender_pod) is not None
+            if seen and not told:
                 self._shell.apply(SchedulerAsks(extender_pod, nodes))
                 told = True
                 continue
-            if self._unawaited:
+            if self._unawaited or len(self._waiting) >= MOST_WAITING:
+                return
+            if not seen and loop.time() < self._watch_rests_until:
                 return
             changed: asyncio.Future[None] = loop.create_future()
             self._waiting[changed] = extender_pod.key
             try:
                 async with asyncio.timeout_at(latest):
                     await changed
-                helped = True
             except TimeoutError:
-                self._waited_in_vain()
-                helped = False
+                self._waited_in_vain(for_watch=not seen)
+                return
             finally:
                 del self._waiting[changed]
+            helped = True
         if helped:
             self._next_unawaited = 1
 
-    def _waited_in_vain(self) -> None:
-        if not self._unawaited:  # else another answer that waited at the same time has counted
+    def _waited_in_vain(self, *, for_watch: bool) -> None:
+        if for_watch:  # that says nothing of the rounds
+            self._watch_rests_until = asyncio.get_running_loop().time() + WATCH_RESTS
+        elif not self._unawaited:  # else another answer that waited at the same time has counted
             self._unawaited = self._next_unawaited
             self._next_unawaited = min(2 * self._next_unawaited, MOST_UNAWAITED)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
@@ -62,9 +62,6 @@ _BACKOFF = Backoff(first=0.05, longest=10.0)
 _LEAST_SETTLING = 1.0
 #: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
-#: Turns of the event loop from the plan to the first byte of a binding: one wakes the binder's task, aiohttp writes the
-#: request in a task of its own, and a spare one for answers to kube-scheduler.
-_TURNS_OF_A_WRITE = 3
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
 
@@ -97,6 +94,10 @@ class _PendingRound:
     has_more: bool = False
 
 
+async def _no_bindings() -> None:
+    pass
+
+
 class RoundLoop:
     """Runs a round whenever the batcher returns.
 
@@ -122,6 +123,7 @@ class RoundLoop:
         tracer: RoundTracer | None = None,
         budgets_known: Callable[[], bool] = lambda: True,
         usage: UsagePoller | None = None,
+        bindings_sent: Callable[[], Awaitable[None]] = _no_bindings,
     ) -> None:
         """Wires the loop.
 
@@ -134,10 +136,12 @@ class RoundLoop:
             tracer: takes the trace of each round; None: nobody does.
             budgets_known: whether PodDisruptionBudgets are watched now.
             usage: measured usage; None: nothing is measured.
+            bindings_sent: returns when a binding of the plan has left, if there is any, or after a moment.
         """
         self._shell, self._policies, self._worker = shell, policies, worker
         self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
+        self._bindings_sent = bindings_sent
         cluster, ledger = shell.cluster, shell.ledger
         self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
         self.measured = MeasuredUsageTracker(cluster, ledger, usage)
@@ -245,8 +249,9 @@ class RoundLoop:
         retried = preempts if preempts and self._running_pods.need() else set()
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
-        for _ in range(_TURNS_OF_A_WRITE):  # bindings leave before reports and metrics are made
-            await asyncio.sleep(0)
+        # Reports and metrics can wait: answers to kube-scheduler that waited for the plan leave now, and bindings.
+        await asyncio.sleep(0)
+        await self._bindings_sent()
         if retried:
             self._batcher.trigger()
         if reply.settles_in:

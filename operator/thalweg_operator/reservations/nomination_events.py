@@ -174,6 +174,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     if event.outcome == "held":
         record = ledger.record(pod)
         record.held_at, record.refused_node = now, "" if too_early else asked.nominated
+        record.refused_early = too_early and reservation is not None and asked.nominated == reservation.node
     elif (known := ledger.known_record(pod)) is not None:
         known.held_at = None
     if reservation is not None and steered:

@@ -17,6 +17,7 @@ from thalweg_operator.reservations.nominations import (
     check_later,
     forget_node_changes,
     give_up,
+    is_too_early,
     nomination_of,
     nominations,
     wake,
@@ -83,6 +84,11 @@ def _sweep_nomination(step: Step, reservation: Reservation) -> None:
         if not holds(step.cluster, step.ledger, key):
             give_up(step, key, "expired")
         return
+    record = step.ledger.known_record(pod)
+    if record is not None and record.refused_early and not is_too_early(step, reservation):
+        # kube-scheduler erases no nomination of a pod that may not preempt: nothing else tells it to try again.
+        record.refused_early = False
+        wake(step, pod)
     patience = PROVISIONING_SECONDS if pod.unbindable_reason else _FOLLOW_SECONDS
     waited = step.now - reservation.since
     # A pod that passed may be bound in spite of all that.

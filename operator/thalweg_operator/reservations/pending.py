@@ -31,6 +31,7 @@ class PendingRecord:
         rejected_nodes: by name.
         held_at, refused_node: when kube-scheduler was last answered with no node, and the nominated node that its own
             filters refused for good in this attempt; None: it does not sleep for that.
+        refused_early: its own filters refused the nominated node then, and may let it pass a little later.
         unplaced: a round had no node for it, or left it out.
         may_choose: kube-scheduler may choose a node: the plan has none, and the policy prefers only.
         opening: reservation for which its gate is being opened, 0 for none; None: it is not being opened.
@@ -46,6 +47,7 @@ class PendingRecord:
     rejected_nodes: dict[str, RejectedNode] = field(default_factory=dict)
     held_at: float | None = None
     refused_node: str = ""
+    refused_early: bool = False
     unplaced: bool = False
     may_choose: bool = False
     opening: int | None = None

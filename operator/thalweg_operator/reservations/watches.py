@@ -7,9 +7,9 @@ import msgspec
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import UNSEEN_MESSAGE
+from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
-from flowcore.model.volumes import REGION, ZONE
 from thalweg_operator.reservations import lone_pods, nomination_events, replacements, victims
 from thalweg_operator.reservations.events import (
     DeviceClassSet,
@@ -30,8 +30,6 @@ from thalweg_operator.reservations.reservation import Owner
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 
-#: Labels that the API server copies from the node to a pod when the pod is bound (PodTopologyLabels, Kubernetes 1.35).
-_LABELS_OF_NODES = frozenset({ZONE, REGION})
 #: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
 _TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
@@ -64,31 +62,31 @@ def pod_put(step: Step, pod: Pod) -> None:
         victims.nomination_lost(step, key)
     if change.came is not None and (before is None or before.node != pod.node_name):
         ledger.nominations.pod_arrives(pod.node_name)
-    as_planned = before is not None and before.node == pod.node_name and _has_signature(pod, before.pod)
+    as_planned = (
+        before is not None
+        and before.node == pod.node_name
+        and _has_signature(pod, before.pod, node_labels_matter=change.node_labels_matter)
+    )
     if (
         change.room_freed
-        or change.waiting_changed
-        or opened  # without a plan
         or change.victim_changed
         or (change.affects_waiting and not as_planned)  # others may have waited for it
         or (change.gang_changed and (before is None or before.node != pod.node_name))
     ):
-        began = change.waiting_changed or opened
-        ledger.round_wanted |= not (began and lone_pods.pod_came(step, cluster.waiting[key]))
-        ledger.round_at_once |= began and ledger.round_wanted
+        ledger.round_wanted = True
+    if change.waiting_changed or opened:  # opened without a plan
+        ledger.round_wanted |= not lone_pods.pod_came(step, cluster.waiting[key])
+        ledger.round_at_once |= ledger.round_wanted
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
 
 
-def _has_signature(pod: Pod, planned: Pod) -> bool:
-    """Whether rules see a pod as it was planned, apart from labels that its binding added.
-
-    A waiting pod whose rule selects by such a label is planned with the next round.
-    """
+def _has_signature(pod: Pod, planned: Pod, *, node_labels_matter: bool) -> bool:
+    """Whether rules see a pod as it was planned, apart from labels that its binding added if nobody waits for those."""
     now, before = pod.signature, planned.signature
-    if now == before:
-        return True
-    labels = tuple(label for label in now.labels if label[0] not in _LABELS_OF_NODES or label in before.labels)
+    if now == before or node_labels_matter:
+        return now == before
+    labels = tuple(label for label in now.labels if label[0] not in LABELS_OF_NODES or label in before.labels)
     return msgspec.structs.replace(now, labels=labels) == before
 
 
