@@ -27,9 +27,7 @@ async def full_nodes(
 ) -> None:
     """Nodes that are full of two pods each, such as ``m0-a``; slow ones stay until their finalizer is taken away."""
     await scene.policy("own", selects={"podSelector": {}})
-    await scene.api.apply(
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
-    )
+    await scene.priority_class("urgent", 1000)
     await scene.nodes(*names, cpu="4", taints=taints)
     for node in names:
         for letter in "ab":
@@ -119,7 +117,9 @@ async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
     await scene.wait_for_round("later")
     assert not await leaving(scene)
     # Nobody may go to m1 before it is full and its budget is counted.
-    await full_nodes(scene, "m1", labels={"app": "many"}, taints=[{"key": "example.com/closed", "effect": "NoSchedule"}])
+    await full_nodes(
+        scene, "m1", labels={"app": "many"}, taints=[{"key": "example.com/closed", "effect": "NoSchedule"}]
+    )
     await budget(scene, 0, {"app": "many"})
     before = await count(scene.operator, "thalweg_eviction_dry_runs_total", "allowed")
     await scene.api.patch("/api/v1/nodes/m1", {"spec": {"taints": None}})
@@ -131,15 +131,7 @@ async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
 async def test_a_pod_that_preempts_nobody(scene: ClusterScenario) -> None:
     """Its preemptionPolicy is Never: it waits, and says for what."""
     await full_nodes(scene, "m0")
-    await scene.api.apply(
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "polite"},
-            "value": 1000,
-            "preemptionPolicy": "Never",
-        }
-    )
+    await scene.priority_class("polite", 1000, preemptionPolicy="Never")
     await scene.create("polite", "1", scheduler=SCHEDULER_NAME, priorityClassName="polite")
     await scene.reason_of("polite", "Insufficient cpu")
     assert not await leaving(scene)
