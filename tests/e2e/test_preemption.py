@@ -56,7 +56,7 @@ async def create_urgent(scene: ClusterScenario, name: str, cpu: str, scheduler: 
 
 
 async def budget(scene: ClusterScenario, at_least: int, labels: dict[str, str]) -> None:
-    """A PodDisruptionBudget that keeps so many pods."""
+    """A PodDisruptionBudget that keeps so many pods; returns after a round, so that the operator has seen it."""
     name = next(iter(labels.values()))
     await scene.api.create(
         {
@@ -68,6 +68,7 @@ async def budget(scene: ClusterScenario, at_least: int, labels: dict[str, str]) 
     )
     path = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/{name}"
     await scene.api.wait_for(path, lambda each: each.get("status", {}).get("currentHealthy") == 2)
+    await scene.wait_for_round(f"after-{name}")
 
 
 @BOTH
