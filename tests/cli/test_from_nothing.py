@@ -1,12 +1,10 @@
 """Commands in a process that has imported nothing yet; other tests fork them from one that has (support/cli.py)."""
 
 import json
-import subprocess
-import sys
 from typing import Any
 
 import pytest
-from support.cli import node, pod, thalweg
+from support.cli import node, pod, thalweg, thalweg_from_nothing
 
 DUMP = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a", "1"), pod("p"), pod("q")]})
 
@@ -19,8 +17,7 @@ DUMP = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a", "1"),
 def test_the_answer_is_the_same(words: tuple[str, ...]) -> None:
     """Each imports all that it needs itself."""
     arguments = [*words, "-f", "-", "-o", "json"]
-    command = [sys.executable, "-m", "thalweg", *arguments]
-    done = subprocess.run(command, input=DUMP, capture_output=True, text=True, check=False)
+    done = thalweg_from_nothing(*arguments, stdin=DUMP)
     forked = thalweg(*arguments, stdin=DUMP)
     assert (done.returncode, done.stderr) == (0, "")
     assert _without_time(done.stdout) == _without_time(forked.stdout)

@@ -1,7 +1,7 @@
 """The real command in a process of its own, forked from one that has imported what commands need.
 
 A command that starts from nothing takes a second of CPU time for its imports, and hundreds are run.
-tests/cli/test_from_nothing.py starts them so.
+``thalweg_from_nothing`` is for tests that ask what it imports, or that have installed something for it.
 """
 
 from __future__ import annotations
@@ -45,6 +45,12 @@ def thalweg(*arguments: str | Path, stdin: str | None = None, columns: int = 200
         _, stdout, stderr = (path.read_text() for path in files)
     assert "Traceback" not in stderr, stderr
     return subprocess.CompletedProcess(words, process.exitcode, stdout, stderr)
+
+
+def thalweg_from_nothing(*arguments: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+    """``python -m thalweg`` as a user starts it."""
+    command = [sys.executable, "-m", "thalweg", *map(str, arguments)]
+    return subprocess.run(command, input=stdin, capture_output=True, text=True, timeout=120, check=False)
 
 
 def _run(words: list[str], files: list[Path], environment: Mapping[str, str], folder: Path) -> None:
