@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import thalweg
+from support.cli import thalweg_from_nothing
 from support.repository import ROOT
 
 EXAMPLE = ROOT / "examples" / "rack-budget-model"
@@ -39,7 +39,7 @@ def simulate(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dic
     (cluster,) = blocks("yaml")
     (tmp_path / "cluster.yaml").write_text(cluster)
     monkeypatch.setenv("PYTHONPATH", str(site))
-    done = thalweg("simulate", "-f", tmp_path / "cluster.yaml", "-o", "json")
+    done = thalweg_from_nothing("simulate", "-f", tmp_path / "cluster.yaml", "-o", "json")
     assert done.returncode == 0, done.stderr
     answer: dict[str, Any] = json.loads(done.stdout)
     assert not answer["warnings"]

@@ -79,7 +79,7 @@ def governed(draw: st.DrawFn) -> tuple[Snapshot, dict[str, Policy]]:
     return replace(cluster, pending=tuple(pending)), known
 
 
-@settings(max_examples=examples(100), deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(governed())
 def test_no_cap_is_broken_beside_any_rules(drawn: tuple[Snapshot, dict[str, Policy]]) -> None:
     """Counted anew at each pod's turn; and whoever waits fits nowhere beside the plan."""

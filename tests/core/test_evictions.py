@@ -166,14 +166,14 @@ def clusters(draw: st.DrawFn, policy: Policy) -> Snapshot:
 
 
 @given(clusters(BUILT_IN))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 def test_preemption_is_legal_and_needed(drawn: Snapshot) -> None:
     """Filters, priorities, budgets and gangs hold in the order of the plan; every victim is needed."""
     check_evictions(drawn, run_round(drawn), DEFAULT_POLICIES)
 
 
 @given(clusters(MOVES))
-@settings(max_examples=examples(150))
+@settings(max_examples=examples(80))
 def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
     """The same with moves, whose room is free before anybody leaves."""
     policies = {MOVES.name: MOVES}

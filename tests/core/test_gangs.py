@@ -62,14 +62,14 @@ def reasons(result: RoundResult) -> dict[str, str]:
     return {left.pod.uid: left.reason for left in result.unplaced}
 
 
-@settings(max_examples=examples(70), deadline=None)
+@settings(max_examples=examples(35), deadline=None)
 @given(with_gangs())
 def test_no_gang_is_ever_half_placed(crowd: Snapshot) -> None:
     """Whatever the gangs: all safety properties hold, and the same snapshot gives the same plan."""
     plan_and_check(crowd)
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(20), deadline=None)
 @given(with_gangs(constrained_snapshots()))
 def test_gangs_of_pods_that_rules_bind(crowd: Snapshot) -> None:
     """Affinity, anti-affinity, spread and ports among the pods of gangs: all safety properties hold."""
@@ -92,7 +92,7 @@ def test_whoever_stops_a_round_gets_a_whole_plan(crowd: Snapshot) -> None:
         cost = result.cost
 
 
-@settings(max_examples=examples(50), deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 @given(with_gangs(), st.floats(0, 1000), st.integers(0, 1000))
 def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: float, seed: int) -> None:
     """Whatever the shadow prices, more so with those of the relaxation; with groups no weaker than without."""

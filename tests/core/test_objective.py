@@ -172,7 +172,7 @@ _mixed_pods = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=examples(30), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.lists(st.sampled_from((2000, 4000)), min_size=1, max_size=3), _mixed_pods)
 def test_no_plan_beats_the_bound_whatever_pods_prefer(nodes: list[int], drawn: list[tuple]) -> None:
     """Against all plans of small clusters, with several policies and preferences among the pods of the round."""

@@ -27,14 +27,14 @@ from flowcore.problem.objective import Objective
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(crowded_cases(), policies)
 def test_any_cluster_gets_a_sound_plan(case: Case, policies: Mapping[str, Policy]) -> None:
     """All safety and liveness checks, on what was read from manifests of every kind."""
     plan_and_check(snapshot_of(case, now=NOW, place_blocked=False), policies)
 
 
-@settings(max_examples=examples(120))
+@settings(max_examples=examples(60))
 @given(large_snapshots(), policies)
 def test_a_crowd_gets_a_sound_plan(crowd: Snapshot, policies: Mapping[str, Policy]) -> None:
     """The same where there are far more pods than room."""
@@ -48,7 +48,7 @@ def test_one_by_one_is_sound_too(crowd: Snapshot) -> None:
     check_plan(crowd, run_one_by_one(crowd))
 
 
-@settings(max_examples=examples(70))
+@settings(max_examples=examples(40))
 @given(large_snapshots())
 def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one(crowd: Snapshot) -> None:
     """Stated for pods of one size, each class with its own priority: there the order of price is kube-scheduler's."""
@@ -67,7 +67,7 @@ def test_a_round_that_leaves_out_pods_that_had_room_is_no_dearer_than_one_by_one
         assert result.cost <= one_by_one.cost
 
 
-@settings(max_examples=examples(100))
+@settings(max_examples=examples(50))
 @given(large_snapshots(), policies)
 def test_no_round_that_leaves_out_pods_that_had_room_is_dearer_than_the_floor(
     crowd: Snapshot, policies: Mapping[str, Policy]

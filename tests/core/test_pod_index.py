@@ -166,7 +166,7 @@ EVENTS = st.one_of(
 )
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(
     st.lists(EVENTS, max_size=25),
     st.lists(st.lists(_terms, min_size=1, max_size=2).map(lambda t: AffinityMatch(tuple(t)))
@@ -268,7 +268,7 @@ def fits(kind: PodSignature, name: str, nodes: dict[str, Node], pod_index: PodIn
     return name in nodes and bool(run_filters(PodClass(), snapshot, kind).fits[snapshot.table.index[name]])
 
 
-@settings(max_examples=examples(300), deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     st.fixed_dictionaries(dict.fromkeys(NODES[:-1], _node_labels)),
     st.lists(_changes, max_size=5),

@@ -340,7 +340,7 @@ def _left_room(snapshot: Snapshot, there: Sequence[Victim], placed: Sequence[tup
             assert sum(ports_clash(port, one) for one in others) == 1, f"a port of node {at} is given twice"
 
 
-@settings(max_examples=examples(150), deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(clusters())
 def test_no_plan_counts_on_a_pod_that_has_not_left(drawn: Drawn) -> None:
     """Whether all the old ones leave at once or never, nothing is overcommitted and nobody shuns whom it is with.

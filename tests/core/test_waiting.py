@@ -215,7 +215,7 @@ def test_no_bound_is_above_the_optimum(case: tuple[Snapshot, dict[str, Policy]])
     assert result.lower_bound <= best <= result.cost, nodes
 
 
-@settings(max_examples=examples(25), deadline=None)
+@settings(max_examples=examples(15), deadline=None)
 @given(st.booleans().flatmap(lambda gangs: clusters(gangs=gangs)))
 def test_rounds_settle(case: tuple[Snapshot, dict[str, Policy]]) -> None:
     """A round and one-by-one scheduling: safe, whole gangs, and no pod or gang where waiting is cheaper."""

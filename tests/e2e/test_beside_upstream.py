@@ -66,8 +66,7 @@ async def test_its_gangs_beside_our_binder(scene: ClusterScenario) -> None:
 
 async def test_its_gangs_preempt_our_pods(scene: ClusterScenario) -> None:
     """A PodGroup of kube-scheduler's with a higher priority takes room from pods that Thalweg bound, as a whole."""
-    high = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "high"}, "value": 1000}
-    await scene.api.create(high)
+    await scene.priority_class("high", 1000)
     await scene.nodes("a", "b", cpu="4")
     await scene.api.create_many([scene.pod(f"ours-{n}", "1", scheduler=SCHEDULER_NAME) for n in range(8)])
     await scene.nodes_of(within=60)

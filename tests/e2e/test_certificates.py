@@ -4,13 +4,13 @@ import asyncio
 import base64
 import json
 import ssl
-import sys
 import tempfile
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 import yaml
+from support.cli import thalweg
 from thalweg_certificates import SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api, ControlPlane
 
@@ -23,16 +23,10 @@ Plane = tuple[ControlPlane, Api]
 
 async def certificates(plane: ControlPlane, namespace: str, *options: str) -> tuple[int, dict[str, bool], str]:
     """Exit code, which Secrets were written, and what it said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "thalweg", "certificates", "--kubeconfig", str(plane.kubeconfig)),
-        *("--namespace", namespace, "--dns-name", NAME, "-o", "json", *options),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = await process.communicate()
-    assert b"Traceback" not in said, said.decode()
-    secrets = json.loads(out)["secrets"] if out else []
-    return process.returncode or 0, {each["secret"]: each["written"] for each in secrets}, said.decode()
+    words = ("certificates", "--kubeconfig", plane.kubeconfig, "--namespace", namespace, "--dns-name", NAME)
+    done = await asyncio.to_thread(thalweg, *words, "-o", "json", *options)
+    secrets = json.loads(done.stdout)["secrets"] if done.stdout else []
+    return done.returncode, {each["secret"]: each["written"] for each in secrets}, done.stderr
 
 
 async def make_namespace(api: Api, name: str) -> None:
@@ -151,17 +145,11 @@ async def test_a_ca_that_cannot_be_read_is_not_replaced_silently(plane: Plane) -
 
 async def scheduler_config(plane: ControlPlane, *options: str) -> tuple[int, str]:
     """Exit code, and what the command said."""
-    process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "thalweg", "scheduler-config", "--kubeconfig", str(plane.kubeconfig)),
-        *("--service", "stored/extender", "--certificates", f"stored/{PARTS['client']}", "--store", "stored/config"),
-        *options,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = await process.communicate()
-    assert b"Traceback" not in said, said.decode()
-    assert out == b"", "nothing is printed that was to be stored"
-    return process.returncode or 0, said.decode()
+    words = ("scheduler-config", "--kubeconfig", plane.kubeconfig, "--service", "stored/extender")
+    stored = ("--certificates", f"stored/{PARTS['client']}", "--store", "stored/config")
+    done = await asyncio.to_thread(thalweg, *words, *stored, *options)
+    assert done.stdout == "", "nothing is printed that was to be stored"
+    return done.returncode, done.stderr
 
 
 async def test_the_configuration_is_stored_with_what_the_cluster_knows(plane: Plane) -> None:

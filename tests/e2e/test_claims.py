@@ -30,7 +30,7 @@ async def volumes(scene: ClusterScenario) -> AsyncIterator[None]:
     for each in made:
         await scene.api.delete(object_path(each))
         await until(
-            lambda each=each: _gone(scene, each), 20, lambda each=each: f"{each['metadata']['name']} to be gone"
+            lambda each=each: _gone(scene, each), 60, lambda each=each: f"{each['metadata']['name']} to be gone"
         )
 
 

@@ -77,7 +77,7 @@ def rounds(state: DrivenLedger, *namespaces: str) -> list[Gang]:
 
 async def told(state: DrivenLedger, namespace: str, *gangs: Gang) -> None:
     """Waits until a round would be told this."""
-    await until(lambda: rounds(state, namespace) == list(gangs), 20, lambda: f"{gangs}; {rounds(state, namespace)}")
+    await until(lambda: rounds(state, namespace) == list(gangs), 60, lambda: f"{gangs}; {rounds(state, namespace)}")
 
 
 async def test_native_pod_groups(plane: tuple[ControlPlane, Api], api: Api, ml: str) -> None:
@@ -180,7 +180,7 @@ async def test_evictions_keep_to_budgets(plane: tuple[ControlPlane, Api], api: A
         await until(lambda: f"{ml}/a" not in state.pods, 60, lambda: "a to be evicted")
         answers.answers.clear()
         evictor.put(Evict(pods[0], "It is gone already.", Departure.PARTIAL_GANG))
-        await until(lambda: answers.ended, 20, lambda: "that to be noticed")
+        await until(lambda: answers.ended, 60, lambda: "that to be noticed")
         assert f"{ml}/b" in state.pods
         for task in tasks:
             task.cancel()

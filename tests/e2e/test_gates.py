@@ -194,7 +194,7 @@ async def test_gone_when_it_is_not_wanted_any_more(api: Api) -> None:
         await in_effect(api, steered(), gated=False)
         assert all("gate" not in each["status"] for each in await api.list(POLICIES))
         await api.delete(POLICIES)
-        await until(lambda: _names(api, POLICIES, 0), 10, lambda: "the policy to be gone")
+        await until(lambda: _names(api, POLICIES, 0), 60, lambda: "the policy to be gone")
 
 
 async def test_pods_of_gangs_are_gated_where_others_are_held(api: Api) -> None:

@@ -305,6 +305,4 @@ async def test_a_policy_for_our_binder_on_kube_schedulers_pods(scene: ClusterSce
 
 async def priorities(scene: ClusterScenario, values: dict[str, int]) -> None:
     for name, value in values.items():
-        await scene.api.apply(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-        )
+        await scene.priority_class(name, value)

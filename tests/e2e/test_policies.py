@@ -646,7 +646,7 @@ async def test_no_finalizers_and_no_annotations(scene: ClusterScenario) -> None:
         return not await scene.api.list(POLICIES)
 
     await scene.api.delete(f"{POLICIES}/plain")
-    await until(gone, 10, lambda: "the policy to be gone")
+    await until(gone, 60, lambda: "the policy to be gone")
 
 
 async def test_bandwidth_asked_for_and_measured(scene: ClusterScenario) -> None:

@@ -27,9 +27,7 @@ async def full_nodes(
 ) -> None:
     """Nodes that are full of two pods each, such as ``m0-a``; slow ones stay until their finalizer is taken away."""
     await scene.policy("own", selects={"podSelector": {}})
-    await scene.api.apply(
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "urgent"}, "value": 1000}
-    )
+    await scene.priority_class("urgent", 1000)
     await scene.nodes(*names, cpu="4", taints=taints)
     for node in names:
         for letter in "ab":
@@ -58,7 +56,7 @@ async def create_urgent(scene: ClusterScenario, name: str, cpu: str, scheduler: 
 
 
 async def budget(scene: ClusterScenario, at_least: int, labels: dict[str, str]) -> None:
-    """A PodDisruptionBudget that keeps so many pods."""
+    """A PodDisruptionBudget that keeps so many pods; returns after a round, so that the operator has seen it."""
     name = next(iter(labels.values()))
     await scene.api.create(
         {
@@ -70,6 +68,7 @@ async def budget(scene: ClusterScenario, at_least: int, labels: dict[str, str]) 
     )
     path = f"/apis/policy/v1/namespaces/{scene.namespace}/poddisruptionbudgets/{name}"
     await scene.api.wait_for(path, lambda each: each.get("status", {}).get("currentHealthy") == 2)
+    await scene.wait_for_round(f"after-{name}")
 
 
 @BOTH
@@ -133,15 +132,7 @@ async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
 async def test_a_pod_that_preempts_nobody(scene: ClusterScenario) -> None:
     """Its preemptionPolicy is Never: it waits, and says for what."""
     await full_nodes(scene, "m0")
-    await scene.api.apply(
-        {
-            "apiVersion": "scheduling.k8s.io/v1",
-            "kind": "PriorityClass",
-            "metadata": {"name": "polite"},
-            "value": 1000,
-            "preemptionPolicy": "Never",
-        }
-    )
+    await scene.priority_class("polite", 1000, preemptionPolicy="Never")
     await scene.create("polite", "1", scheduler=SCHEDULER_NAME, priorityClassName="polite")
     await scene.reason_of("polite", "Insufficient cpu")
     assert not await leaving(scene)

@@ -50,7 +50,7 @@ async def test_probes_and_metrics(scene: ClusterScenario) -> None:
         now = await scene.operator.metrics()
         return not any(now[name] for name in ("thalweg_pods", "thalweg_reservations", waiting))
 
-    await until(empty, 20, lambda: "the gauges to follow")
+    await until(empty, 60, lambda: "the gauges to follow")
 
 
 async def test_started_before_the_api_server(
@@ -67,7 +67,7 @@ async def test_started_before_the_api_server(
         said = await early.answers("/readyz", 503)
         assert said.startswith("nodes: not in sync yet\npods: not in sync yet\n")
         assert said.endswith("policies: not in sync yet\nlease: not acquired yet\n")
-        await until(lambda: "connection lost" in early.log, 20, lambda: "it to try")
+        await until(lambda: "connection lost" in early.log, 60, lambda: "it to try")
         early.check()
         await plane[0].start("kube-apiserver")
         await early.ready()
@@ -84,7 +84,7 @@ async def test_sigterm_while_the_api_server_is_away(
     try:
         async with running_operator(account, tmp_path / "operator.log", wait=False) as operator:
             await operator.answers("/readyz", 503)
-            await until(lambda: "connection lost" in operator.log, 20, lambda: "it to try")
+            await until(lambda: "connection lost" in operator.log, 60, lambda: "it to try")
             assert await operator.stop() == 0
             assert "Traceback" not in operator.log
     finally:
@@ -172,7 +172,7 @@ async def test_what_is_bound_is_told(scene: ClusterScenario) -> None:
         lines.extend(scene.operator.new_log().splitlines())
         return all(any(word in line for line in lines) for word in (" rounds ", " bindings "))
 
-    await until(logged, 10, lambda: f"both lines; there are {lines}")
+    await until(logged, 60, lambda: f"both lines; there are {lines}")
     # Bindings are summed up, not listed.
     assert sum(" bindings " in line for line in lines) < len(names)
     assert not any(name in line for line in lines for name in names)
@@ -183,7 +183,7 @@ async def test_reasons_outlive_a_restart(scene: ClusterScenario) -> None:
     await scene.nodes("a", cpu="1")
     await scene.create("big", "2")
     await scene.reason_of("big", "Insufficient cpu")
-    await until(lambda: _count(scene, "big", 1), 10, lambda: "its event")
+    await until(lambda: _count(scene, "big", 1), 60, lambda: "its event")
     version = (await scene.get("big"))["metadata"]["resourceVersion"]
     assert await scene.operator.stop() == 0
     await scene.operator.start()

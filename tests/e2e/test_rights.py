@@ -120,7 +120,7 @@ async def test_the_rights_are_enough_and_each_is_used(
     proxy.loses = "/binding"
     await scene.create("asked-again", scheduler=SCHEDULER_NAME)
     await scene.node_of("asked-again")
-    await until(lambda: not proxy.loses, 10, lambda: "the answer to be lost")
+    await until(lambda: not proxy.loses, 60, lambda: "the answer to be lost")
     await api.wait_for(scene.path("bound-0"), lambda each: each["status"].get("phase") == "Running")
     replaces = {"annotations": {"scheduling.thalweg/replaces": "bound-0"}}
     await scene.create("successor", scheduler=SCHEDULER_NAME, **replaces)

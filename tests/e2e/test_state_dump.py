@@ -111,5 +111,5 @@ async def test_without_a_directory(account: Path, tmp_path: Path) -> None:
     async with running_operator(account, tmp_path / "log", wait=False) as operator:
         await operator.answers("/healthz", 200)
         os.kill(operator.pid, signal.SIGUSR1)
-        await until(lambda: "without --dump-directory" in operator.log, 20, lambda: "the line in the log")
+        await until(lambda: "without --dump-directory" in operator.log, 60, lambda: "the line in the log")
         operator.check()

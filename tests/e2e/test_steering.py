@@ -200,9 +200,7 @@ async def test_held_pods_are_asked_about_twice(scene: ClusterScenario) -> None:
 async def test_priorities(scene: ClusterScenario) -> None:
     """Of a backlog that does not fit, those of the highest priority run; nobody is evicted for a pod that is held."""
     for name, value in (("low", 10), ("high", 1000)):
-        await scene.api.apply(
-            {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}, "value": value}
-        )
+        await scene.priority_class(name, value)
     await scene.nodes("a", "b", cpu="2")
     await scene.api.create_many(
         [scene.pod(f"{kind}-{number}", "1", priorityClassName=kind) for kind in ("low", "high") for number in range(4)]

@@ -49,7 +49,7 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
             return sorted(kind for kind, _, _ in state.storage.objects), list(state.device_classes)
 
         await api.create_many(every[1::2])
-        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"]), 20, lambda: str(known()))
+        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"]), 60, lambda: str(known()))
         claim = state.storage.objects["PersistentVolumeClaim", "default", "x"]
         volume = state.storage.objects["PersistentVolume", "", "x"]
         assert isinstance(claim, Claim)
@@ -60,4 +60,4 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
         for each in every:
             await api.patch(object_path(each), {"metadata": {"finalizers": None}})
             await api.delete(object_path(each))
-        await until(lambda: known() == ([], []), 20, lambda: str(known()))
+        await until(lambda: known() == ([], []), 60, lambda: str(known()))

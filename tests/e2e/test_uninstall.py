@@ -2,11 +2,11 @@
 
 import asyncio
 import json
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
+from support.cli import thalweg
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, running_operator, until
 from thalweg.crds import gate_admission
@@ -30,15 +30,9 @@ async def uninstall(plane: ControlPlane, *arguments: str, lease: str | None = NA
     """Exit code, answer and what it said."""
     if lease:
         arguments = ("--lease", lease, *arguments)
-    command = [sys.executable, "-m", "thalweg", "uninstall", "--kubeconfig", str(plane.kubeconfig)]
-    process = await asyncio.create_subprocess_exec(
-        *(*command, "--yes", "-o", "json", *arguments),
-        stdout=asyncio.subprocess.PIPE,
-        stderr=asyncio.subprocess.PIPE,
-    )
-    out, said = await process.communicate()
-    assert b"Traceback" not in said, said.decode()
-    return process.returncode or 0, json.loads(out or b"{}"), said.decode()
+    words = ("uninstall", "--kubeconfig", plane.kubeconfig, "--yes", "-o", "json")
+    done = await asyncio.to_thread(thalweg, *words, *arguments)
+    return done.returncode, json.loads(done.stdout or "{}"), done.stderr
 
 
 def steered(name: str, **options: Any) -> dict[str, Any]:

@@ -1,10 +1,10 @@
 """Queries of a Prometheus that answers what no real one would; a real one is asked in tests/e2e."""
 
 import asyncio
+import base64
 import json
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 from support.fake_api import listening
@@ -113,4 +113,4 @@ def test_the_password_of_the_url_is_sent() -> None:
                     await client.node_values("cpu", "up", NOW)
 
     asyncio.run(run())
-    assert seen == [aiohttp.BasicAuth("reader", "secret").encode(), None]
+    assert seen == [f"Basic {base64.b64encode(b'reader:secret').decode()}", None]

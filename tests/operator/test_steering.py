@@ -1117,5 +1117,5 @@ class AnyOrder(RuleBasedStateMachine):
                 assert pod.nominated_node != pod.planned_node, "a nomination of ours that nobody ends"
 
 
-AnyOrder.TestCase.settings = settings(max_examples=examples(300), stateful_step_count=30, deadline=None)
+AnyOrder.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
 TestAnyOrder = AnyOrder.TestCase

@@ -104,7 +104,7 @@ def replica_and_fresh(world: ReplicatedCluster, replica: Replica) -> tuple[Snaps
 
 
 @given(histories(frozenset({*ASPECTS, *SCORES, SOFT})))
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(20), deadline=None, suppress_health_check=list(HealthCheck))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
     """After every step: every filter and reason, counts, and a whole round."""
     compare(history)

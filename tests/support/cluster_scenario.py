@@ -16,7 +16,7 @@ from support.cluster_checks import (
 from support.operator import Operator, until
 from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg_controlplane import Api, ApiError, Oracle
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.objects import collection_path, node, pod
 
 from flowcore.model.policies import SCHEDULER_NAME
 
@@ -54,6 +54,23 @@ class ClusterScenario:
         """A pod, created."""
         created: dict[str, Any] = await self.api.create(self.pod(name, cpu, **options))
         return created
+
+    async def priority_class(self, name: str, value: int, **fields: Any) -> None:
+        """Creates a PriorityClass; returns once pods can name it: admission reads a cache that comes later."""
+        kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": name}}
+        await self.api.apply({**kind, "value": value, **fields})
+        probe = self.pod("probe", priorityClassName=name)
+
+        async def known() -> bool:
+            try:
+                made = await self.api.request("POST", collection_path(probe), probe, params={"dryRun": "All"})
+            except ApiError as error:
+                if error.status != 403:
+                    raise
+                return False
+            return bool(made["spec"]["priority"] == value)
+
+        await until(known, 30, lambda: f"pods of priority {name} to be admitted")
 
     async def replica(self, **options: Any) -> dict[str, Any]:
         """The one pod of a new ReplicaSet "web", which asks for two cores, once it runs."""

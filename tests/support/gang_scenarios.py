@@ -6,6 +6,7 @@ from typing import Any
 
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
+from support.steering import count
 
 GANG = "scheduling.thalweg/gang"
 LEAST = "scheduling.thalweg/gang-min-member"
@@ -49,17 +50,20 @@ async def whole(scene: ClusterScenario, *gangs: str, size: int) -> None:
 
 async def more_gangs_than_fit(scene: ClusterScenario) -> None:
     """30 gangs of 8 where 20 fit: only whole gangs at rest, all the dear ones among them, none in part for long."""
-    await scene.api.apply(
-        {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": {"name": "dear"}, "value": 1000}
-    )
+    await scene.priority_class("dear", 1000)
     pods = [
         member
         for number in range(30)
         for member in members(scene, f"g{number:02}", 8, **({"priorityClassName": "dear"} if number % 3 == 0 else {}))
     ]
-    # The first of each gang, then the second of each: as jobs do that start at the same time. The nodes come last, or
-    # those that happened to be complete first would have them.
+    # The first of each gang, then the second of each: as jobs do that start at the same time. The nodes come last, once
+    # a round has found that all wait: those that the operator happened to see complete first would have them.
     await scene.api.create_many(sorted(pods, key=lambda pod: pod["metadata"]["name"].rpartition("-")[2]), 32)
+
+    async def all_wait() -> bool:
+        return await count(scene.operator, "thalweg_waiting_pods") == len(pods)
+
+    await until(all_wait, 60, lambda: "a round without nodes")
     await scene.nodes(*(f"n{number:02}" for number in range(20)), cpu="8")
     last: dict[str, int] = {}
 

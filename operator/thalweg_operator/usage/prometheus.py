@@ -68,8 +68,9 @@ class PrometheusClient:
     """Instant queries. ``connect_prometheus`` makes it."""
 
     def __init__(self, url: str, session: aiohttp.ClientSession) -> None:
-        with_password = URL(url.rstrip("/"))
-        self._url, self._auth = with_password.with_user(None), aiohttp.BasicAuth.from_url(with_password)
+        # aiohttp sends the user and the password of a URL as basic authentication, before what netrc says of the host.
+        self._with_password = URL(url.rstrip("/"))
+        self._url = self._with_password.with_user(None)
         self._session = session
 
     async def node_values(self, name: str, expression: str, now: float) -> NodeValues:
@@ -93,9 +94,9 @@ class PrometheusClient:
 
     async def _result(self, expression: str) -> list[msgspec.Raw]:
         """The samples of an expression now."""
-        url = self._url / "api/v1/query"
+        url = self._with_password / "api/v1/query"
         try:
-            async with self._session.get(url, params={"query": expression}, auth=self._auth) as response:
+            async with self._session.get(url, params={"query": expression}) as response:
                 parts, size = list[bytes](), 0
                 async for part in response.content.iter_any():
                     parts.append(part)
