@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,6 +10,7 @@ import numpy as np
 from flowcore.cluster.snapshot import Int64s, PendingPod
 from flowcore.costs.scale import OMEGA
 from flowcore.problem.candidate import Candidate
+from flowcore.problem.commits import pods_by_node
 from flowcore.problem.demands import Demand
 from flowcore.problem.problem import Problem
 
@@ -26,12 +27,15 @@ class NodePrices:
     Attributes:
         pods: that are alike.
         prices: int64[N], the arc and the increase of the potential; CLOSED.
-        tolerance: how much dearer a node may be than the planned one. 0 where nodes are not priced by their load: there
-            the order of the nodes is the point.
+        savings: by how much the cost falls if one of the pods leaves a node, by position of the node; of the nodes that
+            the plan has for them.
+        tolerance: a node that is this much dearer is as good. 0 where nodes are not priced by their load: there the
+            order of the nodes is the point.
     """
 
     pods: Sequence[PendingPod]
     prices: Int64s
+    savings: Mapping[int, int]
     tolerance: int
 
 
@@ -63,8 +67,13 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
     capacity = candidate.capacity
     if candidate.held is not None:
         capacity = candidate.held.reserve(capacity, problem.demands)
+    planned = pods_by_node(candidate.commits)
+    positions = {id(demand): at for at, demand in enumerate(problem.demands)}
     for demand in demands:
         increases = capacity.next_increase(demand)
         prices = np.where(capacity.fit_counts(demand) > 0, demand.arc + increases, CLOSED)
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0
-        yield NodePrices(demand.group.pods, prices, tolerance)
+        nodes = np.array(sorted(planned.get(positions[id(demand)], ())), dtype=np.int64)
+        saved = demand.arc[nodes] + capacity.last_increase_at(demand, nodes)
+        savings = dict(zip(nodes.tolist(), saved.tolist(), strict=True))
+        yield NodePrices(demand.group.pods, prices, savings, tolerance)

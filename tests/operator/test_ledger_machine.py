@@ -264,7 +264,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 and each.pod_class.priority <= pod.pod_class.priority
                 and choose.random() < (0.8 if each.node_name == node else 0.2)
             )
-            placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, victims, price=0)
+            placement = PlannedPlacement(pod, policies[pending.policy], node, wave, group, optional, victims, saving=0)
             plan.placements.append(placement)
         waiting = {each.atomic_group for each in plan.placements if each.victims} - {""}
         plan.placements = [

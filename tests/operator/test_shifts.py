@@ -3,21 +3,27 @@
 import random
 from collections import Counter
 
+import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.ledger_checks import LedgerChecks
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
+from thalweg_operator.reservations import nominations
+from thalweg_operator.reservations.events import PricesPlanned
+from thalweg_operator.reservations.transitions import Phase
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import STEERED_NAME, Delivery, Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
 
 RACK = "rack"
 SMALL, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
+IN_RACK_0 = {each: msgspec.structs.replace(each, node_selector=((RACK, "r0"),)) for each in (SMALL, LARGE)}
 POLICY = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
 
 
@@ -56,6 +62,8 @@ class Scheduler:
         for other in here:
             used.update(dict(other.pod_class.requests))
         free = dict(self.nodes[name].allocatable)
+        if not set(pod.pod_class.node_selector) <= set(self.nodes[name].labels):
+            return False
         if used["cpu"] > free["cpu"] or len(here) + 1 > free["pods"]:
             return False
         mine = [node for other, node in self.placed if other.labels == pod.labels]
@@ -75,12 +83,13 @@ class Scheduler:
     sizes=st.lists(st.integers(1, 6), min_size=4, max_size=4),
     racks=st.integers(2, 3),
     large=st.integers(0, 2),
+    selective=st.integers(0, 4),
     gated=st.integers(0, 4),
     choose=st.randoms(use_true_random=False),
 )
 @settings(max_examples=examples(60))
 def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
-    kinds: list[str], sizes: list[int], racks: int, large: int, gated: int, choose: random.Random
+    kinds: list[str], sizes: list[int], racks: int, large: int, selective: int, gated: int, choose: random.Random
 ) -> None:
     """Every planned pod is bound without another plan, whatever samples of nodes kube-scheduler draws.
 
@@ -95,9 +104,10 @@ def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
     for at, (kind, size) in enumerate(zip(kinds, sizes, strict=False)):
         selector = LabelSelector((Requirement("set", "In", (str(at),)),))
         for number in range(size):
+            pod_class = LARGE if at < large else SMALL
             world.create_pod(
                 f"p{at}-{number}",
-                pod_class=LARGE if at < large else SMALL,
+                pod_class=IN_RACK_0[pod_class] if at < selective and not kind else pod_class,
                 labels=(("set", str(at)),),
                 constraints=rules(kind, selector),
                 gated=at < gated,
@@ -143,3 +153,77 @@ def test_places_do_shift() -> None:
     assert world.ask(key, [after]) == ("steered", [after])
     assert LedgerChecks.shifts[1] == 1
     assert world.ledger.reservations[key].node == after
+
+
+@pytest.mark.parametrize(
+    ("other", "exchanged"),
+    [
+        (SMALL, True),
+        (msgspec.structs.replace(SMALL, tolerations=(Toleration("own"),)), True),
+        (msgspec.structs.replace(SMALL, node_selector=((HOSTNAME, "b"),)), False),
+        (msgspec.structs.replace(SMALL, priority=1), False),
+        (LARGE, False),
+    ],
+    ids=["another app", "another class", "may not use the node", "another priority", "another size"],
+)
+def test_pods_of_one_size_exchange_their_nodes(*, other: PodClass, exchanged: bool) -> None:
+    """A pod goes to the only node asked about, which is full with another pod's place; this one gets its node."""
+    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 200), ("pods", 2))) for name in "ab"]
+    world = LedgerWorld(nodes, [POLICY])
+    keys = [
+        world.create_pod(name, pod_class=pod_class, labels=(("app", name),), scheduler_name=STEERED_NAME).key
+        for name, pod_class in (("p", msgspec.structs.replace(SMALL, tolerations=(Toleration("its"),))), ("q", other))
+    ]
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    mine, theirs = (world.ledger.reservations[key].node for key in keys)
+    assert mine != theirs
+    # The rest of that node is taken, so nobody can come there beside the other pod.
+    world.create_pod("there", pod_class=SMALL, node_name=theirs, usage=SMALL.requests)
+    world.show()
+    assert world.ask(keys[0], [theirs]) == (("steered", [theirs]) if exchanged else ("held", []))
+    after = [theirs, mine] if exchanged else [mine, theirs]
+    assert [world.ledger.reservations[key].node for key in keys] == after
+
+
+@pytest.mark.parametrize(
+    ("price", "tolerance", "outcome"),
+    [(1100, 10, "steered"), (1101, 10, "held"), (1150, 200, "steered"), (1000, 0, "steered"), (1001, 0, "held")],
+    ids=["a tenth dearer", "more than a tenth", "as good", "the order counts, as dear", "the order counts, dearer"],
+)
+def test_how_much_dearer_a_node_may_be(price: int, tolerance: int, outcome: str) -> None:
+    """The plan would save 1000 without the pod on its node; the question is about another one of this price."""
+    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 400), ("pods", 5))) for name in "ab"]
+    world = LedgerWorld(nodes, [POLICY])
+    key = world.create_pod("p", pod_class=SMALL, scheduler_name=STEERED_NAME).key
+    world.show()
+    world.make_plan()
+    assert world.plan is not None
+    world.plan.placements = [msgspec.structs.replace(each, saving=1000) for each in world.plan.placements]
+    generation = world.plan.generation
+    world.deliver(10)
+    world.apply(PricesPlanned(SMALL, POLICY.name, {"a": 0, "b": 1}, price, [0, 0], tolerance, generation))
+    other = "b" if world.ledger.reservations[key].node == "a" else "a"
+    assert world.ask(key, [other]) == (outcome, [other] if outcome == "steered" else [])
+
+
+@pytest.mark.parametrize(
+    ("many", "phase"), [(3, Phase.RESERVED), (2, Phase.NOMINATED)], ids=["few nodes", "many nodes"]
+)
+def test_affinity_is_worth_a_nomination_among_many_nodes(
+    monkeypatch: pytest.MonkeyPatch, many: int, phase: Phase
+) -> None:
+    """Among few nodes kube-scheduler finds those that pass as quickly as the API server takes a nomination."""
+    monkeypatch.setattr(nominations, "MANY_NODES", many)
+    room = (("cpu", 400), ("pods", 5))
+    nodes = [Node(name, labels=((HOSTNAME, name), (RACK, "r")), allocatable=room) for name in "ab"]
+    world = LedgerWorld(nodes, [POLICY])
+    selector = LabelSelector((Requirement("set", "In", ("s",)),))
+    key = world.create_pod(
+        "p", pod_class=SMALL, labels=(("set", "s"),), constraints=rules("rack", selector), scheduler_name=STEERED_NAME
+    ).key
+    world.show()
+    world.make_plan()
+    world.deliver(10)
+    assert world.ledger.reservations[key].phase is phase

@@ -236,6 +236,7 @@ class LedgerChecks:
             assert [asked.node] == list(event.passed)
         for each in shifted:
             self._check_not_overcommitted(each)
+            assert set(each.pod.pod_class.node_selector) <= set(self._cluster.nodes[each.node].labels)
         nodes_before = {before[each.id].node for each in shifted}
         for each in shifted:
             if each.node not in nodes_before and each.pod.constraints is not None:

@@ -53,6 +53,7 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.planned_prices import NO_PRICE
 from thalweg_operator.reservations.replacements import recent_moves
 from thalweg_operator.reservations.victims import victim_of
 from thalweg_operator.reservations.wanted import is_wanted
@@ -328,7 +329,7 @@ class LedgerWorld:
                 each.optional,
                 tuple(leaving[each.pod.key]),
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
-                price=0,
+                saving=0,
             )
             for each in result.placements
         ]
@@ -345,6 +346,10 @@ class LedgerWorld:
         plan.classes = frozenset(key for key, steered in classes.items() if steered)
         plan.bound_classes = frozenset(classes.keys() - plan.classes)
         self.plan = plan
+
+    def _selects(self, pod_class: PodClass, name: str) -> bool:
+        """Whether the pods' node selector lets them onto a node; what else may keep them off does not count."""
+        return set(pod_class.node_selector) <= set(self.cluster.nodes[name].labels)
 
     def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
         cluster, ledger = self.cluster, self.ledger
@@ -394,7 +399,7 @@ class LedgerWorld:
         if last:
             positions = {name: at for at, name in enumerate(sorted(self.cluster.nodes))}
             for pod_class, policy in sorted(plan.classes, key=repr):
-                above = [0] * len(positions)
+                above = [0 if self._selects(pod_class, name) else NO_PRICE for name in positions]
                 self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 1, plan.generation))
             for pod_class, policy in sorted(plan.bound_classes, key=repr):
                 self.apply(CheapestPlanned(pod_class, policy, list(positions), plan.generation))

@@ -45,11 +45,12 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
         victims.setdefault(index, {}).update({place: evictions[place] for place in places})
     groups = (*reply.atomic_groups, "")
     waiting = {groups[group] for index, _, _, _, group, _, _ in reply.placements if victims.get(index) and group >= 0}
-    for index, node, price, wave, group, optional, _ in reply.placements:
+    savings = reply.savings or [None] * len(reply.placements)
+    for (index, node, _, wave, group, optional, _), saving in zip(reply.placements, savings, strict=True):
         policy = request.policies[request.pending[index].policy]
         leaving = tuple(victims.get(index, {}).values())
         waits = bool(leaving) or groups[group] in waiting
-        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits, price)
+        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits, saving)
 
 
 def planned_prices(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:

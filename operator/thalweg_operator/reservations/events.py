@@ -143,7 +143,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
         optional: whether the group does without this pod.
         victims: running pods that must leave before it comes, beside the pod that it replaces.
         waits: whether it has victims, or another pod of its atomic group has.
-        price: what the pod pays for the node.
+        saving: by how much the cost falls if the pod leaves the node; None: unknown.
     """
 
     pod: Pod
@@ -154,7 +154,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     optional: bool
     victims: tuple[PlannedEviction, ...] = ()
     waits: bool = False
-    price: int | None = None
+    saving: int | None = None
 
 
 class PlanMade(_Event, frozen=True, gc=False):

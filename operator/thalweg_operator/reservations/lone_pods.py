@@ -74,7 +74,7 @@ def was_asked(step: Step, pod: Pod, nodes: Sequence[str]) -> bool:
     cluster, ledger = step.cluster, step.ledger
     for price, node in _cheap(step, pod, policy, nodes):
         if not infeasible_nodes(cluster, ledger, pod, [node]) and _reserve(step, pod, node, Owner.STEERING):
-            ledger.change(pod.key, since=step.now, phase=Phase.RESERVED, price=price)
+            ledger.change(pod.key, since=step.now, phase=Phase.RESERVED, saving=price)
             expect_question(step, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
             return True
     return False

@@ -236,7 +236,7 @@ def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
 def _take(step: Step, before: Reservation, place: Place) -> None:
     """A pod goes to another node than planned. If it takes the place of an equal pod, this one gets its place.
 
-    A wave and a price belong to the place.
+    A wave and a saving belong to the place.
     """
     ledger, books, key, other = step.ledger, step.ledger.nominations, before.pod.key, place.holder
     held = ledger.reservations[other]
@@ -244,8 +244,8 @@ def _take(step: Step, before: Reservation, place: Place) -> None:
     if other == key:
         return
     ledger.shift(other, before.node, swapped=True)
-    ledger.change(key, wave=held.wave, price=held.price)
-    ledger.change(other, wave=before.wave, price=before.price)
+    ledger.change(key, wave=held.wave, saving=held.saving)
+    ledger.change(other, wave=before.wave, saving=before.saving)
     books.waves.exchange(before.pod, held.pod)
     place_key = books.places.place_key(other)
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED

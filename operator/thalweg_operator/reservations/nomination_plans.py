@@ -54,7 +54,7 @@ def add_plan(step: Step, planned: Sequence[PlannedPod]) -> None:
         if placement.atomic_group and pod.gated:
             group = PermitKey(books.plan_count, placement.atomic_group, placement.wave[1])
             books.permit_groups.join(group, pod.key, optional=placement.optional)
-        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave, price=placement.price)
+        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave, saving=placement.saving)
         if placement.wave == UNORDERED:
             unordered.append(placement)
             continue

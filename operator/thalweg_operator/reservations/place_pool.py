@@ -6,7 +6,7 @@ node of an equal pod may be, or a node to which such a place may shift (``shifts
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from typing import TypeAlias, TypeVar
 
 import msgspec
@@ -15,9 +15,11 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.resources import Amounts
 from flowcore.model.selectors import value_of
 
 _At = TypeVar("_At", bound=Hashable)
+_Key = TypeVar("_Key", bound=Hashable)
 #: Values of a node's labels.
 Domains: TypeAlias = tuple[str | None, ...]
 
@@ -34,6 +36,22 @@ class PlaceKey(msgspec.Struct, frozen=True, cache_hash=True):
         return (self.pod_class, self.signature) == (pod.pod_class, pod.signature)
 
 
+class Size(msgspec.Struct, frozen=True, cache_hash=True):
+    """What two pods must have in common to exchange their nodes without a change of any node's load."""
+
+    requests: Amounts
+    priority: int
+    policy: str
+
+    @classmethod
+    def of(cls, place_key: PlaceKey) -> Size | None:
+        """Of the pods with this place key; None: room is not all that a node must have for them."""
+        pod_class = place_key.pod_class
+        if place_key.signature.constraints or pod_class.host_ports or pod_class.volumes or pod_class.numa:
+            return None
+        return cls(pod_class.requests, pod_class.priority, place_key.policy)
+
+
 class _Entry(msgspec.Struct, frozen=True, gc=False):
     place_key: PlaceKey
     node: str
@@ -41,11 +59,15 @@ class _Entry(msgspec.Struct, frozen=True, gc=False):
 
 
 class PlacePool:
-    """Pods in the order in which they came, by place key, and there by node and by the domains of the node."""
+    """Pods in the order in which they came, by place key, and there by node and by the domains of the node.
+
+    Pods for which room is all that counts are also kept by size, and there by node.
+    """
 
     def __init__(self) -> None:
         self._by_node: dict[PlaceKey, dict[str, dict[str, None]]] = {}
         self._by_domains: dict[PlaceKey, dict[Domains, dict[str, None]]] = {}
+        self._by_size: dict[Size, dict[str, dict[str, None]]] = {}
         self._entries: dict[str, _Entry] = {}
 
     def add(self, key: str, place_key: PlaceKey, node: str, domains: Domains) -> None:
@@ -54,6 +76,9 @@ class PlacePool:
         self._entries[key] = _Entry(place_key, node, domains)
         self._by_node.setdefault(place_key, {}).setdefault(node, {})[key] = None
         self._by_domains.setdefault(place_key, {}).setdefault(domains, {})[key] = None
+        size = Size.of(place_key)
+        if size is not None:
+            self._by_size.setdefault(size, {}).setdefault(node, {})[key] = None
 
     def remove(self, key: str) -> None:
         """Removes a pod, if it is here."""
@@ -61,6 +86,9 @@ class PlacePool:
         if entry is not None:
             _remove(self._by_node, entry.place_key, entry.node, key)
             _remove(self._by_domains, entry.place_key, entry.domains, key)
+            size = Size.of(entry.place_key)
+            if size is not None:
+                _remove(self._by_size, size, entry.node, key)
 
     def place_key(self, key: str) -> PlaceKey | None:
         """The place key of a pod; None: the pod is not here."""
@@ -69,21 +97,28 @@ class PlacePool:
 
     def on(self, place_key: PlaceKey, nodes: Sequence[str]) -> Iterator[str]:
         """One pod with this place key for each of these nodes that has one."""
-        found = self._by_node.get(place_key, {})
-        return (next(iter(found[node])) for node in nodes if node in found)
+        return _one_each(self._by_node.get(place_key, {}), nodes)
+
+    def of_size(self, size: Size, nodes: Sequence[str]) -> Iterator[str]:
+        """One pod of this size for each of these nodes that has one."""
+        return _one_each(self._by_size.get(size, {}), nodes)
 
     def within(self, place_key: PlaceKey, domains: Domains) -> str:
         """The oldest pod with this place key in these domains; "": there is none."""
         return next(iter(self._by_domains.get(place_key, {}).get(domains, ())), "")
 
 
-def _remove(index: dict[PlaceKey, dict[_At, dict[str, None]]], place_key: PlaceKey, at: _At, key: str) -> None:
-    found = index[place_key]
+def _one_each(found: Mapping[str, Mapping[str, None]], nodes: Sequence[str]) -> Iterator[str]:
+    return (next(iter(found[node])) for node in nodes if node in found)
+
+
+def _remove(index: dict[_Key, dict[_At, dict[str, None]]], group: _Key, at: _At, key: str) -> None:
+    found = index[group]
     del found[at][key]
     if not found[at]:
         del found[at]
     if not found:
-        del index[place_key]
+        del index[group]
 
 
 def counting_keys(signature: PodSignature) -> tuple[str, ...]:

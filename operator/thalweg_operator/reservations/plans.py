@@ -260,7 +260,9 @@ def _hand_on(step: Step, plan: PlanInHand, reserved: _Reserved) -> None:
         step.effects.append(Bind(pod, placement.node, step.cluster.generation))
     else:
         plan.nominations.append(
-            PlannedPod(pod, placement.node, placement.wave, placement.atomic_group, placement.optional, placement.price)
+            PlannedPod(
+                pod, placement.node, placement.wave, placement.atomic_group, placement.optional, placement.saving
+            )
         )
 
 

@@ -45,7 +45,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         write: nominations written so far; only the last one counts.
         writing: that one is on its way to the API server.
         clearing: that the nomination is cleared is on its way to the API server.
-        price: what the plan pays for it on its node; None: unknown.
+        saving: by how much the plan's cost falls if it leaves its node; None: unknown.
         crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
         rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
     """
@@ -68,6 +68,6 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     write: int = 0
     writing: bool = False
     clearing: bool = False
-    price: int | None = None
+    saving: int | None = None
     crowded: bool = False
     rejected: bool = False

@@ -1,13 +1,15 @@
 """Where a planned pod may go of the nodes that kube-scheduler asks about. Nothing here changes anything.
 
-A pod may take the place of an equal pod, which then gets its own. And a place may shift to another node: the node costs
-about as much in the plan, has room beside all reservations, and no rule of the plan sees a difference.
+A pod may take the place of an equal pod, which then gets its own, or that of a pod of the same size, which may use its
+node. And a place may shift to another node: the node costs about as much in the plan, has room beside all reservations,
+and no rule of the plan sees a difference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from heapq import nsmallest
+from itertools import islice
 
 import msgspec
 
@@ -24,7 +26,7 @@ from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.feasibility import fits_now, infeasible_nodes
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.nominations import stands_alone
-from thalweg_operator.reservations.place_pool import PlaceKey, counting_keys, domains_of
+from thalweg_operator.reservations.place_pool import PlaceKey, Size, counting_keys, domains_of
 from thalweg_operator.reservations.planned_prices import PlannedPrices
 from thalweg_operator.reservations.reservation import Reservation
 from thalweg_operator.reservations.transitions import Phase
@@ -32,6 +34,9 @@ from thalweg_operator.reservations.wave_queue import UNORDERED
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
 _MOST_NODES = 16
+#: A place may shift to a node where the pod costs more by this part of what it saves on its own. Else it is held, and
+#: needs a nomination, a second attempt and at least a second.
+_DEARER = 10
 
 
 class Place(msgspec.Struct, frozen=True, gc=False):
@@ -66,9 +71,11 @@ def find_place(
             found = _earliest(ledger, books.places.on(place_key, nodes))
             if found:
                 return Place(ledger.reservations[found].node, found)
-            shifted = _shifted(cluster, ledger, pod, nomination, policy, place_key, nodes)
-            if shifted is not None:
-                return shifted
+            moved = _exchanged(cluster, ledger, nomination, policy, place_key, nodes) or _shifted(
+                cluster, ledger, pod, nomination, policy, place_key, nodes
+            )
+            if moved is not None:
+                return moved
     return None if phase is Phase.QUEUED else planned
 
 
@@ -82,6 +89,49 @@ def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
         if earliest is None or wave < earliest:
             found, earliest = key, wave
     return found
+
+
+def _exchanged(
+    cluster: Cluster, ledger: Ledger, before: Reservation, policy: Policy, place_key: PlaceKey, nodes: Sequence[str]
+) -> Place | None:
+    """The node of another pod of the same size, which may go to the planned one, if that costs about as much.
+
+    Both nodes stay as full as they are. So the prices of one more pod differ by the preferences of the two pods alone.
+    """
+    size, books, planned = Size.of(place_key), ledger.nominations, cluster.nodes.get(before.node)
+    prices = books.prices_for(place_key.pod_class, policy.name)
+    if size is None or prices is None or planned is None or policy.constraints:
+        return None
+    since = prices.generation
+    if cluster.node_changed_since(before.node, since) or counted_by_others(cluster, ledger, place_key.signature):
+        return None
+    for key in islice(books.places.of_size(size, nodes), _MOST_NODES):
+        other = ledger.reservations[key]
+        others, at = books.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        if (
+            others is not None
+            and at is not None
+            and others.generation == since
+            and _costs_as_much(before.node, prices, other.node, others)
+            and other.pod.usage == before.pod.usage
+            and not cluster.node_changed_since(other.node, since)
+            and not counted_by_others(cluster, ledger, other.pod.signature)
+            and not _is_kept_apart(cluster, other.pod.signature, planned, at)
+        ):
+            return Place(other.node, key)
+    return None
+
+
+def _costs_as_much(node: str, prices: PlannedPrices, other: str, others: PlannedPrices) -> bool:
+    """Whether a pod may leave a node for another one, and one of its size may come from there, at about the same cost.
+
+    Not if one of the nodes is closed to one of the pods.
+    """
+    leaves, comes = prices.of(node), prices.of(other)
+    returns, goes = others.of(other), others.of(node)
+    if leaves is None or comes is None or returns is None or goes is None:
+        return False
+    return comes - leaves + goes - returns <= prices.tolerance
 
 
 def _shifted(
@@ -108,8 +158,8 @@ def _shifted(
         if (
             holder is not None
             and place is not None
-            and holder.price is not None
-            and price <= holder.price + prices.tolerance
+            and holder.saving is not None
+            and price <= holder.saving + _more_at_most(prices, holder.saving)
             and domains_of(place, keys) == domains
             and not _is_kept_apart(cluster, signature, node, place)
             and fits_now(cluster, pod, node.name)
@@ -117,6 +167,11 @@ def _shifted(
         ):
             return Place(node.name, key)
     return None
+
+
+def _more_at_most(prices: PlannedPrices, saving: int) -> int:
+    """How much dearer another node may be than the one where a pod saves so much."""
+    return max(prices.tolerance, saving // _DEARER) if prices.tolerance else 0
 
 
 def _cheapest(

@@ -256,6 +256,7 @@ class RoundReply(msgspec.Struct, Bounded):
         placements: in commit order: pod, node, price, (chain, wave) (topology/waves.py), position in
             ``atomic_groups`` (-1: none), whether the pod is optional (problem/result.py Placement), and its victims as
             positions in ``evictions``.
+        savings: for each placement, by how much the cost falls if the pod leaves the node; None: not known.
         unplaced: pod and reason.
         codes: the code of each of ``reasons`` (explain/codes.py).
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
@@ -298,6 +299,7 @@ class RoundReply(msgspec.Struct, Bounded):
     phases: list[Phase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
+    savings: list[int | None] = []
     scores: list[tuple[int, bytes]] = []
     node_names: bytes = b""
     node_prices: list[NodePricesEntry] = []

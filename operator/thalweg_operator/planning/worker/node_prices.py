@@ -39,15 +39,30 @@ def encode_scores(
         yield from ((place, encoded) for place in _one_of_each_class(request, position_by_key, pods))
 
 
-def encode_prices(
-    request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices]
-) -> Iterator[NodePricesEntry]:
-    """Prices of each class; pods of several classes may share them."""
+def first_prices(priced: Iterable[NodePrices]) -> Iterator[NodePrices]:
+    """The first prices, as many as are sent."""
     size = 0
     for each in priced:
         size += 2 * len(each.prices)
         if size > _MAX_BYTES:
             return
+        yield each
+
+
+def savings_by_pod(priced: Iterable[NodePrices], nodes: Sequence[Node]) -> dict[str, dict[str, int]]:
+    """For each pod by key, and there for each node by name: by how much the cost falls if it leaves the node."""
+    found: dict[str, dict[str, int]] = {}
+    for each in priced:
+        by_node = {nodes[at].name: saving for at, saving in each.savings.items()}
+        found.update((pod.key, by_node) for pod in each.pods)
+    return found
+
+
+def encode_prices(
+    request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices]
+) -> Iterator[NodePricesEntry]:
+    """Prices of each class; pods of several classes may share them."""
+    for each in priced:
         open_nodes = each.prices != CLOSED
         least = int(each.prices[open_nodes].min()) if open_nodes.any() else 0
         above = np.where(open_nodes, np.minimum(each.prices - least, NO_PRICE), NO_PRICE).astype("<u2").tobytes()

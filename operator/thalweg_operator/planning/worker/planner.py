@@ -24,6 +24,8 @@ from thalweg_operator.planning.worker.node_prices import (
     encode_names,
     encode_prices,
     encode_scores,
+    first_prices,
+    savings_by_pod,
 )
 from thalweg_operator.planning.worker.replica import Replica
 
@@ -62,7 +64,9 @@ def run_request(
     with stopwatch.phase("scores"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
         scores = list(encode_scores(request, position_by_key, planned.scores(), results[0].after.table.nodes))
-        prices = list(encode_prices(request, position_by_key, planned.node_prices()))
+        priced = list(first_prices(planned.node_prices()))
+        prices = list(encode_prices(request, position_by_key, priced))
+        savings = savings_by_pod(priced, results[0].after.table.nodes)
         cheapest = []
         if len(delivered_pods) <= _FEW:
             nodes = results[0].after.table.nodes
@@ -70,8 +74,10 @@ def run_request(
     reply = _to_reply(request, position_by_key, results, scores, cache.take_stats())
     if prices:
         reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
+    keys = [waiting.key for waiting in request.pending]
     return msgspec.structs.replace(
         reply,
+        savings=[savings.get(keys[place], {}).get(node) for place, node, *_ in reply.placements] if savings else [],
         cheapest=cheapest,
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
