@@ -42,7 +42,7 @@ def _rates(name: str, *more: str) -> Measurement:
     return Measurement(
         name,
         "schedulers.py",
-        ("--nodes", nodes, "--pods", "3000", "--mix", mixes, "--arrival", "backlog,burst", *more),
+        ("--nodes", nodes, "--pods", "1500", "--mix", mixes, "--arrival", "backlog,burst", *more),
         ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
     )
 
