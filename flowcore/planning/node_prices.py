@@ -12,6 +12,7 @@ from flowcore.costs.scale import OMEGA
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.commits import pods_by_node
 from flowcore.problem.demands import Demand
+from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.problem import Problem
 
 #: A node that costs this much more is as good: one point of kube-scheduler's scores, a hundredth of a node.
@@ -74,6 +75,14 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
         prices = np.where(capacity.fit_counts(demand) > 0, demand.arc + increases, CLOSED)
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0
         nodes = np.array(sorted(planned.get(positions[id(demand)], ())), dtype=np.int64)
-        saved = demand.arc[nodes] + capacity.last_increase_at(demand, nodes)
+        saved = demand.arc[nodes] + _last_increase(capacity, demand, nodes)
         savings = dict(zip(nodes.tolist(), saved.tolist(), strict=True))
         yield NodePrices(demand.group.pods, prices, savings, tolerance)
+
+
+def _last_increase(capacity: FreeCapacity, demand: Demand, nodes: Int64s) -> Int64s:
+    """int64[len(nodes)]: by how much the potential of these nodes falls if one of the demand's pods leaves."""
+    potential = demand.potential
+    fewer = np.broadcast_to(-demand.counted, (len(nodes), 4))
+    found: Int64s = potential.values(capacity.load_at(nodes, potential))
+    return found - potential.values(capacity.load_at(nodes, potential, fewer))

@@ -112,14 +112,6 @@ class FreeCapacity:
             return found
         return potential.increase(self.load_at(nodes, potential), demand.size, before[nodes])
 
-    def last_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
-        """int64[len(nodes)]: by how much the potential of these nodes falls if one of the demand's pods leaves."""
-        potential = demand.potential
-        less = np.broadcast_to(-demand.counted, (len(nodes), 4))
-        before = potential.values(self.load_at(nodes, potential, less))
-        found: Int64s = self._values_of(potential)[nodes] - before
-        return found
-
     def _values_of(self, potential: NodePotential) -> Int64s:
         """int64[N]: the potential of all nodes as they are."""
         if potential not in self._start_values:
