@@ -2,6 +2,8 @@
 
 import random
 from collections import Counter
+from collections.abc import Callable
+from typing import TypeAlias
 
 import msgspec
 import pytest
@@ -11,6 +13,7 @@ from support.ledger_checks import LedgerChecks
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
 from thalweg_operator.reservations import nominations
+from thalweg_operator.reservations.backoff import node_rejected
 from thalweg_operator.reservations.events import PricesPlanned
 from thalweg_operator.reservations.transitions import Phase
 
@@ -24,6 +27,10 @@ from flowcore.model.selectors import LabelSelector, Requirement
 RACK = "rack"
 SMALL, LARGE = PodClass(requests=(("cpu", 100),)), PodClass(requests=(("cpu", 200),))
 IN_RACK_0 = {each: msgspec.structs.replace(each, node_selector=((RACK, "r0"),)) for each in (SMALL, LARGE)}
+#: Of the size of SMALL, and of no class that another pod has.
+ITS_OWN = msgspec.structs.replace(SMALL, tolerations=(Toleration("its"),))
+#: What happens to a cluster with these pods, by key, and their places.
+Happening: TypeAlias = Callable[[LedgerWorld, list[str], list[str]], None]
 POLICY = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
 
 
@@ -168,23 +175,78 @@ def test_places_do_shift() -> None:
 )
 def test_pods_of_one_size_exchange_their_nodes(*, other: PodClass, exchanged: bool) -> None:
     """A pod goes to the only node asked about, which is full with another pod's place; this one gets its node."""
-    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 200), ("pods", 2))) for name in "ab"]
+    world, keys, (mine, theirs) = two_places(other)
+    assert world.ask(keys[0], [theirs]) == (("steered", [theirs]) if exchanged else ("held", []))
+    after = [theirs, mine] if exchanged else [mine, theirs]
+    assert [world.ledger.reservations[key].node for key in keys] == after
+
+
+def two_places(other: PodClass = SMALL) -> tuple[LedgerWorld, list[str], list[str]]:
+    """A cluster with two planned pods, p and another one named q, their keys and their nodes."""
+    nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 200), ("pods", 3))) for name in "ab"]
     world = LedgerWorld(nodes, [POLICY])
     keys = [
         world.create_pod(name, pod_class=pod_class, labels=(("app", name),), scheduler_name=STEERED_NAME).key
-        for name, pod_class in (("p", msgspec.structs.replace(SMALL, tolerations=(Toleration("its"),))), ("q", other))
+        for name, pod_class in (("p", ITS_OWN), ("q", other))
     ]
     world.show()
     world.make_plan()
     world.deliver(10)
-    mine, theirs = (world.ledger.reservations[key].node for key in keys)
-    assert mine != theirs
-    # The rest of that node is taken, so nobody can come there beside the other pod.
-    world.create_pod("there", pod_class=SMALL, node_name=theirs, usage=SMALL.requests)
+    places = [world.ledger.reservations[key].node for key in keys]
+    assert len(set(places)) == len(places)
+    # The rest of the other pod's node is taken, so nobody can come there beside it.
+    world.create_pod("there", pod_class=SMALL, node_name=places[1], usage=SMALL.requests)
     world.show()
-    assert world.ask(keys[0], [theirs]) == (("steered", [theirs]) if exchanged else ("held", []))
-    after = [theirs, mine] if exchanged else [mine, theirs]
-    assert [world.ledger.reservations[key].node for key in keys] == after
+    return world, keys, places
+
+
+def of_app(name: str) -> LabelSelector:
+    """Selects the pods with this label."""
+    return LabelSelector((Requirement("app", "In", (name,)),))
+
+
+def excluded_there(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+    """A pod that p's node is kept clear of came to q's node. kube-scheduler may not know of it yet."""
+    apart = rules("apart", of_app("p"))
+    world.create_pod("excluding", pod_class=PodClass(), node_name=places[1], constraints=apart)
+
+
+def excluded_here(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+    """A pod that excludes q came to p's node."""
+    world.create_pod("excluding", pod_class=PodClass(), node_name=places[0], constraints=rules("apart", of_app("q")))
+
+
+def room_gone(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+    """Somebody else took the room on p's node."""
+    world.create_pod("large", pod_class=LARGE, node_name=places[0], usage=LARGE.requests)
+
+
+def rejected(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+    """kube-scheduler's filters rejected p's node for q a while ago."""
+    node_rejected(world.cluster, world.ledger, world.cluster.pods[keys[1]], places[0], world.now)
+
+
+@pytest.mark.parametrize("happens", [excluded_there, excluded_here, room_gone, rejected])
+def test_pods_do_not_exchange_nodes_where_one_of_them_may_not_come(happens: Happening) -> None:
+    """What the plan did not know stands against an exchange that the prices would allow."""
+    world, keys, places = two_places()
+    happens(world, keys, places)
+    world.show()
+    assert world.ask(keys[0], [places[1]]) == ("held", [])
+    assert world.ledger.reservations[keys[1]].node == places[1]
+
+
+def test_pods_that_exchange_nodes_save_what_their_own_preferences_say() -> None:
+    """Another pod's saving counts with the difference of what the two pay for its node."""
+    world, keys, (mine, theirs) = two_places()
+    for key, saving in zip(keys, (1000, 1200), strict=True):
+        world.ledger.change(key, saving=saving)
+    generation = world.cluster.generation
+    for pod_class, prices in ((ITS_OWN, {mine: 100, theirs: 300}), (SMALL, {mine: 50, theirs: 250})):
+        positions = {name: at for at, name in enumerate(prices)}
+        world.apply(PricesPlanned(pod_class, POLICY.name, positions, 0, [*prices.values()], 1, generation))
+    assert world.ask(keys[0], [theirs]) == ("steered", [theirs])
+    assert [world.ledger.reservations[key].saving for key in keys] == [1200 + 300 - 250, 1000 + 50 - 100]
 
 
 @pytest.mark.parametrize(

@@ -37,7 +37,7 @@ from thalweg_operator.reservations.nominations import (
     withdraw,
 )
 from thalweg_operator.reservations.reservation import Owner, Reservation
-from thalweg_operator.reservations.shifts import Place, find_place
+from thalweg_operator.reservations.shifts import Place, find_place, saving_on
 from thalweg_operator.reservations.step import Step
 from thalweg_operator.reservations.transitions import Phase
 
@@ -236,7 +236,7 @@ def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
 def _take(step: Step, before: Reservation, place: Place) -> None:
     """A pod goes to another node than planned. If it takes the place of an equal pod, this one gets its place.
 
-    A wave and a saving belong to the place.
+    A wave belongs to the place, and so does a saving but for what the pods prefer.
     """
     ledger, books, key, other = step.ledger, step.ledger.nominations, before.pod.key, place.holder
     held = ledger.reservations[other]
@@ -244,8 +244,10 @@ def _take(step: Step, before: Reservation, place: Place) -> None:
     if other == key:
         return
     ledger.shift(other, before.node, swapped=True)
-    ledger.change(key, wave=held.wave, saving=held.saving)
-    ledger.change(other, wave=before.wave, saving=before.saving)
+    policy = step.policy_of(before.pod)
+    name = policy.name if policy is not None else ""
+    ledger.change(key, wave=held.wave, saving=saving_on(ledger, before.pod, name, held))
+    ledger.change(other, wave=before.wave, saving=saving_on(ledger, held.pod, name, before))
     books.waves.exchange(before.pod, held.pod)
     place_key = books.places.place_key(other)
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED

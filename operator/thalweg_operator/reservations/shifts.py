@@ -23,7 +23,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import value_of
 from thalweg_operator.reservations.counted_pods import CountedPods
-from thalweg_operator.reservations.feasibility import fits_now, infeasible_nodes
+from thalweg_operator.reservations.feasibility import fits_now, holds, infeasible_nodes
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.nominations import stands_alone
 from thalweg_operator.reservations.place_pool import PlaceKey, Size, counting_keys, domains_of
@@ -97,6 +97,7 @@ def _exchanged(
     """The node of another pod of the same size, which may go to the planned one, if that costs about as much.
 
     Both nodes stay as full as they are. So the prices of one more pod differ by the preferences of the two pods alone.
+    Anti-affinity is asked for both: kube-scheduler does not know of pods that are reserved, or that we bound just now.
     """
     size, books, planned = Size.of(place_key), ledger.nominations, cluster.nodes.get(before.node)
     prices = books.prices_for(place_key.pod_class, policy.name)
@@ -105,6 +106,8 @@ def _exchanged(
     since = prices.generation
     if cluster.node_changed_since(before.node, since) or counted_by_others(cluster, ledger, place_key.signature):
         return None
+    if not holds(cluster, ledger, before.pod.key):
+        return None  # others took the room meanwhile: the other pod would wait in its stead
     for key in islice(books.places.of_size(size, nodes), _MOST_NODES):
         other = ledger.reservations[key]
         others, at = books.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
@@ -115,11 +118,33 @@ def _exchanged(
             and _costs_as_much(before.node, prices, other.node, others)
             and other.pod.usage == before.pod.usage
             and not cluster.node_changed_since(other.node, since)
+            and not _is_rejected(ledger, other.pod, before.node)
             and not counted_by_others(cluster, ledger, other.pod.signature)
             and not _is_kept_apart(cluster, other.pod.signature, planned, at)
+            and not _is_kept_apart(cluster, place_key.signature, at, planned)
         ):
             return Place(other.node, key)
     return None
+
+
+def _is_rejected(ledger: Ledger, pod: Pod, node: str) -> bool:
+    """Whether kube-scheduler's filters rejected a node for a pod not long ago. The prices are those of its class."""
+    record = ledger.known_record(pod)
+    return record is not None and node in record.rejected_nodes
+
+
+def saving_on(ledger: Ledger, pod: Pod, policy: str, held: Reservation) -> int | None:
+    """By how much the cost falls if a pod leaves a node where it takes the place of another pod of its size.
+
+    It is what that pod saves, but for the preferences of the two. None: unknown.
+    """
+    if held.saving is None or pod.pod_class == held.pod.pod_class:
+        return held.saving
+    prices = ledger.nominations.prices_for(pod.pod_class, policy)
+    others = ledger.nominations.prices_for(held.pod.pod_class, policy)
+    comes = None if prices is None else prices.of(held.node)
+    goes = None if others is None else others.of(held.node)
+    return None if comes is None or goes is None else held.saving + comes - goes
 
 
 def _costs_as_much(node: str, prices: PlannedPrices, other: str, others: PlannedPrices) -> bool:
