@@ -241,7 +241,6 @@ def main(
         return
     told = {
         **conditions(),
-        "load before": f"{os.getloadavg()[0]:.2f}",
         "cores": f"{os.cpu_count()}; CPU seconds are those of all threads together",
         "runs": f"median of {repeat}, seed {seed}; a row is given up after {limit:g} s",
         "zone spread": "a tenth of the classes" if spread else "none",

@@ -8,8 +8,8 @@
 
 RESULTS_DIR keeps one JSON file for each run, in a folder of the commit. A run that is there is not measured again, so
 the command may be ended and called again. The page is written when all measurements have a run at this commit; the
-template is bench/performance.md. Nothing else may run on the machine: before each run the command waits until the load
-has fallen.
+template is bench/performance.md. Nothing else may run on the machine: before each run the command waits until the cores
+are idle.
 """
 
 from __future__ import annotations
@@ -75,9 +75,9 @@ def page(template: str, found: Mapping[str, Sequence[Record]]) -> str:
 
 
 def _runs(runs: Sequence[Record]) -> str:
-    loads = sorted(float(run["conditions"]["load before"].split()[0]) for run in runs)
+    shares = sorted(int(run["conditions"]["busy before"].partition("%")[0]) for run in runs)
     count = "one run" if len(runs) == 1 else f"medians of {len(runs)} runs"
-    return f"\n\n({count}; load before: {loads[0]:.1f} to {loads[-1]:.1f})"
+    return f"\n\n({count}; cores busy with other work before: {shares[0]} to {shares[-1]} %)"
 
 
 def _conditions(conditions: Sequence[Mapping[str, str]]) -> str:

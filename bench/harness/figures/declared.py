@@ -21,7 +21,7 @@ def _rates(name: str, measurement: str) -> PageTable:
     return PageTable(
         name,
         measurement,
-        (_NODES, _MIX, _ARRIVAL, _SCHEDULER),
+        (_MIX, _ARRIVAL, _SCHEDULER),
         (
             Column("pods/s", "pods_per_second"),
             Column("p50 ms", "p50_ms"),
@@ -47,8 +47,8 @@ _PLACED, _LEFT, _GAP = Column("placed", "placed"), Column("left", "left"), Colum
 _ROUND_CPU, _AGAIN = Column("CPU s", "cpu_seconds", 3), Column("again", "again_seconds", 3)
 
 TABLES: tuple[PageTable, ...] = (
-    _rates("rates", "rates"),
-    _rates("rates pinned", "rates, a core each"),
+    *(_rates(name, name) for name in ("rates, 1000 nodes", "rates, 5000 nodes")),
+    *(_rates(name, name) for name in ("rates, 1000 nodes, a core each", "rates, 5000 nodes, a core each")),
     PageTable(
         "binding rate",
         "binding rate",

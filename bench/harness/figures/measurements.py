@@ -37,8 +37,8 @@ class Measurement:
         return [self.script, *(str(openb) if each == OPENB else each for each in arguments), "-o", "json"]
 
 
-def _rates(name: str, *more: str) -> Measurement:
-    nodes, mixes = "1000,5000", "plain,mixed,affinity,apart,spread,rack,gangs"
+def _rates(name: str, nodes: str, *more: str) -> Measurement:
+    mixes = "plain,mixed,affinity,apart,spread,rack,gangs"
     return Measurement(
         name,
         "schedulers.py",
@@ -48,8 +48,10 @@ def _rates(name: str, *more: str) -> Measurement:
 
 
 MEASUREMENTS: tuple[Measurement, ...] = (
-    _rates("rates"),
-    _rates("rates, a core each", "--pin"),
+    _rates("rates, 1000 nodes", "1000"),
+    _rates("rates, 5000 nodes", "5000"),
+    _rates("rates, 1000 nodes, a core each", "1000", "--pin"),
+    _rates("rates, 5000 nodes, a core each", "5000", "--pin"),
     Measurement("binding rate", "schedulers.py", ("--nodes", "5000", "--pods", "3000", "--arrival", "backlog",
                 "--schedulers", "raw,thalweg", "--mix", "plain,mixed,affinity,apart,spread,rack,gangs"),
                 ("--nodes", "50", "--pods", "100", "--warm-up", "100", "--mix", "plain",

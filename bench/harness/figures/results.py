@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 import time
@@ -13,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from harness.conditions import busy
 from harness.errors import BenchError
 from harness.figures.measurements import Measurement
 
 _BENCH = Path(__file__).resolve().parents[2]
-#: The load of a machine on which nothing else runs, and how long to wait for it, in seconds.
-_QUIET, _PATIENCE = 0.5, 180.0
+#: What others use of the cores at most before a run, over so many seconds; and how long to wait for that.
+_QUIET, _WATCHED_SECONDS, _PATIENCE = 0.05, 2.0, 180.0
 Record = Mapping[str, Any]
 
 
@@ -67,7 +67,7 @@ class Results:
 
 
 def _wait_until_quiet() -> None:
-    """The load of one run must not count in the next; waits a few minutes at most."""
+    """Waits a few minutes at most."""
     deadline = time.monotonic() + _PATIENCE
-    while os.getloadavg()[0] > _QUIET and time.monotonic() < deadline:
-        time.sleep(2.0)
+    while busy(_WATCHED_SECONDS) > _QUIET and time.monotonic() < deadline:
+        pass
