@@ -75,9 +75,9 @@ def page(template: str, found: Mapping[str, Sequence[Record]]) -> str:
 
 
 def _runs(runs: Sequence[Record]) -> str:
-    shares = sorted(int(run["conditions"]["busy before"].partition("%")[0]) for run in runs)
+    shares = sorted(int(run["conditions"]["busy with other work"].partition("%")[0]) for run in runs)
     count = "one run" if len(runs) == 1 else f"medians of {len(runs)} runs"
-    return f"\n\n({count}; cores busy with other work before: {shares[0]} to {shares[-1]} %)"
+    return f"\n\n({count}; cores busy with other work: {shares[0]} to {shares[-1]} %)"
 
 
 def _conditions(conditions: Sequence[Mapping[str, str]]) -> str:

@@ -30,7 +30,8 @@ def conditions(*, pinned: bool = False) -> dict[str, str]:
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cores": shared if pinned else f"{os.cpu_count()} for everything: {everything}",
         "processor": _processor(),
-        "busy before": f"{share:.0%}" + (" (something else runs: the figures are too low)" if share > _BUSY else ""),
+        "busy with other work": f"{share:.0%}"
+        + (" (something else runs: the figures are too low)" if share > _BUSY else ""),
         "system": f"{platform.system()} {platform.release()} {platform.machine()}",
         "thalweg": f"{version('thalweg')} {_revision()}".strip(),
         "kubernetes": KUBERNETES_VERSION,
