@@ -441,15 +441,20 @@ def plan_made(world: FakeCluster) -> None:
     world.state.apply(PlanMade(1, world.state.generation, (), ()))
 
 
-async def test_the_first_question_waits_for_the_first_round(world: FakeCluster) -> None:
-    """Then it is answered with the planned node: one attempt, and no nomination."""
-    pod = world.pod()
+async def waits_for_its_round(world: FakeCluster, pod: Pod) -> None:
+    """The watch shows a new pod, and a question about it is answered once a round has planned it for node a."""
     world.deliver_watch()
     task = await asking(world.view, pod)
     assert not task.done()
     world.plan(pod.key, "a")
     plan_made(world)
     await task
+
+
+async def test_the_first_question_waits_for_the_first_round(world: FakeCluster) -> None:
+    """Then it is answered with the planned node: one attempt, and no nomination."""
+    pod = world.pod()
+    await waits_for_its_round(world, pod)
     assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
     assert not world.write_kinds
 
@@ -506,12 +511,7 @@ async def test_questions_about_pods_that_are_not_there(world: FakeCluster, monke
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
     await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
     pod = world.pod()
-    world.deliver_watch()
-    task = await asking(world.view, pod)
-    assert not task.done()
-    world.plan(pod.key, "a")
-    plan_made(world)
-    await task
+    await waits_for_its_round(world, pod)
 
 
 async def test_the_watch_is_waited_for_again_later(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -54,6 +54,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
 
 class _Entry(msgspec.Struct, frozen=True, gc=False):
     place_key: PlaceKey
+    size: Size | None
     node: str
     domains: Domains
 
@@ -73,10 +74,10 @@ class PlacePool:
     def add(self, key: str, place_key: PlaceKey, node: str, domains: Domains) -> None:
         """Adds a pod that is planned for this node, which is in these domains."""
         self.remove(key)
-        self._entries[key] = _Entry(place_key, node, domains)
+        size = Size.of(place_key)
+        self._entries[key] = _Entry(place_key, size, node, domains)
         self._by_node.setdefault(place_key, {}).setdefault(node, {})[key] = None
         self._by_domains.setdefault(place_key, {}).setdefault(domains, {})[key] = None
-        size = Size.of(place_key)
         if size is not None:
             self._by_size.setdefault(size, {}).setdefault(node, {})[key] = None
 
@@ -86,9 +87,8 @@ class PlacePool:
         if entry is not None:
             _remove(self._by_node, entry.place_key, entry.node, key)
             _remove(self._by_domains, entry.place_key, entry.domains, key)
-            size = Size.of(entry.place_key)
-            if size is not None:
-                _remove(self._by_size, size, entry.node, key)
+            if entry.size is not None:
+                _remove(self._by_size, entry.size, entry.node, key)
 
     def place_key(self, key: str) -> PlaceKey | None:
         """The place key of a pod; None: the pod is not here."""

@@ -71,13 +71,11 @@ def run_request(
         if len(delivered_pods) <= _FEW:
             nodes = results[0].after.table.nodes
             cheapest = list(encode_cheapest(request, position_by_key, planned.node_prices(bound=True), nodes))
-    reply = _to_reply(request, position_by_key, results, scores, cache.take_stats())
+    reply = _to_reply(request, position_by_key, results, savings, scores, cache.take_stats())
     if prices:
         reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
-    keys = [waiting.key for waiting in request.pending]
     return msgspec.structs.replace(
         reply,
-        savings=[savings.get(keys[place], {}).get(node) for place, node, *_ in reply.placements] if savings else [],
         cheapest=cheapest,
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
@@ -162,6 +160,7 @@ def _to_reply(
     request: RoundRequest,
     position_by_key: Mapping[str, int],
     results: list[RoundResult],
+    savings: Mapping[str, Mapping[str, int]],
     scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
@@ -169,7 +168,7 @@ def _to_reply(
     atomic_groups: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
-    placements, unplaced = [], []
+    placements, saved, unplaced = [], list[int | None](), []
     # Nobody is evicted for pods that are only observed.
     victims = {eviction.pod.key: place for place, eviction in enumerate(results[0].evictions)}
     for result in results:
@@ -181,6 +180,7 @@ def _to_reply(
             turn = placement.chain, placement.wave
             leaving = tuple(victims[key] for key in placement.victims)
             placements.append((place, placement.node, placement.price, turn, unit, placement.optional, leaving))
+            saved.append(savings.get(placement.pod.key, {}).get(placement.node))
             costs[placement.pod.policy] += placement.price
         for out in result.unplaced:
             reason = Reason(out.reason, out.code, out.more_nodes_help)
@@ -202,6 +202,7 @@ def _to_reply(
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
         seconds=0.0,
+        savings=saved,
         scores=scores,
         atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
