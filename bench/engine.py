@@ -2,13 +2,13 @@
 
     python bench/engine.py                         # everything but openb
     python bench/engine.py --openb DATA_DIR        # openb too
-    python bench/engine.py --only sizes --only growth -n 3
+    python bench/engine.py --sizes --growth -n 3
 
-Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `rules` (the same with rules between pods and
-gangs), `growth` (the same batch on 1,250 and on 12,500 nodes, the worker's state kept), `classes` (the same batch in 1
-to 1,000 classes), `quality` (small instances beside what CP-SAT proves), `openb` (a production trace beside one-by-one
-placement). docs/reference/performance.md says what the columns mean, the modules in harness/ how instances are made and
-plans checked.
+Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `bounds` (the same with the usual budget),
+`rules` (with rules between pods and gangs), `growth` (the same batch on 1,250 and on 12,500 nodes, the worker's state
+kept), `classes` (the same batch in 1 to 1,000 classes), `quality` (small instances beside what CP-SAT proves), `openb`
+(a production trace beside one-by-one placement). docs/reference/performance.md says what the columns mean, the modules
+in harness/ how instances are made and plans checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-PARTS = ("sizes", "rules", "growth", "classes", "quality", "openb")
+PARTS = ("sizes", "bounds", "rules", "growth", "classes", "quality", "openb")
 LOADS = (0.7, 1.1)
 QUALITY_LOADS = (0.6, 0.9, 1.0, 1.2)
 #: Nodes, pending, classes, running; CPU seconds and peak GB to reach.
@@ -77,6 +77,11 @@ def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
             for load in LOADS:
                 size = choice.size(*row, load)
                 yield f"sizes: {size}, load {load}", SizeJob("sizes", size, choice.repeat, seconds, gigabytes)
+    if "bounds" in choice.parts:
+        for row, _, _ in SIZES:
+            for load in LOADS:
+                size = choice.size(*row, load)
+                yield f"bounds: {size}, load {load}", SizeJob("bounds", size, choice.repeat)
     if "rules" in choice.parts:
         for row in RULED:
             for load in LOADS:
@@ -182,6 +187,7 @@ def _cell(value: float | None) -> str:
 
 @click.command()
 @click.option("--sizes", "parts", flag_value="sizes", multiple=True, help="Rounds over generated clusters.")
+@click.option("--bounds", "parts", flag_value="bounds", multiple=True, help="The same with the usual budget.")
 @click.option("--rules", "parts", flag_value="rules", multiple=True, help="With rules between pods, and gangs.")
 @click.option("--growth", "parts", flag_value="growth", multiple=True, help="One batch on few and on many nodes.")
 @click.option("--classes", "parts", flag_value="classes", multiple=True, help="One batch in 1 to 1,000 classes.")

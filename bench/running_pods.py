@@ -46,7 +46,7 @@ _GANG, _GPUS = 8, 8
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One measurement; ``fewest``: moves that any plan needs, -1 where nobody asked."""
+    """One measurement; ``fewest``: moves that any plan needs, None where nobody asked."""
 
     part: str
     case: str
@@ -55,7 +55,7 @@ class Row:
     preempted: int
     moved: int
     seconds: float
-    fewest: int = -1
+    fewest: int | None = None
 
 
 def _running(name: str, node: str, amounts: dict[str, int], priority: int, *, moves: bool) -> RunningPod:
@@ -84,7 +84,7 @@ def _snapshot(nodes: list[Node], running: list[RunningPod], pending: list[Pendin
     return replace(snapshot, running=RunningPods(tuple(running)))
 
 
-def _row(part: str, case: str, result: RoundResult, seconds: float, fewest: int = -1) -> Row:
+def _row(part: str, case: str, result: RoundResult, seconds: float, fewest: int | None = None) -> Row:
     kinds = [each.kind for each in result.evictions]
     preempted, moved = kinds.count(EvictionKind.PREEMPTION), kinds.count(EvictionKind.MIGRATION)
     return Row(part, case, len(result.placements), len(result.unplaced), preempted, moved, seconds, fewest)
@@ -148,8 +148,8 @@ def gang(nodes: int, seed: int) -> Row:
     return _row("gang", f"{nodes} nodes, seed {seed}", result, seconds, _fewest_moves(nodes, running))
 
 
-def _fewest_moves(nodes: int, running: list[RunningPod]) -> int:
-    """The fewest pods that change their node so that so many nodes are empty; -1: that cannot be, or is not known."""
+def _fewest_moves(nodes: int, running: list[RunningPod]) -> int | None:
+    """The fewest pods that change their node so that so many nodes are empty; None: that cannot be, or is not known."""
     model = cp_model.CpModel()
     empty = [model.new_bool_var("") for _ in range(nodes)]
     model.add(sum(empty) == _GANG)
@@ -164,7 +164,7 @@ def _fewest_moves(nodes: int, running: list[RunningPod]) -> int:
     model.minimize(sum(1 - places[home] for places, home in zip(at, homes, strict=True)))
     solver = cp_model.CpSolver()
     solver.parameters.max_time_in_seconds, solver.parameters.num_workers = 20.0, 2
-    return int(solver.objective_value) if solver.solve(model) == cp_model.OPTIMAL else -1
+    return int(solver.objective_value) if solver.solve(model) == cp_model.OPTIMAL else None
 
 
 def quiet(rounds: int) -> Row:
@@ -210,7 +210,7 @@ def main(only: str | None, nodes: int, gang_nodes: int, seeds: int, rounds: int,
     for column in ("part", "case", "placed", "left", "preempted", "moved", "fewest", "CPU s a round"):
         table.add_column(column, justify="left" if column in ("part", "case") else "right")
     for row in rows:
-        fewest = "" if row.fewest < 0 else str(row.fewest)
+        fewest = "" if row.fewest is None else str(row.fewest)
         counts = (str(count) for count in (row.placed, row.left, row.preempted, row.moved))
         table.add_row(row.part, row.case, *counts, fewest, f"{row.seconds:.4f}")
     console.print(table)

@@ -28,9 +28,9 @@ def _rates(name: str, measurement: str) -> PageTable:
             Column("p99 ms", "p99_ms"),
             *_CPU,
             Column("peak MiB", "peak_mib"),
-            Column("calls", "filter_calls", 2),
+            Column("calls", "filter_calls", 2, per="bound"),
             Column("held", "held"),
-            Column("writes", "writes", 2),
+            Column("writes", "writes", 2, per="bound"),
             _OVER,
             Column("misplaced", "misplaced"),
         ),
@@ -38,9 +38,9 @@ def _rates(name: str, measurement: str) -> PageTable:
     )
 
 
-def _engine(part: str, *columns: Column) -> PageTable:
+def _engine(part: str, *columns: Column, measurement: str = "engine") -> PageTable:
     keys = (Column("nodes / pending / classes / running", "case"), Column("load", "load"), Column("method", "method"))
-    return PageTable(f"engine {part}", "engine", keys, columns, only={"part": part})
+    return PageTable(f"engine {part}", measurement, keys, columns, only={"part": part})
 
 
 _PLACED, _LEFT, _GAP = Column("placed", "placed"), Column("left", "left"), Column("gap", "gap", 1, percent=True)
@@ -87,7 +87,7 @@ TABLES: tuple[PageTable, ...] = (
     PageTable(
         "waiting",
         "beside waiting pods",
-        (_SCHEDULER,),
+        (_MIX, _SCHEDULER),
         (Column("pods/s", "pods_per_second"), Column("p50 ms", "p50_ms"), Column("p99 ms", "p99_ms"), *_CPU),
         ratio=Ratio("pods_per_second", _ALONE),
     ),
@@ -187,6 +187,7 @@ TABLES: tuple[PageTable, ...] = (
         Column("goal", "goal"),
         Column("safe", "safe"),
     ),
+    _engine("bounds", _PLACED, _LEFT, _ROUND_CPU, _GAP, Column("safe", "safe"), measurement="bounds"),
     _engine("rules", _PLACED, _LEFT, _ROUND_CPU, _GAP, Column("safe", "safe")),
     _engine("growth", _ROUND_CPU, Column("goal", "goal"), Column("note", "note")),
     _engine("classes", _PLACED, _LEFT, _ROUND_CPU, _AGAIN, _GAP),

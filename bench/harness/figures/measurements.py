@@ -37,12 +37,14 @@ class Measurement:
         return [self.script, *(str(openb) if each == OPENB else each for each in arguments), "-o", "json"]
 
 
-def _rates(name: str, nodes: str, *more: str) -> Measurement:
-    mixes = "plain,mixed,affinity,apart,spread,rack,gangs"
+_MIXES = "plain,mixed,affinity,apart,spread,rack,gangs"
+
+
+def _rates(name: str, nodes: str, *more: str, mixes: str = _MIXES, arrivals: str = "backlog,burst") -> Measurement:
     return Measurement(
         name,
         "schedulers.py",
-        ("--nodes", nodes, "--pods", "1500", "--mix", mixes, "--arrival", "backlog,burst", *more),
+        ("--nodes", nodes, "--pods", "1500", "--mix", mixes, "--arrival", arrivals, *more),
         ("--nodes", "50", "--pods", "100", "--mix", "plain,spread", "--warm-up", "100", *more),
     )
 
@@ -51,9 +53,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     _rates("rates, 1000 nodes", "1000"),
     _rates("rates, 5000 nodes", "5000"),
     _rates("rates, 1000 nodes, a core each", "1000", "--pin"),
-    _rates("rates, 5000 nodes, a core each", "5000", "--pin"),
+    _rates("rates, 5000 nodes, a core each", "5000", "--pin", mixes="plain,apart,spread,rack", arrivals="backlog"),
     Measurement("binding rate", "schedulers.py", ("--nodes", "5000", "--pods", "3000", "--arrival", "backlog",
-                "--schedulers", "raw,thalweg", "--mix", "plain,mixed,affinity,apart,spread,rack,gangs"),
+                "--schedulers", "raw,thalweg", "--mix", _MIXES),
                 ("--nodes", "50", "--pods", "100", "--warm-up", "100", "--mix", "plain",
                  "--schedulers", "raw,thalweg")),
     Measurement("lone pods", "lone_pods.py", (), ("--nodes", "50", "--pods", "20", "--warm-up", "100")),
@@ -70,7 +72,9 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("gangs on a cluster", "cluster_gangs.py", (), ("--gangs", "6", "--size", "4", "--fit", "4")),
     Measurement("openb on a cluster", "place_openb.py", (OPENB, "--kube-scheduler"), (OPENB, "--limit", "100"),
                 repeats=False),
-    Measurement("engine", "engine.py", ("-n", "3"), ("--growth", "--limit", "60")),
+    Measurement("engine", "engine.py", ("--sizes", "--rules", "--growth", "--classes", "--quality", "-n", "3"),
+                ("--growth", "--limit", "60")),
+    Measurement("bounds", "engine.py", ("--bounds",), ("--bounds", "--only", "12,500 / 100 /")),
     Measurement("engine, openb", "engine.py", ("--openb", OPENB, "--only", "openb"),
                 ("--openb", OPENB, "--only", "all at once"), repeats=False),
     Measurement("cores", "cores.py", ("--budget", "1"), ("--budget", "0.05", "-n", "1", "--instances", "1")),

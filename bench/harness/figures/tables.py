@@ -21,12 +21,19 @@ class Column:
         field: of the row.
         digits: after the point.
         percent: whether the value is a part of one.
+        per: the field by which the value is divided; "": by none.
     """
 
     header: str
     field: str
     digits: int = 0
     percent: bool = False
+    per: str = ""
+
+    def value(self, row: Row) -> Any:
+        """Of a row; None: it has none."""
+        value = row.get(self.field)
+        return value / row[self.per] if self.per and value is not None and row[self.per] else value
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +76,7 @@ class PageTable:
         lines = [header, ["---"] * len(header)]
         for key in dict.fromkeys(key for rows in per_run for key in rows):
             there = [rows[key] for rows in per_run if key in rows]
-            cells = [self._cell(column, [row.get(column.field) for row in there]) for column in self.columns]
+            cells = [self._cell(column, [column.value(row) for row in there]) for column in self.columns]
             if self.ratio is not None:
                 at = [column.field for column in self.columns].index(self.ratio.column)
                 cells[at] += self._compared(key, per_run)
