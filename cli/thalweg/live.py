@@ -8,21 +8,16 @@ token: then a short-lived one of a service account is asked for, and the operato
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
 import msgspec
-from thalweg_operator.api.client import ApiClient, api_path, connect
+from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
-from flowcore.scenario import Scenario
-from thalweg.cluster_listing import list_objects
-from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live_service import ServiceAddress, find_service
 from thalweg.option_types import NamespacedName
-from thalweg.reader import read_listing
 from thalweg.source import SourceError, SourceOperation, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -34,7 +29,6 @@ _SERVICE_END, _VIEWER_END = "-view", "-viewer"
 _TOKEN_LIFE = 600
 #: Seconds for one answer: longer than the operator gives itself.
 _ANSWER_WITHIN = 40.0
-_CONNECTIONS = 4
 
 
 class _TokenStatus(msgspec.Struct):
@@ -54,7 +48,7 @@ class _Problem(msgspec.Struct):
 _tokens, _problems = JsonReader(_TokenRequest), JsonReader(_Problem)
 
 
-class LiveSource:
+class LiveOperator:
     """The operator of one cluster.
 
     Attributes:
@@ -86,16 +80,6 @@ class LiveSource:
                 f"the operator's answer to {question.operation} cannot be read: {error}. It may be another version "
                 "than this command"
             ) from error
-
-    async def scenario(self) -> Scenario:
-        """See ``Source``. The API server lists the objects: the caller's own rights decide what is read."""
-        try:
-            listing = await list_objects(self._client)
-        except ConnectionLost as error:
-            raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
-        scenario = read_listing(listing.objects, self._where)
-        scenario.warnings += listing.warnings
-        return scenario
 
     async def _request(
         self, method: str, operation: str, *, body: bytes | None = None, params: Mapping[str, str] | None = None
@@ -145,22 +129,6 @@ class LiveSource:
                 f"the login has no token to show to the operator, and service account {account} gives none: {error}. "
                 "Name another one with --service-account, or a token with --token-file"
             ) from error
-
-
-@asynccontextmanager
-async def live_source(options: SourceOptions) -> AsyncIterator[LiveSource]:
-    """The operator of the cluster that the options name.
-
-    Raises:
-        SourceError: the kubeconfig cannot be used.
-    """
-    kubeconfig, where = users_kubeconfig(options.kubeconfig)
-    try:
-        async with connect(kubeconfig, _CONNECTIONS, context=options.context) as client:
-            yield LiveSource(client, options, where)
-    except ConnectionLost as error:
-        advice = ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" if kubeconfig is None else ""
-        raise SourceError(f"cannot use the API server ({where}): {error}{advice}") from error
 
 
 def _parameters(query: msgspec.Struct) -> dict[str, str]:

@@ -27,7 +27,7 @@ from support.view_service import (
     leading_to,
     own_address,
 )
-from thalweg.live import live_source
+from thalweg.cluster_source import cluster_source
 from thalweg.option_types import NamespacedName
 from thalweg.plan import QUESTION
 from thalweg.source import SourceError, SourceOptions
@@ -80,7 +80,7 @@ async def answer(kubeconfig: Path, *words: str) -> Any:
 
 async def asked(kubeconfig: Path, **options: Any) -> PlanAnswer:
     """The plan, by the plugin's own client."""
-    async with live_source(SourceOptions(kubeconfig=kubeconfig, **options)) as source:
+    async with cluster_source(SourceOptions(kubeconfig=kubeconfig, **options)) as source:
         return await source.ask(QUESTION, PlanQuery())
 
 
@@ -164,9 +164,9 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
 
 
 async def test_a_token_is_not_shown_to_services_of_other_namespaces(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Anybody may make a Service with the chart's labels in a namespace of their own."""
+    """Anybody may make a Service with the chart's labels in a namespace of their own. It is not asked."""
     control_plane, api = plane
     await scene.nodes("a")
     metadata = {"name": "impostor", "namespace": scene.namespace, "labels": LABELS}
@@ -174,8 +174,9 @@ async def test_a_token_is_not_shown_to_services_of_other_namespaces(
     await api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
     assert (await answer(control_plane.kubeconfig, "plan"))["nodes"] == 1
     await api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/thalweg-view")
-    with pytest.raises(SourceError, match=f"no Service of namespace {NAMESPACE} has the labels"):
-        await asked(control_plane.kubeconfig)
+    assert (await asked(control_plane.kubeconfig)).nodes == 1
+    said = capsys.readouterr().err
+    assert f"Note: planned here, as with --direct: no Service of namespace {NAMESPACE} has the labels" in said
 
 
 async def test_what_stands_in_the_way_is_one_sentence(
@@ -272,11 +273,49 @@ async def test_a_cluster_without_an_operator(
     code, out, err = await plugin(control_plane.kubeconfig, "explain", f"{scene.namespace}/large", program=program)
     assert code == 0, err
     assert "Insufficient cpu" in out
+    for words in (("why", f"{scene.namespace}/large"), ("plan", "-A"), ("what-if", "--drain", "small"), ("status",)):
+        code, out, err = await plugin(control_plane.kubeconfig, *words, "--direct", program=program)
+        assert code == 0, err
+        assert out
+    why = await answer(control_plane.kubeconfig, "why", "large", "-n", scene.namespace, "--direct")
+    assert why["kind"] == "NothingFits"
     await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
+    code, out, err = await plugin(stranger, "dump", program=program)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     code, out, err = await plugin(stranger, "simulate", program=program)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the API server does not list nodes: 403" in err
+
+
+@pytest.mark.parametrize("redact", [(), ("--redact",)])
+async def test_a_dump_is_what_the_other_commands_read(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path, redact: tuple[str, ...]
+) -> None:
+    """The plan of a dump is that of the cluster, redacted or not; --redact leaves no environment variable."""
+    config, program = plane[0].kubeconfig, (sys.executable, "-m", "thalweg")
+    await scene.nodes("small", cpu="2")
+    await scene.policy("spread", selects={"podSelector": {"matchLabels": {"app": "web"}}})
+    manifest = scene.pod("large", "3", labels={"app": "web"})
+    manifest["metadata"]["annotations"] = {"example.com/note": "hush"}
+    manifest["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hush"}]
+    await scene.api.create(manifest)
+    code, out, err = await plugin(config, "dump", *redact, program=program)
+    assert code == 0, err
+    assert ("hush" in out) is not bool(redact)
+    file = tmp_path / "now.json"
+    file.write_text(out)
+    ours, theirs = json.loads(out)["items"], (await answer_of_dump(file))
+    assert {"Node", "Pod", "Namespace", "PriorityClass", "FlowSchedulingPolicy"} <= {each["kind"] for each in ours}
+    live = await answer(config, "plan", "-A", "--direct")
+    assert theirs["waiting"] == live["waiting"] != []
+
+
+async def answer_of_dump(file: Path) -> Any:
+    """The plan of a dump, as JSON."""
+    code, out, err = await plugin(Path("none"), "plan", "-A", "-f", str(file), "-o", "json")
+    assert code == 0, err
+    return json.loads(out)
 
 
 @pytest.mark.slow
