@@ -8,7 +8,7 @@ from thalweg import options
 from thalweg.source import SourceOptions
 
 
-@click.command()
+@click.command(short_help="Write the objects of a cluster, for -f of the others.")
 @options.cluster
 @click.option("--redact", is_flag=True,
               help="Write only the fields that plans read: no environment variables, commands, other annotations or "
