@@ -82,7 +82,7 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--prometheus-query", "prometheus_queries", multiple=True, metavar="NAME=PROMQL",
               help="What Prometheus measures of each node, by the label node. NAME is cpu (cores), memory (bytes) or "
                    "bandwidth (bits per second). cpu and memory take the place of NodeMetrics. May be "
-                   "repeated.")  # fmt: skip
+                   "given several times.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
