@@ -7,7 +7,7 @@ import gc
 import itertools
 import signal
 from collections.abc import Callable, Coroutine
-from contextlib import AbstractAsyncContextManager, nullcontext, suppress
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext, suppress
 from functools import partial
 from typing import Any
 
@@ -222,10 +222,12 @@ class Operator:
         """Runs until a signal comes or a part fails for good."""
         on_refused = partial(self.bad_input.refuse, "page request")
         served = pages(self.metrics, self.readiness, self._round_loop.liveness.problem, on_refused)
-        host, port = self.settings.host, self.settings.port
+        addresses = [(self.settings.host, self.settings.port), self.settings.probes]
         try:
-            async with listening(host, port, served, PAGE_LIMITS, on_refused):
-                _log.info("listening", host=host, port=port)
+            async with AsyncExitStack() as stack:
+                for host, port in filter(None, addresses):
+                    await stack.enter_async_context(listening(host, port, served, PAGE_LIMITS, on_refused))
+                    _log.info("listening", host=host, port=port)
                 await self._run_until_stopped()
         except CannotListen as error:
             raise OperatorError(str(error)) from error
