@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused, ReviewFailed
 from thalweg_view.limits import DEFAULT_LIMITS
 from thalweg_view.reviews import ACCESS_REVIEWS, HOLDS, TOKEN_REVIEWS, ReviewedAccess
@@ -116,6 +117,36 @@ async def test_a_caller_that_goes_away_ends_no_review_of_others() -> None:
     with pytest.raises(RequestRefused, match="does not accept"):
         await second
     assert len(reviewer.asked) == 1
+
+
+async def test_a_caller_without_rights_takes_a_quarter_of_the_reviews() -> None:
+    """However many accounts of one namespace ask about however many namespaces, others are asked about meanwhile."""
+    reviewer = Reviewer()
+    access = reviewer.access(reviews=8)
+    under_way = asyncio.Event()
+
+    async def hangs(path: str, body: bytes) -> bytes:
+        spec = json.loads(body)["spec"]
+        reviewer.asked.append((path, spec))
+        if spec["resourceAttributes"]["namespace"] != "team":
+            await under_way.wait()
+        return b'{"status": {"allowed": false}}'
+
+    access._post = hangs
+    many = [f"n{number}" for number in range(100)]
+    asked = [asyncio.create_task(access.namespaces(of_account(f"mallory:s{n}"), many)) for n in range(3)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    # The question about all namespaces, which each of them asks first, does not count.
+    named = [spec for _, spec in reviewer.asked if spec["resourceAttributes"]["namespace"]]
+    assert len(named) <= 2
+    under_way.set()
+    assert await asyncio.gather(*asked) == [[]] * 3
+
+
+def of_account(name: str) -> Caller:
+    username = f"system:serviceaccount:{name}"
+    return Caller(username, json.dumps({"username": username}).encode())
 
 
 async def test_too_many_namespaces_are_not_asked_about() -> None:

@@ -6,10 +6,13 @@ import hashlib
 import hmac
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from thalweg_view.errors import RequestRefused
 from thalweg_view.messages import Need
+
+#: Begins the name of a service account; namespace and name follow.
+_SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +26,14 @@ class Caller:
 
     name: str
     identity: bytes = b""
+
+    @property
+    def share(self) -> str:
+        """Whose share of all places the caller takes.
+
+        The service accounts of a namespace share one: who may make one of them makes any number.
+        """
+        return self.name.rpartition(":")[0] if self.name.startswith(_SERVICE_ACCOUNTS) else self.name
 
 
 class Access(Protocol):

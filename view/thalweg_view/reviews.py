@@ -11,6 +11,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -76,6 +77,8 @@ class ReviewedAccess:
         self._callers: _Answers[Caller | None] = _Answers(clock)
         self._allowed: _Answers[bool] = _Answers(clock)
         self._slots, self._strangers = asyncio.Semaphore(limits.reviews), asyncio.Semaphore(max(1, limits.reviews // 4))
+        #: By the callers' shares.
+        self._passes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         #: Reviews of tokens that nobody has shown before, under way and waiting.
         self._new = 0
 
@@ -107,7 +110,14 @@ class ReviewedAccess:
                 "the parameter namespace",
             )
         names = sorted(known)
-        allowed = await asyncio.gather(*(self._may_list(caller, "", "pods", name) for name in names))
+        # A caller without rights costs a question for each namespace: callers with some need not wait for all of them.
+        turns = self._passes.setdefault(caller.share, asyncio.Semaphore(max(1, self._limits.reviews // 4)))
+
+        async def may_list_pods(name: str) -> bool:
+            async with turns:
+                return await self._may_list(caller, "", "pods", name)
+
+        allowed = await asyncio.gather(*map(may_list_pods, names))
         return [name for name, may in zip(names, allowed, strict=True) if may]
 
     async def _may_list(self, caller: Caller, group: str, resource: str, namespace: str) -> bool:
