@@ -11,7 +11,7 @@ class ConnectionLimits:
 
     Attributes:
         connections: open connections, including those in the TLS handshake.
-        silent: of these, connections of one address that have sent nothing yet.
+        silent: of these, connections of one address that have sent nothing yet. A proxy may open some at once.
         accepts: new connections of one address for each second, in the long run.
         burst: new connections of one address at once.
         handshake: time from the first byte to the end of the TLS handshake.
@@ -22,7 +22,7 @@ class ConnectionLimits:
     """
 
     connections: int = 128
-    silent: int = 8
+    silent: int = 32
     accepts: float = 50.0
     burst: int = 200
     handshake: float = 5.0

@@ -48,6 +48,7 @@ class Setups:
     def __init__(self) -> None:
         #: In each stage the oldest first.
         self._stages: dict[Stage, dict[Setup, None]] = {stage: {} for stage in Stage}
+        #: Of each address, the oldest first.
         self._silent: dict[str, dict[Setup, None]] = {}
 
     def count(self, stage: Stage) -> int:
@@ -85,11 +86,10 @@ class Setups:
     def first_to_end(self) -> Setup | None:
         """The connection to give up for a new one; None: there is none.
 
-        A silent one, else one in its handshake, else one without a head; the oldest one. Of those that have sent
-        something it is one of the address that has most.
+        A silent one if there is one. It is the oldest of the address that has most of them.
         """
-        if silent := self._stages[Stage.SILENT]:
-            return next(iter(silent))
+        if self._silent:
+            return next(iter(max(self._silent.values(), key=len)))  # the address that came first, of equals
         started = [*self._stages[Stage.HANDSHAKE], *self._stages[Stage.HEAD]]
         if not started:
             return None

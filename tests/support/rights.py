@@ -104,9 +104,9 @@ def _bindings(stem: str) -> list[dict[str, Any]]:
     return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
-async def token(api: Api, seconds: int = 600, account: str = "thalweg") -> str:
-    """Of an account of thalweg-system, for so long."""
-    spec = {"expirationSeconds": seconds}
+async def token(api: Api, seconds: int = 600, account: str = "thalweg", audience: str = "") -> str:
+    """Of an account of thalweg-system, for so long; for the API server, or for another audience alone."""
+    spec = {"expirationSeconds": seconds, "audiences": [audience] if audience else []}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     made = await api.request("POST", f"{ACCOUNTS}/{account}/token", request)
     return str(made["status"]["token"])

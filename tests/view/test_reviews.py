@@ -22,7 +22,7 @@ class Reviewer:
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.now = 0.0
-        self.known = {"good"}
+        self.known, self.audiences = {"good"}, ["thalweg-view"]
         self.gate = asyncio.Event()
         self.gate.set()
         self.problem = ""
@@ -36,7 +36,8 @@ class Reviewer:
             raise ReviewFailed(self.problem)
         if path == TOKEN_REVIEWS:
             good = spec["token"] in self.known
-            return json.dumps({"status": {"authenticated": True, "user": USER} if good else {}}).encode()
+            status = {"authenticated": True, "user": USER, "audiences": self.audiences}
+            return json.dumps({"status": status if good else {}}).encode()
         assert path == ACCESS_REVIEWS
         allowed = spec["resourceAttributes"]["namespace"] == "team"
         return json.dumps({"status": {"allowed": allowed, "reason": "RBAC"}}).encode()
@@ -56,6 +57,17 @@ async def test_a_caller_is_asked_about_as_the_api_server_described_it() -> None:
     assert (spec["user"], spec["uid"], spec["groups"], spec["extra"]) == tuple(USER.values())
     wanted = {"verb": "list", "group": "scheduling.thalweg", "resource": "flowschedulingpolicies", "namespace": ""}
     assert spec["resourceAttributes"] == wanted
+
+
+@pytest.mark.parametrize("audiences", [[], ["https://kubernetes.default.svc"]], ids=["none", "the API server's"])
+async def test_a_token_for_another_audience_is_refused(audiences: list[str]) -> None:
+    """The API server is asked about our audience alone; where it answers about another one, or none, that is a no."""
+    reviewer = Reviewer()
+    reviewer.audiences = audiences
+    with pytest.raises(RequestRefused, match="--audience thalweg-view") as refused:
+        await reviewer.access().caller("good")
+    assert refused.value.status == 401
+    assert reviewer.asked == [(TOKEN_REVIEWS, {"token": "good", "audiences": ["thalweg-view"]})]
 
 
 async def test_answers_hold_for_some_seconds() -> None:
