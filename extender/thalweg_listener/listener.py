@@ -231,7 +231,7 @@ class _Listener:
             return
         if self._open() >= limits.connections:
             self._on_refused("connections", source, f"more than {limits.connections} connections are open")
-            if not self._make_room():
+            if not self._drop_oldest():
                 connection.close()
                 return
         setup = Setup(source, connection.close)
@@ -252,7 +252,7 @@ class _Listener:
         waiting = self._setups.count(Stage.SILENT) + self._setups.count(Stage.HANDSHAKE)
         return waiting + len(self._server.connections)
 
-    def _make_room(self) -> bool:
+    def _drop_oldest(self) -> bool:
         setup = self._setups.first_to_end()
         if setup is None:
             return self._server.abort_oldest()

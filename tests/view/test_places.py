@@ -17,7 +17,7 @@ from thalweg_view.places import Places
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 
-class Crowd:
+class Visitors:
     """Callers by their names, which are their tokens: the admin sees all, tenants one namespace, others nothing."""
 
     async def caller(self, token: str) -> Caller:
@@ -40,7 +40,7 @@ def account(namespace: str, number: int) -> str:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def client(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Client]:
     source = HeldSource(small_scenario(tmp_path_factory.mktemp("dump")), kind="dump")
-    async with viewed(source, Crowd()) as client:
+    async with viewed(source, Visitors()) as client:
         yield client
 
 
