@@ -89,7 +89,8 @@ class Setups:
         A silent one if there is one. It is the oldest of the address that has most of them.
         """
         if self._silent:
-            return next(iter(max(self._silent.values(), key=len)))  # the address that came first, of equals
+            most: dict[Setup, None] = max(self._silent.values(), key=len)  # the address that came first, of equals
+            return next(iter(most))
         started = [*self._stages[Stage.HANDSHAKE], *self._stages[Stage.HEAD]]
         if not started:
             return None
