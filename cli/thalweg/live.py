@@ -1,13 +1,12 @@
 """Questions to a running operator, through the API server's proxy to the Service of its view.
 
-The proxy keeps the caller's ``Authorization`` to itself, so the token goes along in a header of its own, and the
-operator asks the API server whose it is and what its owner may read. A kubeconfig with a client certificate has no
-token: then a short-lived one of a service account is asked for, and the operator answers as to that account.
+The proxy keeps the caller's ``Authorization`` to itself, so a token goes along in a header of its own, and the operator
+asks the API server whose it is and what its owner may read. It is never the login's own token: a short-lived one of a
+service account is asked for, which is good for the view alone, and the operator answers as to that account.
 """
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from typing import Any, Final, TypeVar
 
@@ -17,26 +16,14 @@ from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
 from thalweg.live_service import ServiceAddress, find_service
-from thalweg.option_types import NamespacedName
 from thalweg.source import SourceError, SourceOperation, SourceOptions
+from thalweg.view_token import ViewToken
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - the name of a header
-#: Ends of the names that the chart gives the Service, and the service account for people without a token.
-_SERVICE_END, _VIEWER_END = "-view", "-viewer"
-#: Seconds that a token of it is valid: the least that the API server grants.
-_TOKEN_LIFE = 600
 #: Seconds for one answer: longer than the operator gives itself.
 _ANSWER_WITHIN = 40.0
-
-
-class _TokenStatus(msgspec.Struct):
-    token: str
-
-
-class _TokenRequest(msgspec.Struct):
-    status: _TokenStatus
 
 
 class _Problem(msgspec.Struct):
@@ -45,7 +32,7 @@ class _Problem(msgspec.Struct):
     error: str
 
 
-_tokens, _problems = JsonReader(_TokenRequest), JsonReader(_Problem)
+_problems = JsonReader(_Problem)
 
 
 class LiveOperator:
@@ -64,8 +51,7 @@ class LiveOperator:
         self._client, self._options, self._where = client, options, where
         self.namespace = options.namespace or client.credentials.namespace
         self._service: ServiceAddress | None = None
-        #: Token of the service account, and until when it is shown, by the clock of time.monotonic().
-        self._lent: tuple[str, float] = ("", 0.0)
+        self._token = ViewToken(client, options)
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
@@ -88,7 +74,7 @@ class LiveOperator:
             if self._service is None:
                 self._service = await find_service(self._client, self._options.service)
             path = api_path(self._service.proxy_path, "api", "v1", *operation.split("/"))
-            headers = {TOKEN_HEADER: await self._token(self._service)}
+            headers = {TOKEN_HEADER: await self._token.get(self._service)}
             return await self._client.request(
                 method, path, body=body, params=params, headers=headers, seconds=_ANSWER_WITHIN
             )
@@ -96,39 +82,6 @@ class LiveOperator:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
         except Refused as error:
             raise SourceError(_sentence(error, self._service, operation)) from error
-
-    async def _token(self, service: ServiceAddress) -> str:
-        file = self._options.token_file
-        if file is not None:
-            try:
-                return file.read_text(encoding="utf-8").strip()
-            except (OSError, UnicodeDecodeError) as error:
-                raise SourceError(f"--token-file {file} cannot be read: {error}") from error
-        if self._options.service_account is None and (token := await self._client.token()):
-            return token
-        token, until = self._lent
-        if time.monotonic() >= until:
-            release = service.name.removesuffix(_SERVICE_END)
-            viewer = NamespacedName(service.namespace, f"{release}{_VIEWER_END}")
-            account = self._options.service_account or viewer
-            token, until = await self._account_token(account), time.monotonic() + _TOKEN_LIFE / 2
-            self._lent = token, until
-        return token
-
-    async def _account_token(self, account: NamespacedName) -> str:
-        wanted = {
-            "apiVersion": "authentication.k8s.io/v1",
-            "kind": "TokenRequest",
-            "spec": {"expirationSeconds": _TOKEN_LIFE},
-        }
-        path = api_path("/api/v1/namespaces", account.namespace, "serviceaccounts", account.name, "token")
-        try:
-            return _tokens.read(await self._client.request("POST", path, body=msgspec.json.encode(wanted))).status.token
-        except (Refused, UnreadableJson) as error:
-            raise SourceError(
-                f"the login has no token to show to the operator, and service account {account} gives none: {error}. "
-                "Name another one with --service-account, or a token with --token-file"
-            ) from error
 
 
 def _parameters(query: msgspec.Struct) -> dict[str, str]:

@@ -78,8 +78,8 @@ class ServiceAddress:
 async def find_service(client: ApiClient, named: NamespacedName | None) -> ServiceAddress:
     """The Service of this name, or the one with the chart's labels; as the chart makes it for who may not read it.
 
-    The caller's token is shown to what stands behind the Service. Anybody may give these labels to a Service of their
-    own, so Services of one namespace alone are looked at.
+    What stands behind the Service answers for the operator. Anybody may give these labels to a Service of their own, so
+    Services of one namespace alone are looked at.
 
     Raises:
         NoView: there is none.

@@ -45,12 +45,13 @@ _QUESTIONS = (
                  help="Namespace of names without one. Default: that of the context; `default` for a dump."),
     click.option("--service", type=NAMESPACED_NAME,
                  help="Service of the operator's view. Default: the one with the chart's labels in namespace "
-                      "thalweg-system. It is shown your token."),
+                      "thalweg-system."),
     click.option("--service-account", type=NAMESPACED_NAME,
-                 help="Service account whose token the operator is shown. Default: the token of the kubeconfig; where "
-                      "it has none, thalweg-viewer in the namespace of the Service."),
+                 help="Service account in whose name the operator is asked, by a short-lived token for it alone. "
+                      "Default: the one that you are, if it may make tokens of itself; else thalweg-viewer in the "
+                      "namespace of the Service."),
     click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                 help="File of a token to show to the operator instead."),
+                 help="File of a token to show to the operator instead, for the audience thalweg-view."),
 )  # fmt: skip
 
 

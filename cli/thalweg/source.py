@@ -49,8 +49,8 @@ class SourceOptions:
         kubeconfig, context: of the live cluster; None: as kubectl chooses them.
         namespace: of names without a namespace; "": that of the context, and ``default`` for a dump.
         service: the view's Service; None: the one with the chart's labels in the chart's usual namespace.
-        service_account: whose token is asked for where the kubeconfig has none; None: the chart's.
-        token_file: file of a token to show to the operator; None: the kubeconfig's.
+        service_account: in whose name the operator is asked; None: see ``ViewToken``.
+        token_file: file of a token to show to the operator; None: one is made.
     """
 
     files: tuple[str, ...] = ()

@@ -164,6 +164,31 @@ def test_the_release_reaches_its_own_ports(helm: Helm, mode: str) -> None:
     assert opened == {"http": {"test"}, **expected[mode]}
 
 
+def test_probes_have_a_port_that_the_network_policy_opens_to_nobody(helm: Helm) -> None:
+    """So no pod can flood it: the kubelet of the pod's own node is always let in."""
+    objects = helm.template({"view.enabled": True, "mode": "SecondScheduler"})
+    operator = container(objects, "run")
+    ports = {each["name"]: each["containerPort"] for each in operator["ports"]}
+    assert options(operator["args"])["--probe-listen"] == [f":{ports['probes']}"]
+    probes = [operator[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")]
+    assert probes == ["probes"] * 3
+    opened = [rule["ports"][0]["port"] for rule in one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]]
+    assert opened == ["http", "extender", "view"]
+
+
+def test_metrics_are_not_open_to_everybody(helm: Helm) -> None:
+    """By default to one namespace, and with an empty list to `helm test` alone; whoever binds pods is not shut out."""
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    for values, expected in (({}, [monitoring]), ({"networkPolicy.metricsFrom": []}, [])):
+        objects = helm.template({"mode": "Extender", **values})
+        metrics, extender = one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]
+        *others, test = metrics["from"]
+        assert others == expected
+        assert test["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
+        # kube-scheduler is on its host's network: no selector matches it.
+        assert extender == {"ports": [{"port": "extender"}]}
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_helm_test_asks_the_extender(helm: Helm, mode: str) -> None:
     """With an extender, `thalweg doctor` gets the configuration that kube-scheduler has, and reaches it as it does."""

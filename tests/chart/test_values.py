@@ -247,6 +247,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
         "--replicated",
         f"--lease={NAMESPACE}/thalweg",
         "--listen=:8080",
+        "--probe-listen=:8081",
         "--log-level=info",
         "--dump-directory=/tmp/dumps",
     ]

@@ -16,6 +16,9 @@ from thalweg_executor.available_cores import MOST_CORES
 @options.context
 @click.option("--listen", type=HOST_PORT, default="0.0.0.0:8080", show_default=True,
               help="Address that serves /healthz, /readyz and /metrics.")  # fmt: skip
+@click.option("--probe-listen", type=HOST_PORT,
+              help="A second address of the same pages, for the kubelet's probes alone: whoever floods the first one "
+                   "does not reach it. Default: none.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True,
               help="Format of log lines.")  # fmt: skip
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
@@ -87,6 +90,7 @@ def run(
     kubeconfig: Path | None,
     context: str | None,
     listen: Address,
+    probe_listen: Address | None,
     log_format: str,
     log_level: str,
     round_budget: float,
@@ -148,6 +152,7 @@ def run(
         kubeconfig,
         context,
         listen,
+        probe_listen,
         log_format,
         log_level,
         round_budget,
