@@ -149,7 +149,7 @@ class ViewServer:
             raise RequestRefused(400, f"{name} takes its query as the body of the request")
         query = await read_body(request, self._limits) if strict else msgspec.json.encode(asked)
         nodes = await self._access.may_list(caller, "nodes")
-        await self._check_needs(name, operation.needs, caller)
+        await self._check_needs(name, operation.needs_for(asked), caller)
         namespaces = await self._visible(caller, namespace)
         answered = await self._answering.ask(caller.name, name, query, namespaces, strict=strict, nodes=nodes)
         if answered.status != 200 or strict:
