@@ -37,6 +37,27 @@ def container(objects: list[Manifest], command: str) -> Manifest:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("openshift", [False, True])
+def test_volumes(helm: Helm, mode: str, openshift: bool) -> None:  # noqa: FBT001
+    """Scratch space is limited, and Secrets are for the pod's group alone.
+
+    OpenShift gives each namespace a group of its own.
+    """
+    values = {"mode": mode, "view.enabled": True, "view.tlsSecret": "view-tls", "openshift": openshift}
+    secrets = 0
+    for pod in pod_templates(helm.template(values)):
+        spec = pod["spec"]
+        for volume in spec.get("volumes", ()):
+            if "emptyDir" in volume:
+                assert volume["emptyDir"]["sizeLimit"], volume["name"]
+            if "secret" in volume:
+                secrets += 1
+                assert volume["secret"]["defaultMode"] == 0o440
+                assert ("fsGroup" in spec["securityContext"]) == (not openshift)
+    assert secrets == {"Binder": 1, "Extender": 3, "SecondScheduler": 4}[mode]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_selectors(helm: Helm, mode: str) -> None:
     """Each selector of a component matches the pods of its Deployment, and no other pod of the release."""
     values = {"mode": mode, "monitoring.podMonitor.enabled": True}

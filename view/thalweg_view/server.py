@@ -153,7 +153,7 @@ class ViewServer:
             raise RequestRefused(400, f"{name} takes its query as the body of the request")
         # Nothing is read of a caller who may see nothing, and a place is taken by who has said all.
         sees_all = await self._check_sees(caller, namespace)
-        await self._check_needs(name, operation.needs, caller)
+        await self._check_needs(name, operation.needs_for(asked), caller)
         nodes = await self._access.may_list(caller, "nodes")
         namespaces = await self._visible(caller, namespace)
         if strict:
