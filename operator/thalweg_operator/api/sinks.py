@@ -255,7 +255,7 @@ class DisruptionBudgetSink(_NamespaceKeyed):
 
     def keys(self) -> list[str]:
         """See Sink."""
-        return list(self._shell.cluster.disruption_budgets)
+        return list(self._shell.cluster.budgets.objects)
 
     def unreadable(self, key: str) -> None:
         """See Sink: which pods it protects is unknown, so nobody of its namespace is evicted."""
