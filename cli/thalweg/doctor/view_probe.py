@@ -1,0 +1,61 @@
+"""Asks the operator's view for its page: by the API server's proxy of its Service, or at a URL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import aiohttp
+from thalweg_operator.api.client import ApiClient
+from thalweg_operator.errors import Refused
+
+from thalweg.live_service import find_service
+from thalweg.option_types import NamespacedName
+
+
+@dataclass(frozen=True, slots=True)
+class ViewAnswer:
+    """What a view answers.
+
+    Attributes:
+        where: the Service or the URL.
+        problem: why it gave no page; "": it gave one.
+    """
+
+    where: str
+    problem: str = ""
+
+
+async def ask_service(api_client: ApiClient, service: NamespacedName, seconds: float) -> ViewAnswer | None:
+    """What stands behind the Service; None: there is no such Service.
+
+    Raises:
+        Refused: the caller may not use the API server's proxy.
+        ConnectionLost: the API server does not answer.
+    """
+    try:
+        address = await find_service(api_client, service)
+    except Refused as error:
+        if error.status == 404:
+            return None
+        raise
+    where = f"Service {service}"
+    try:
+        await api_client.request("GET", f"{address.proxy_path}/", seconds=seconds)
+    except Refused as error:
+        if error.status == 404:  # it may not be read, and is not there
+            return None
+        if error.status == 403:
+            raise
+        return ViewAnswer(where, str(error))
+    return ViewAnswer(where)
+
+
+async def ask_url(url: str, seconds: float) -> ViewAnswer:
+    """What stands behind a URL. No token is sent."""
+    try:
+        timeout = aiohttp.ClientTimeout(total=seconds)
+        # Nothing secret is sent, and the view's own certificate is signed by nobody.
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=False) as answer:
+            return ViewAnswer(url, "" if answer.status == 200 else f"it answers {answer.status}")
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        return ViewAnswer(url, str(error) or f"no answer within {seconds:g} s")
