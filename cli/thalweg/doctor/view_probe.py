@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import aiohttp
-from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.errors import Refused
 
 from thalweg.live_service import find_service
@@ -29,24 +29,25 @@ async def ask_service(api_client: ApiClient, service: NamespacedName, seconds: f
     """What stands behind the Service; None: there is no such Service.
 
     Raises:
-        Refused: the caller may not use the API server's proxy.
+        Refused: the caller may not read the Service, or not use the API server's proxy.
         ConnectionLost: the API server does not answer.
+        SourceError: the Service has no port.
     """
     try:
-        address = await find_service(api_client, service)
+        await api_client.request("GET", api_path("/api/v1/namespaces", service.namespace, "services", service.name))
     except Refused as error:
         if error.status == 404:
             return None
         raise
+    address = await find_service(api_client, service)
     where = f"Service {service}"
     try:
         await api_client.request("GET", f"{address.proxy_path}/", seconds=seconds)
     except Refused as error:
-        if error.status == 404:  # it may not be read, and is not there
-            return None
         if error.status == 403:
             raise
-        return ViewAnswer(where, str(error))
+        # Of a Service without Endpoints the API server says that the Service is not found.
+        return ViewAnswer(where, "no operator has written its Endpoints" if error.status == 404 else str(error))
     return ViewAnswer(where)
 
 
