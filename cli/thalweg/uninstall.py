@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import sys
+from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeVar
 
 import click
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.json_reading import JsonReader
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.leader_election import LeaderElector, LeaseName
 from thalweg_operator.errors import LeaseHeld, OperatorError, Refused
 from thalweg_operator.policies.removal import Removed, remove
@@ -20,6 +21,12 @@ from thalweg_operator.policies.removal import Removed, remove
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
 from thalweg.option_types import NamespacedName
+from thalweg.scheduler_users.patches import patches as patches_of
+from thalweg.scheduler_users.printing import as_json, print_users, warn
+from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
+from thalweg.tables import stdout_console
+
+_T = TypeVar("_T")
 
 _API: Final = "/apis/coordination.k8s.io/v1"
 _LEASES: Final = f"{_API}/leases"
@@ -51,18 +58,11 @@ def run_uninstall(
     confirmed: bool,
 ) -> None:
     """Removes Thalweg's objects. Exit code 1: something could not be removed, or an operator runs."""
-    set_up_logging("text", "error")
-    kubeconfig, _ = resolve_kubeconfig(kubeconfig, context)
-    try:
-        done = asyncio.run(_uninstall(kubeconfig, context, lease, policies=policies, force=force, confirmed=confirmed))
-    except OperatorError as error:
-        held = isinstance(error, LeaseHeld)
-        hint = "\nStop the operator first (scale its Deployment to 0), or use --force." if held else ""
-        click.echo(f"Error: {error}{hint}", err=True)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        click.echo("Interrupted. Run the command again to continue.", err=True)
-        sys.exit(130)
+
+    def uninstall(kubeconfig: Path | None) -> Coroutine[Any, Any, Removed]:
+        return _uninstall(kubeconfig, context, lease, policies=policies, force=force, confirmed=confirmed)
+
+    done = _run(kubeconfig, context, uninstall)
     if output == "json":
         summary = {
             "admissionObjectsRemoved": done.admission_objects,
@@ -81,6 +81,45 @@ def run_uninstall(
         sys.exit(1)
 
 
+def run_list(kubeconfig: Path | None, context: str | None, output: str) -> None:
+    """Prints who names a scheduler of Thalweg. Exit code 1: that cannot be read."""
+    users = _run(kubeconfig, context, lambda resolved: _users(resolved, context))
+    if output == "json":
+        click.echo(json.dumps({"users": as_json(users), "warnings": users.gaps}, indent=2))
+    else:
+        print_users(stdout_console(), users)
+
+
+def run_patches(kubeconfig: Path | None, context: str | None, scheduler: str) -> None:
+    """Prints the commands that give them another scheduler. Exit code 1: who they are cannot be read."""
+    users = _run(kubeconfig, context, lambda resolved: _users(resolved, context))
+    for gap in users.gaps:
+        click.echo(f"Warning: {gap}", err=True)
+    for line in patches_of(users.users, scheduler):
+        click.echo(line)
+
+
+async def _users(kubeconfig: Path | None, context: str | None) -> SchedulerUsers:
+    async with connect(kubeconfig, 2, context=context) as api_client:
+        return await read_scheduler_users(api_client)
+
+
+def _run(kubeconfig: Path | None, context: str | None, action: Callable[[Path | None], Coroutine[Any, Any, _T]]) -> _T:
+    """The result. An error gives one line and exit code 1, Ctrl-C exit code 130."""
+    set_up_logging("text", "error")
+    resolved, _ = resolve_kubeconfig(kubeconfig, context)
+    try:
+        return asyncio.run(action(resolved))
+    except (OperatorError, UnreadableJson) as error:
+        held = isinstance(error, LeaseHeld)
+        hint = "\nStop the operator first (scale its Deployment to 0), or use --force." if held else ""
+        click.echo(f"Error: {error}{hint}", err=True)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        click.echo("Interrupted. Run the command again to continue.", err=True)
+        sys.exit(130)
+
+
 async def _uninstall(
     kubeconfig: Path | None,
     context: str | None,
@@ -92,10 +131,11 @@ async def _uninstall(
 ) -> Removed:
     fence = Fence()
     async with connect(kubeconfig, 32, fence, context) as connection, connect(kubeconfig, 2, context=context) as aside:
+        await connection.request("GET", "/version")  # fails at once if there is no API server
+        await _warn(aside)
         if not confirmed:
             what = "Remove Thalweg's admission policies and open its gates"
             click.confirm(f"{what} on {connection.server}?", abort=True, err=True)
-        await connection.request("GET", "/version")  # fails at once if there is no API server
         leases = [LeaseName(*lease)] if lease else await _leases(aside)
         names = " and ".join(map(str, leases))
         click.echo(f"taking the lease {names}; if an operator was killed, its lease must expire first", err=True)
@@ -115,6 +155,14 @@ async def _uninstall(
         finally:
             await asyncio.gather(*(each.release() for each in electors))
         return done
+
+
+async def _warn(api_client: ApiClient) -> None:
+    """Says who names a scheduler of Thalweg. That this cannot be read is no reason not to open gates."""
+    try:
+        warn(await read_scheduler_users(api_client), lambda line: click.echo(line, err=True))
+    except (Refused, UnreadableJson) as error:
+        click.echo(f"What names a scheduler of Thalweg cannot be read: {error}", err=True)
 
 
 async def _leases(api_client: ApiClient) -> list[LeaseName]:

@@ -10,17 +10,20 @@ from pathlib import Path
 from typing import Any
 
 import click
+from thalweg_controlplane.accounts import account_token
+from thalweg_controlplane.api import Api
 from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 from thalweg_controlplane.work_folders import work_folder
+from thalweg_view.page_files import NOT_GATHERED, read_page
 
-from thalweg.crds import custom_resource_definitions, gate_admission
 from thalweg.files import DumpError
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg.up_nodes import made_up_nodes, nodes_of_dump
+from thalweg.up_objects import OPERATOR, VIEWER, up_objects
 from thalweg.up_report import reporting
 
 _LOOPBACK = "127.0.0.1"
@@ -92,14 +95,14 @@ def run_up(count: int, dumps: tuple[str, ...]) -> None:
 
 
 def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
-    port, extender = _free_port(), f"{_LOOPBACK}:{_free_port()}"
+    port, extender, view = _free_port(), f"{_LOOPBACK}:{_free_port()}", f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
     ours, theirs = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
     operator = [
         *(sys.executable, "-m", "thalweg", "run", "--kubeconfig", "{kubeconfig}"),
         *("--listen", f"{_LOOPBACK}:{port}", "--log-format", "text"),
         *("--extender-listen", extender, "--extender-cert", str(ours.certificate), "--extender-key", str(ours.key)),
-        *("--extender-client-ca", str(authority.certificate)),
+        *("--extender-client-ca", str(authority.certificate), "--view-listen", view),
     ]
     config = SchedulerConfig(
         url=f"https://{extender}/extender",
@@ -111,16 +114,21 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         client_key=str(theirs.key),
     )
 
-    def try_these(plane: ControlPlane) -> Sequence[str]:
+    async def welcome(plane: ControlPlane, api: Api) -> Sequence[str]:
         web = plane.workdir / "web.yaml"
         web.write_text(_WEB)
         steered = plane.workdir / "steered.yaml"
         steered.write_text(_STEERED)
+        token = await account_token(api, *VIEWER)
         return (
-            f"kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
-            f"kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
-            "kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
-            f"curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
+            *_page_lines(f"http://{view}", token),
+            "Things to try:",
+            f"  kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
+            f"  kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
+            "  kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
+            "  thalweg why NAME   # why a pod waits, and what would place it",
+            f"  thalweg doctor --server http://{view}   # whether all of this works",
+            f"  curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
         )
 
     try:
@@ -129,15 +137,26 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
                 serve(
                     report,
                     nodes=nodes,
-                    crds=[*custom_resource_definitions(), *gate_admission()],
+                    objects=up_objects(str(config)),
                     scheduler_config=str(config),
                     start_operator=operator,
-                    try_these=try_these,
+                    account=OPERATOR,
+                    welcome=welcome,
                 )
             )
     except ControlPlaneError as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
+
+
+def _page_lines(url: str, token: str) -> tuple[str, ...]:
+    if not read_page():
+        return (f"No page: {NOT_GATHERED}",)
+    # A browser does not send what stands behind the #.
+    return (
+        "What Thalweg does, as a page. Whoever has this address may look, from this machine:",
+        f"  {url}/#token={token}",
+    )
 
 
 def _free_port() -> int:

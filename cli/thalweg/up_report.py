@@ -21,7 +21,8 @@ def reporting() -> Iterator[Callable[[str], None]]:
 
     def report(line: str) -> None:
         if not console.is_terminal or not isinstance(line, Step):
-            bar.stop()
+            if bar.live.is_started:  # to stop a bar writes an empty line
+                bar.stop()
             click.echo(line, err=True)
             return
         if bar.tasks[0].description != line.what:
@@ -32,4 +33,5 @@ def reporting() -> Iterator[Callable[[str], None]]:
     try:
         yield report
     finally:
-        bar.stop()
+        if bar.live.is_started:
+            bar.stop()

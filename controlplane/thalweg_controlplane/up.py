@@ -2,11 +2,13 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
-from typing import Any, Final, NoReturn, cast
+from typing import Any, Final, NoReturn, TypeAlias, cast
 
+from thalweg_controlplane.accounts import account_token, write_kubeconfig
 from thalweg_controlplane.api import Api
 from thalweg_controlplane.build import Binaries, find_or_build
 from thalweg_controlplane.cache import Report
@@ -16,28 +18,38 @@ from thalweg_controlplane.processes import Child
 
 _CHECK_SECONDS: Final = 0.5
 
+Welcome: TypeAlias = Callable[[ControlPlane, Api], Awaitable[Sequence[str]]]
+"""Makes the lines that are printed after the kubeconfig."""
+
+
+async def _nothing(_plane: ControlPlane, _api: Api) -> Sequence[str]:
+    return ()
+
 
 async def serve(
     report: Report,
     *,
     nodes: Sequence[Mapping[str, Any]],
-    crds: Sequence[Mapping[str, Any]] = (),
+    objects: Sequence[Mapping[str, Any]] = (),
     scheduler_config: str | None = None,
     start_operator: Sequence[str] | None = None,
-    try_these: Callable[[ControlPlane], Sequence[str]] = lambda _plane: (),
+    account: tuple[str, str] | None = None,
+    welcome: Welcome = _nothing,
 ) -> None:
     """Runs until SIGINT or SIGTERM, then stops everything in reverse order and returns.
 
-    `nodes` are manifests. `crds` are installed and established before the operator starts. `scheduler_config` is as for
-    ControlPlane and may name the operator as kube-scheduler's extender; either may be ready first. `start_operator` is
-    the operator's command line, with `{kubeconfig}` replaced in every word. `try_these` returns commands to print with
-    the kubeconfig. If the binaries are missing, `find_or_build` builds them first and blocks the loop.
+    `nodes` are manifests. `objects` are applied in their order before the operator starts; CRDs are established.
+    `scheduler_config` is as for ControlPlane and may name the operator as kube-scheduler's extender; either may be
+    ready first. `start_operator` is the operator's command line, with `{kubeconfig}` replaced in every word: by that of
+    the service account `account` (namespace and name), without one by the administrator's. `welcome` makes the lines
+    that are printed after the kubeconfig. If the binaries are missing, `find_or_build` builds them first and blocks the
+    loop.
     Raises BuildError, and ComponentFailed when a component or the operator exits.
     """
     with interruptible():
         binaries = find_or_build(report)
     with _cancelled_by_signals():
-        await _run(binaries, report, nodes, crds, scheduler_config, start_operator, try_these)
+        await _run(binaries, report, nodes, objects, scheduler_config, start_operator, account, welcome)
     report("stopped")
 
 
@@ -45,21 +57,27 @@ async def _run(
     binaries: Binaries,
     report: Report,
     nodes: Sequence[Mapping[str, Any]],
-    crds: Sequence[Mapping[str, Any]],
+    objects: Sequence[Mapping[str, Any]],
     scheduler_config: str | None,
     start_operator: Sequence[str] | None,
-    try_these: Callable[[ControlPlane], Sequence[str]],
+    account: tuple[str, str] | None,
+    welcome: Welcome,
 ) -> None:
     report("starting the control plane")
     async with ControlPlane(binaries, scheduler_config=scheduler_config) as plane:
         async with Api(plane.kubeconfig) as api:
-            await _install(api, crds)
+            await _install(api, objects)
             await api.create_many(nodes)
-        operator = _operator(start_operator, plane) if start_operator else None
+            kubeconfig = plane.kubeconfig
+            if account is not None:
+                kubeconfig = plane.workdir / "operator-kubeconfig"
+                write_kubeconfig(kubeconfig, plane.kubeconfig, await account_token(api, *account))
+            lines = await welcome(plane, api)
+        operator = _operator(start_operator, plane, kubeconfig) if start_operator else None
         try:
             if operator:
                 operator.start()
-            report(_print_welcome(plane, len(nodes), operator, try_these(plane)))
+            report(_print_welcome(plane, len(nodes), operator, lines))
             while True:
                 await asyncio.sleep(_CHECK_SECONDS)
                 plane.check()
@@ -71,12 +89,12 @@ async def _run(
                 await operator.stop()
 
 
-async def _install(api: Api, crds: Sequence[Mapping[str, Any]]) -> None:
-    for crd in crds:
-        await api.apply(crd)
-    for crd in crds:
-        if crd["kind"] == "CustomResourceDefinition":
-            await api.wait_for(object_path(crd), _established)
+async def _install(api: Api, objects: Sequence[Mapping[str, Any]]) -> None:
+    for manifest in objects:
+        await api.apply(manifest)
+    for manifest in objects:
+        if manifest["kind"] == "CustomResourceDefinition":
+            await api.wait_for(object_path(manifest), _established)
 
 
 def _established(crd: Mapping[str, Any]) -> bool:
@@ -84,18 +102,17 @@ def _established(crd: Mapping[str, Any]) -> bool:
     return any(condition["type"] == "Established" and condition["status"] == "True" for condition in conditions)
 
 
-def _operator(command: Sequence[str], plane: ControlPlane) -> Child:
-    argv = [word.replace("{kubeconfig}", str(plane.kubeconfig)) for word in command]
+def _operator(command: Sequence[str], plane: ControlPlane, kubeconfig: Path) -> Child:
+    argv = [word.replace("{kubeconfig}", str(kubeconfig)) for word in command]
     return Child("operator", argv, plane.workdir / "operator.log")
 
 
-def _print_welcome(plane: ControlPlane, nodes: int, operator: Child | None, commands: Sequence[str]) -> str:
+def _print_welcome(plane: ControlPlane, nodes: int, operator: Child | None, lines: Sequence[str]) -> str:
     return "\n".join(
         [
             f"Kubernetes runs at {plane.url} with {nodes:,} {'node' if nodes == 1 else 'nodes'}. Its kubeconfig:",
             f"  export KUBECONFIG={plane.kubeconfig}",
-            *(["Things to try:"] if commands else []),
-            *(f"  {command}" for command in commands),
+            *lines,
             *([f"The operator's log: {operator.log}"] if operator else []),
             "Ctrl-C stops it and removes everything.",
         ]

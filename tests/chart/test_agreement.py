@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
+from thalweg.up_objects import up_objects
 
 MODES = ("Binder", "Extender", "SecondScheduler")
 HOST = f"thalweg-extender.{NAMESPACE}.svc"
@@ -165,7 +166,12 @@ def test_a_renewed_ca_is_trusted_as_before(helm: Helm) -> None:
 def test_the_release_reaches_its_own_ports(helm: Helm, mode: str) -> None:
     """Whoever else is let in by the network policy: `helm test` and the second kube-scheduler are."""
     mine = [{"ipBlock": {"cidr": "10.0.0.0/8"}}]
-    values = {"mode": mode, "networkPolicy.metricsFrom": mine, "networkPolicy.extenderFrom": mine}
+    values = {
+        "mode": mode,
+        "networkPolicy.metricsFrom": mine,
+        "networkPolicy.extenderFrom": mine,
+        "view.enabled": False,
+    }
     objects = helm.template(values)
     labels = {
         pod["metadata"]["labels"]["app.kubernetes.io/component"]: pod["metadata"]["labels"]
@@ -263,7 +269,7 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
     rows = dict(re.findall(r"^\| `(thalweg[a-z-]*)` \| (.*) \|$", page, re.MULTILINE))
     accounts, with_secrets = set[str](), set[str]()
     for mode in MODES:
-        objects = helm.template({"mode": mode, "view.enabled": True})
+        objects = helm.template({"mode": mode})
         accounts |= {each["metadata"]["name"] for each in objects if each["kind"] == "ServiceAccount"}
         roles = {(each["kind"], each["metadata"]["name"]): each for each in objects if each["kind"].endswith("Role")}
         for binding in (each for each in objects if each["kind"].endswith("RoleBinding")):
@@ -283,14 +289,12 @@ def test_the_accounts_are_documented(helm: Helm) -> None:
 
 def test_the_view(helm: Helm) -> None:
     """Off, nothing of it is there. On, the Service has the port that the operator looks for, and roles its names."""
-    without = helm.template({})
+    without = helm.template({"view.enabled": False})
     assert not any(
         "view" in each["metadata"]["name"].removesuffix("-viewer") for each in without if each["kind"] != "ClusterRole"
     )
     assert not any(word.startswith("--view") for word in container(without, "run")["args"])
-    objects = helm.template(
-        {"view.enabled": True, "view.service.port": 8080, "view.memory": "1Gi", "view.tlsSecret": "s"}
-    )
+    objects = helm.template({"view.service.port": 8080, "view.memory": "1Gi", "view.tlsSecret": "s"})
     service = one(objects, "Service", "thalweg-view")
     (port,) = service["spec"]["ports"]
     assert "selector" not in service["spec"]
@@ -309,5 +313,14 @@ def test_the_view(helm: Helm) -> None:
     assert rule["resourceNames"] == [one(objects, "ServiceAccount", "thalweg-viewer")["metadata"]["name"]]
     policy = one(objects, "NetworkPolicy", "thalweg")
     assert [{"port": "view"}] in [each["ports"] for each in policy["spec"]["ingress"]]
-    alone = helm.template({"view.enabled": True, "view.viewer": False})
+    alone = helm.template({"view.viewer": False})
     assert not [each for each in alone if "viewer" in each["metadata"]["name"]]
+
+
+def test_the_viewer_of_a_local_cluster_is_the_charts(helm: Helm) -> None:
+    """`thalweg up` gives the account of its page the chart's name and rights."""
+    objects = helm.template({})
+    for made in up_objects(""):
+        if made["metadata"]["name"] == "thalweg-viewer":
+            found = one(objects, made["kind"], "thalweg-viewer")
+            assert found | {"metadata": made["metadata"]} == made

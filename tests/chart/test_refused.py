@@ -72,7 +72,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         f"usage.staleAfter: {2 * INTERVAL - 1:g} is less than twice usage.interval, {INTERVAL:g}: a sample would",
     ),
     "interval and stale": ({"usage": {"interval": 60, "staleAfter": 119.5}}, "usage.staleAfter: 119.5 is less than"),
-    "keep": ({"crds": {"install": False, "keep": True}}, "crds.keep: with crds.install false the chart has no CRDs"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
         {"mode": "Extender", "certificates.source": "Secret", "certificates.secret.server": "s"},

@@ -84,7 +84,7 @@ def test_two_releases_differ_by_their_names_only(helm: Helm) -> None:
 
 def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
     """With the names of rights/ the release has exactly its objects, but for the Lease's namespace and the labels."""
-    rendered = helm.template({"mode": "Extender", "view.enabled": True})
+    rendered = helm.template({"mode": "Extender"})
     for path in sorted((ROOT / "rights").glob("*.yaml")):
         if path.name == "account.yaml":
             continue
@@ -100,14 +100,14 @@ def test_the_rights_are_those_of_the_repository(helm: Helm) -> None:
 @pytest.mark.parametrize(
     ("values", "without"),
     [
-        ({}, {"extender", "gates", "view"}),
-        ({"mode": "Extender"}, {"view"}),
-        ({"mode": "Extender", "view.enabled": True}, set()),
-        ({"mode": "Extender", "rights.binder": False}, {"binder", "view"}),
-        ({"mode": "SecondScheduler", "rights.gates": False}, {"gates", "view"}),
-        ({"mode": "Extender", "rights.eviction": False}, {"eviction", "view"}),
-        ({"mode": "Extender", "rights.usage": False}, {"usage", "view"}),
-        ({"mode": "Extender", "rights.confinement": False}, {"confinement", "view"}),
+        ({}, {"extender", "gates"}),
+        ({"mode": "Extender"}, set()),
+        ({"mode": "Extender", "view.enabled": False}, {"view"}),
+        ({"mode": "Extender", "rights.binder": False}, {"binder"}),
+        ({"mode": "SecondScheduler", "rights.gates": False}, {"gates"}),
+        ({"mode": "Extender", "rights.eviction": False}, {"eviction"}),
+        ({"mode": "Extender", "rights.usage": False}, {"usage"}),
+        ({"mode": "Extender", "rights.confinement": False}, {"confinement"}),
         ({"mode": "Extender", "rights.create": False}, None),
     ],
     # Sets have no order, and all processes must have the same names of tests.
@@ -229,6 +229,42 @@ def test_openshift(helm: Helm) -> None:
         assert (restricted in rules) == expected
 
 
+def test_what_uninstall_and_test_may_do_is_there_while_they_run(helm: Helm) -> None:
+    """Their accounts and roles are hooks of the same events, come before the pod, and go with it."""
+    for component in ("uninstall", "test"):
+        objects = [each for each in helm.template({}) if each["metadata"]["name"] == f"thalweg-{component}"]
+        kinds = {"ServiceAccount", "ClusterRole", "ClusterRoleBinding", "Role", "RoleBinding"}
+        runs = "Job" if component == "uninstall" else "Pod"
+        assert {each["kind"] for each in objects} == {*kinds, runs}
+        (events,) = {frozenset(hook(each)) for each in objects}
+        assert events == ({"pre-delete", "pre-rollback"} if component == "uninstall" else {"test"})
+        annotations = {each["kind"]: each["metadata"]["annotations"] for each in objects}
+        weights = {kind: int(each["helm.sh/hook-weight"]) for kind, each in annotations.items()}
+        assert all(weights[kind] < weights[runs] for kind in kinds)
+        assert {each["helm.sh/hook-delete-policy"] for each in annotations.values()} == {
+            "before-hook-creation,hook-succeeded"
+        }
+    assert [each for each in helm.template({"uninstallJob": False}) if "uninstall" in each["metadata"]["name"]] == []
+
+
+def test_policies_are_changed_by_administrators_alone(helm: Helm) -> None:
+    """A policy may evict pods of all namespaces: the cluster's role edit gains no right to change one."""
+    gained: dict[str, set[str]] = {}
+    for role in helm.template({}):
+        for label in role["metadata"].get("labels") or {}:
+            if label.startswith("rbac.authorization.k8s.io/aggregate-to-"):
+                gained[label.rpartition("-")[2]] = {verb for rule in role["rules"] for verb in rule["verbs"]}
+    reads, changes = {"get", "list", "watch"}, {"create", "update", "patch", "delete", "deletecollection"}
+    assert gained == {"view": reads, "admin": changes}
+
+
+def test_policies_outlive_the_release(helm: Helm) -> None:
+    """Helm leaves the CRDs, unless a value says otherwise."""
+    for values, expected in (({}, {"helm.sh/resource-policy": "keep"}), ({"crds.keep": False}, None)):
+        crds = [each for each in helm.template(values) if each["kind"] == "CustomResourceDefinition"]
+        assert [each["metadata"].get("annotations") for each in crds] == [expected, expected]
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_when_gates_are_opened(helm: Helm, mode: str) -> None:
     """Before the release goes, and before a rollback to a revision that has no right to open them."""
@@ -252,8 +288,9 @@ def test_the_operators_arguments(helm: Helm) -> None:
         "--log-level=info",
         "--dump-directory=/tmp/dumps",
     ]
-    assert arguments() == plain
-    assert arguments(mode="SecondScheduler") == [
+    view = ["--view-listen=:8444", f"--view-endpoints={NAMESPACE}/thalweg-view"]
+    assert arguments() == [*plain, *view]
+    assert arguments(mode="SecondScheduler", **{"view.enabled": False}) == [
         *plain,
         "--extender-listen=:8443",
         *(
@@ -263,7 +300,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
         f"--extender-endpoints={NAMESPACE}/thalweg-extender",
     ]
     given = arguments(workerMemory="2Gi", roundBudget=0, logLevel="debug", extraArgs=["--record=/tmp/rounds"])
-    assert given[-3:] == ["--round-budget=0", "--worker-memory=2Gi", "--record=/tmp/rounds"]
+    assert given[-5:] == ["--round-budget=0", "--worker-memory=2Gi", *view, "--record=/tmp/rounds"]
     assert "--log-level=debug" in given
 
 

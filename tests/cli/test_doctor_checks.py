@@ -24,6 +24,8 @@ from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
 from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFileError, parse
+from thalweg.doctor.view_probe import ViewAnswer
+from thalweg.doctor.visibility import LONG
 from thalweg.option_types import NamespacedName
 from thalweg_controlplane.build import KUBERNETES_VERSION
 
@@ -145,6 +147,7 @@ HEALTHY = Facts(
     client_certificates=(certificate(30),),
     scheduler_features={"GangScheduling": False},
     pod_group_versions=(),
+    view=ViewAnswer("Service thalweg-system/thalweg-view"),
 )
 GATED = (pod("gated", STEERED, schedulingGates=[{"name": "scheduling.thalweg/plan"}]),)
 #: The labels make a system namespace.
@@ -165,6 +168,7 @@ def test_a_healthy_cluster_is_ok() -> None:
 
 _ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 OF_THE_VIEW = tuple(right for right in wanted_rights(_ACCOUNT, _ACCOUNT) if right.file == "view")
+LONG_WAITS = (pod("p", old=7200), pod("q", old=90000))
 CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"server_version": "v1.29.9"}, "api-server", Verdict.FAIL, "needs 1.30 or newer"),
     ({"server_version": "v1.99.0"}, "api-server", Verdict.WARN, "tested up to"),
@@ -265,7 +269,28 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ),
     ({"node_count": NOT_READ}, "node-sample", Verdict.SKIP, "403"),
     ({"scheduler_features": {"GangScheduling": True}}, "gang-scheduling", Verdict.WARN, "feature gate GangScheduling"),
-    ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.WARN, "inferred"),
+    ({"scheduler_features": None, "pod_group_versions": ("v1beta1",)}, "gang-scheduling", Verdict.SKIP, "not known"),
+    (
+        {"pods": (pod("p", old=7200), pod("q", old=90000))},
+        "waiting",
+        Verdict.WARN,
+        "2 pods wait for longer than an hour",
+    ),
+    (
+        {"pods": (pod("p", old=7200), pod("q", old=90000))},
+        "waiting",
+        Verdict.WARN,
+        "Pod default/q waits longest, for 25 h",
+    ),
+    ({"pods": NOT_READ}, "waiting", Verdict.SKIP, "403"),
+    ({"view": None}, "view", Verdict.SKIP, "No Service of namespace thalweg-system leads to the view"),
+    ({"view": NOT_READ}, "view", Verdict.SKIP, "403"),
+    (
+        {"view": ViewAnswer("Service a/b", "503: no endpoints")},
+        "view",
+        Verdict.WARN,
+        "Service a/b does not lead to the",
+    ),
     ({"scheduler_features": NOT_READ}, "gang-scheduling", Verdict.SKIP, "403"),
 ]
 
@@ -326,9 +351,36 @@ def test_the_table_shows_everything(capsys: pytest.CaptureFixture[str], monkeypa
         assert words in shown
 
 
-def test_an_account_without_the_rights_of_the_view_is_whole() -> None:
-    """The view is off by default."""
+def test_who_waits_for_long() -> None:
+    """The reason of the longest wait is told. Pods behind others' gates, of others, and young ones are not."""
+    reason = {"type": "PodScheduled", "status": "False", "message": "0/5 nodes are available."}
+    old = LONG.total_seconds() + 1
+    slow = msgspec.structs.replace(
+        pod("slow", old=old), status=msgspec.convert({"conditions": [reason]}, type(pod("x").status))
+    )
+    others = (
+        pod("young", old=old - 2),
+        pod("gated", old=old, schedulingGates=[{"name": "kueue.x-k8s.io/admission"}]),
+        pod("theirs", "default-scheduler", old=old),
+        pod("placed", node="n", old=old),
+    )
+
+    def told(*pods: Pod) -> list[str]:
+        return [each.sentence for each in not_ok(replace(HEALTHY, pods=pods)) if each.check == "waiting"]
+
+    assert told(*others) == []
+    (sentence,) = told(*others, slow)
+    assert sentence.endswith("Pod default/slow waits longest, for 1 h: 0/5 nodes are available.")
+
+
+def test_an_account_without_the_rights_of_a_feature_is_whole() -> None:
+    """The view may be off. Without a policy of delivery Extender, so may what it needs."""
     assert not any(each.check == "rights" for each in not_ok(replace(HEALTHY, denied=OF_THE_VIEW)))
+    of_extender = tuple(each for each in wanted_rights(_ACCOUNT, _ACCOUNT) if each.file in ("extender", "gates"))
+    named = [each for each in not_ok(replace(HEALTHY, denied=of_extender)) if each.check == "rights"]
+    assert len(named) == 2
+    bound = replace(HEALTHY, denied=of_extender, policies=(policy("bound"),))
+    assert not any(each.check == "rights" for each in not_ok(bound))
 
 
 def test_rights_are_those_of_the_manifests() -> None:

@@ -30,12 +30,15 @@ def test_an_api_server_that_is_not_there(kubeconfig: Path) -> None:
     assert "--force" not in done.stderr
 
 
-def test_it_asks_first(kubeconfig: Path) -> None:
-    """Without --yes the server is named and nothing is done before somebody agrees."""
-    done = thalweg("uninstall", "--kubeconfig", kubeconfig, stdin="n\n")
-    assert done.returncode == 1
-    assert "open its gates on http://127.0.0.1:" in done.stderr
-    assert "Aborted!" in done.stderr
+def test_lists_and_patches_are_two_questions(kubeconfig: Path) -> None:
+    """Each removes nothing, so neither asks for confirmation; together they are refused."""
+    for words in (("--list",), ("--patches", "default-scheduler")):
+        done = thalweg("uninstall", "--kubeconfig", kubeconfig, *words)
+        assert (done.returncode, done.stdout) == (1, "")
+        assert "Remove" not in done.stderr
+    done = thalweg("uninstall", "--kubeconfig", kubeconfig, "--list", "--patches", "default-scheduler")
+    assert done.returncode == 2
+    assert "give --list or --patches, not both" in done.stderr
 
 
 @pytest.mark.parametrize("command", ["run", "uninstall"])

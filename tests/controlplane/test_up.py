@@ -1,5 +1,7 @@
 """`thalweg up` as a user meets it: a process that serves until Ctrl-C."""
 
+import asyncio
+import json
 import os
 import re
 import signal
@@ -10,6 +12,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 import yaml
+from support.cli import thalweg
 from thalweg_controlplane import Api, Binaries
 
 PROGRAM = """
@@ -32,7 +35,7 @@ crd = {
 }
 operator = [sys.executable, "-c", OPERATOR, "{kubeconfig}"]
 report = lambda line: print(line, flush=True)
-asyncio.run(serve(report, nodes=[node("a"), node("b")], crds=[crd], start_operator=operator))
+asyncio.run(serve(report, nodes=[node("a"), node("b")], objects=[crd], start_operator=operator))
 """
 LASTING = "import sys, time; open(sys.argv[1]).close(); time.sleep(600)"
 FAILING = "raise SystemExit('I have no idea')"
@@ -49,7 +52,10 @@ def start(operator: str) -> subprocess.Popen[str]:
 
 
 async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
-    """Its own operator and kube-scheduler's profile for it: the pods that it says are bound by either are."""
+    """Its own operator and kube-scheduler's profile for it: the pods that it says are bound by either are.
+
+    The printed page shows them to the printed token, which may do nothing else, and the doctor finds no fault.
+    """
     command = [sys.executable, "-m", "thalweg", "up", "--nodes", "5"]
     with subprocess.Popen(  # noqa: ASYNC220
         command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
@@ -66,6 +72,8 @@ async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
             (kubeconfig,) = [line.rpartition("=")[2] for line in said if line.startswith("export KUBECONFIG=")]
             files = [Path(line.split()[3]) for line in said if line.startswith("kubectl apply -f ")]
             (metrics,) = [line.split()[2] for line in said if line.startswith("curl -s ")]
+            (page,) = [line for line in said if "/#token=" in line]
+            (doctor,) = [line.partition("#")[0].split() for line in said if line.startswith("thalweg doctor ")]
             async with Api(Path(kubeconfig)) as api:
                 nodes = await api.list("/api/v1/nodes")
                 labels = [each["metadata"]["labels"] for each in nodes]
@@ -83,11 +91,26 @@ async def test_what_it_says_to_try_works(binaries: Binaries) -> None:
                         lambda found, count=count: found["status"].get("availableReplicas") == count,
                         within=60,
                     )
-            async with aiohttp.ClientSession() as session, session.get(metrics) as answer:
-                asked = re.findall(
-                    r'^thalweg_extender_answers_total\{.*verb="filter".*\} (\S+)', await answer.text(), re.MULTILINE
-                )
+            async with aiohttp.ClientSession() as session:
+                async with session.get(metrics) as answer:
+                    counts = r'^thalweg_extender_answers_total\{.*verb="filter".*\} (\S+)'
+                    asked = re.findall(counts, await answer.text(), re.MULTILINE)
+                url, _, token = page.partition("#token=")
+                async with session.get(url) as answer:
+                    assert (answer.status, answer.content_type) == (200, "text/html")
+                headers = {"Authorization": f"Bearer {token}"}
+                async with session.get(f"{url}api/v1/overview", headers=headers) as answer:
+                    assert (await answer.json())["running"] == 50
             assert sum(map(float, asked)) >= 20
+            done = await asyncio.to_thread(thalweg, *doctor[1:], "--kubeconfig", kubeconfig, "-o", "json")
+            found = {each["check"]: each["verdict"] for each in json.loads(done.stdout)}
+            skipped = {
+                "versions",
+                "second-scheduler",
+                "gang-scheduling",
+            }  # nothing runs in pods; feature gates not known
+            assert found == {check: "SKIP" if check in skipped else "OK" for check in found}, done.stdout
+            assert {"rights", "confinement", "view", "extender"} <= found.keys() - skipped
         finally:
             process.send_signal(signal.SIGINT)
             process.communicate(timeout=60)

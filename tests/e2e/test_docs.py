@@ -14,8 +14,9 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 CLUSTER_SCOPED = {"FlowQueue", "FlowSchedulingPolicy", "PriorityClass"}
-#: What no API server takes, and kinds of other projects; test_network_model plans the dump, test_numa creates a report.
-NOT_SERVED = {"List", "NodeResourceTopology"}
+#: What no API server takes, and kinds of other projects; test_network_model plans the dump, test_numa creates a report,
+#: test_way_back gives kube-scheduler its configuration.
+NOT_SERVED = {"List", "NodeResourceTopology", "KubeSchedulerConfiguration"}
 #: Each whole YAML block, indented ones in lists too.
 BLOCK = re.compile(r"^( *)```yaml\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 

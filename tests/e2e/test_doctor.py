@@ -24,6 +24,7 @@ from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
 from support.proxy import proxied
 from support.rights import doctor_kubeconfig, grant, kubeconfig, manifests, user_of
+from support.view_service import leading_to, own_address
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.checks import judge
 from thalweg.doctor.cluster_reader import Request
@@ -113,10 +114,14 @@ async def cluster(binaries: Binaries, tmp_path_factory: pytest.TempPathFactory) 
         await api.create(node("n", cpu="4"))
         for each in (STEERED, BOUND):
             await api.create(each)
-        options = extender_options(address, server, authority)
+        host, port = own_address(), int(free_address().rpartition(":")[2])
+        options = [*extender_options(address, server, authority), "--view-listen", f"{host}:{port}"]
         account = await kubeconfig(plane, api, folder, 3600)
         doctor = await doctor_kubeconfig(plane, api, folder)
-        async with running_operator(account, folder / "log", lease=str(LEASE), extender=options) as operator:
+        async with (
+            running_operator(account, folder / "log", lease=str(LEASE), extender=options) as operator,
+            leading_to(api, host, port),
+        ):
             cluster = Cluster(plane, api, operator, folder, authority, config, doctor, account)
             for name, scheduler in (("steered-1", STEERED_NAME), ("bound-1", SCHEDULER_NAME)):
                 await api.create(pod(name, scheduler=scheduler))
@@ -387,14 +392,56 @@ async def test_what_the_chart_stored(cluster: Cluster) -> None:
         await cluster.api.delete(object_path(each))
 
 
-async def test_kube_schedulers_own_gangs_are_inferred(cluster: Cluster) -> None:
-    """Without kube-scheduler's metrics, the API tells that it may schedule gangs."""
+async def test_the_view(cluster: Cluster) -> None:
+    """A Service that leads nowhere is a warning; without a Service it is skipped, and a URL is asked itself."""
+    core = "/api/v1/namespaces/thalweg-system"
+    service, endpoints = f"{core}/services/thalweg-view", f"{core}/endpoints/thalweg-view"
+    before = [await cluster.api.get(path) for path in (service, endpoints)]
+    (subset,) = before[1]["subsets"]
+    url = f"https://{subset['addresses'][0]['ip']}:{subset['ports'][0]['port']}"
+
+    async def said(view: str = "") -> tuple[Verdict, str]:
+        request = Request(None, None, cluster.file("good.yaml"), "", 10.0, view)
+        async with connect(cluster.kubeconfig, 8) as api_client:
+            found = judge(await gather(api_client, request))
+        (finding,) = [each for each in found if each.check == "view"]
+        return finding.verdict, finding.sentence
+
+    assert await said() == (Verdict.OK, "Service thalweg-system/thalweg-view leads to the view, which answers.")
+    await cluster.api.patch(endpoints, {"subsets": None})
+    verdict, sentence = await said()
+    assert (verdict, "no endpoints available" in sentence) == (Verdict.WARN, True)
+    await cluster.api.delete(service)
+    assert (await said())[0] is Verdict.SKIP
+    assert (await said(url))[0] is Verdict.OK
+    assert (await said(f"http://{free_address()}"))[0] is Verdict.WARN
+    metadata = {key: before[0]["metadata"][key] for key in ("name", "namespace", "labels")}
+    ports = {"ports": before[0]["spec"]["ports"]}
+    await cluster.api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": ports})
+    await cluster.api.replace(
+        endpoints, {"apiVersion": "v1", "kind": "Endpoints", "metadata": metadata, "subsets": [subset]}
+    )
+    await healthy(cluster)
+
+
+async def test_what_waits_after_uninstall(cluster: Cluster) -> None:
+    """With the rights of the page alone: pods are counted, and templates that may not be read are named."""
+    options = ("--kubeconfig", cluster.kubeconfig, "--before-uninstall", "-o", "json")
+    found = json.loads((await asyncio.to_thread(thalweg, "doctor", *options)).stdout)
+    said = [(each["verdict"], each["sentence"]) for each in found if each["check"] == "before-uninstall"]
+    assert [verdict for verdict, text in said if text.startswith("Deployments are not read")] == ["SKIP"]
+    named = "1 object names the scheduler thalweg, with 1 running pod and 0 waiting pods."
+    assert [verdict for verdict, text in said if text.startswith(named)] == ["WARN"]
+
+
+async def test_kube_schedulers_own_gangs_are_not_known(cluster: Cluster) -> None:
+    """Without kube-scheduler's metrics, the API tells that it may schedule gangs: that is no fault."""
     request = Request(None, None, cluster.file("good.yaml"), "", 10.0)
     async with connect(cluster.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)
     (said,) = [each for each in judge(facts) if each.check == "gang-scheduling"]
-    assert said.verdict is Verdict.WARN
-    assert "inferred" in said.sentence
+    assert said.verdict is Verdict.SKIP
+    assert "Its feature gates are not known" in said.sentence
     request = replace(request, scheduler_metrics=f"http://{free_address()}/metrics")
     async with connect(cluster.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)

@@ -40,14 +40,13 @@ SIZES: tuple[dict[str, Any], ...] = (
         "extraEnv": [{"name": "TZ", "value": "UTC"}],
         "podAnnotations": {"a": "b"},
         "openshift": True,
-        "view.enabled": True,
         "view.tlsSecret": "view-tls",
         "networkPolicy.viewFrom": [{"namespaceSelector": {}}],
     },
 )
 RIGHTS: tuple[dict[str, Any], ...] = (
-    {"crds.keep": True},
-    {"rights.create": False, "rights.policyRoles": False, "crds.install": False},
+    {"crds.keep": False},
+    {"rights.create": False, "rights.policyRoles": False, "crds.install": False, "view.viewer": False},
 )
 
 

@@ -22,6 +22,7 @@ TAINT: Final = {"key": "thalweg-only", "effect": "NoSchedule", "value": "yes"}
 #: Seconds for what takes a few seconds on an idle machine.
 WITHIN: Final = 240.0
 _VALUES: Final[dict[str, Any]] = {
+    "crds.keep": False,  # the next test begins with nothing
     "image": {"repository": "thalweg", "tag": "test"},
     "secondScheduler.image": {"repository": "kube-scheduler", "tag": "test"},
     "nodeSelector": {"kubernetes.io/hostname": NODE},

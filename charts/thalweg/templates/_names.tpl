@@ -73,6 +73,14 @@ labels:
   app.kubernetes.io/component: {{ index . 2 }}
 {{- end -}}
 
+{{/* Annotations of an object that is there while a hook runs: (list EVENTS WEIGHT). Those with a lower weight come first. */}}
+{{- define "thalweg.hook" -}}
+annotations:
+  helm.sh/hook: {{ index . 0 }}
+  helm.sh/hook-weight: {{ index . 1 | quote }}
+  helm.sh/hook-delete-policy: before-hook-creation,hook-succeeded
+{{- end -}}
+
 {{/* An image of values `image`: (list IMAGE TAG). */}}
 {{- define "thalweg.image" -}}
 {{- $image := index . 0 -}}

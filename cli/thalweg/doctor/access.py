@@ -11,8 +11,10 @@ from thalweg.option_types import NamespacedName
 
 #: Files of rights without which no operator works; the others belong to features.
 REQUIRED = ("base", "lease")
-#: Files of features that are off by default: an account that has none of such a file's rights does without the feature.
-OFF_BY_DEFAULT = ("view",)
+#: Files of features that may be off: an account that has none of such a file's rights does without the feature.
+#: Those of delivery Extender are missed where a policy has it.
+MAY_BE_OFF = ("view",)
+OF_EXTENDER = ("extender", "gates")
 
 
 @dataclass(frozen=True, slots=True)

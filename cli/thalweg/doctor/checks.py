@@ -12,10 +12,11 @@ from thalweg.doctor.governed import policies
 from thalweg.doctor.installation import api_server, crd, operator_version, rights, second_scheduler
 from thalweg.doctor.kube_scheduler import certificates, extender, gang_scheduling, node_sample
 from thalweg.doctor.liveness import clock, gates, lease, served
+from thalweg.doctor.visibility import view, waits
 
 CHECKS: Final[tuple[Callable[[Facts], Iterator[Finding]], ...]] = (
     api_server, operator_version, second_scheduler, crd, rights, confinement, lease, clock, policies, gates, served,
-    extender, certificates, node_sample, gang_scheduling,
+    waits, view, extender, certificates, node_sample, gang_scheduling,
 )  # fmt: skip
 
 

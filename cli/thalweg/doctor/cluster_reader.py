@@ -41,6 +41,7 @@ from thalweg.doctor.scheduler_reading import (
     read_config_secret,
     read_features,
 )
+from thalweg.doctor.view_probe import ViewAnswer, ask_service, ask_url
 from thalweg.option_types import NamespacedName
 
 T = TypeVar("T")
@@ -111,6 +112,7 @@ class Request:
         scheduler_config: file of kube-scheduler's configuration; None: the one that the chart stored, if any.
         scheduler_metrics: URL of kube-scheduler's metrics; "" if unknown.
         timeout: seconds that one answer may take.
+        view: URL of the operator's view; "" to ask by its Service.
     """
 
     service_account: NamespacedName | None
@@ -118,6 +120,7 @@ class Request:
     scheduler_config: Path | None
     scheduler_metrics: str
     timeout: float
+    view: str = ""
 
 
 def _is_ours(lease: Meta) -> bool:
@@ -325,6 +328,14 @@ class ClusterReader:
         """kube-scheduler's feature gates; None where nobody said where to read them."""
         url = self._request.scheduler_metrics
         return await read_features(url, self._request.timeout) if url else None
+
+    async def view(self) -> ViewAnswer | None:
+        """What the operator's view answers; None: there is no Service of the chart's name."""
+        request = self._request
+        if request.view:
+            return await ask_url(request.view, request.timeout)
+        service = NamespacedName(self._account.namespace, f"{self._release}-view")
+        return await ask_service(self._api_client, service, request.timeout)
 
     async def _optional(self, path: str) -> bytes | None:
         """The object at a path; None if there is none."""

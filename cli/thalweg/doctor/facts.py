@@ -12,6 +12,7 @@ import msgspec
 from thalweg.doctor.access import Right
 from thalweg.doctor.extender_probe import Answer
 from thalweg.doctor.scheduler_file import SchedulerFile
+from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.option_types import NamespacedName
 
 
@@ -184,6 +185,7 @@ class Facts:
         client_certificates: those that kube-scheduler shows to the extender, as far as they can be read.
         scheduler_features: kube-scheduler's feature gates; None where nobody said where to read them.
         pod_group_versions: versions of the API group scheduling.k8s.io that serve PodGroups.
+        view: what the operator's view answers; None: no Service leads to one.
     """
 
     server_time: datetime
@@ -210,3 +212,4 @@ class Facts:
     client_certificates: tuple[ClientCertificate, ...]
     scheduler_features: Mapping[str, bool] | NotRead | None
     pod_group_versions: tuple[str, ...] | NotRead
+    view: ViewAnswer | NotRead | None

@@ -20,6 +20,7 @@ from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_reading import NotReadError
 from thalweg.option_types import NamespacedName
+from thalweg.source import SourceError
 
 T = TypeVar("T")
 
@@ -48,6 +49,7 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
         scheduler = group.create_task(_fact(reader.scheduler()))
         scheduler_features = group.create_task(_fact(reader.scheduler_features()))
         pod_group_versions = group.create_task(_fact(reader.pod_group_versions()))
+        view = group.create_task(_fact(reader.view()))
     certificates = await _fact(reader.client_certificates(scheduler.result()))
     leases, still_renewed = first_leases, None
     if isinstance(leases, tuple) and any(looks_wrong(each, server_time) for each in leases):
@@ -78,6 +80,7 @@ async def gather(api_client: ApiClient, request: Request) -> Facts:
         client_certificates=() if isinstance(certificates, NotRead) else certificates,
         scheduler_features=scheduler_features.result(),
         pod_group_versions=pod_group_versions.result(),
+        view=view.result(),
     )
 
 
@@ -96,5 +99,5 @@ async def _fact(reading: Awaitable[T]) -> T | NotRead:
     """A fact, or why it could not be read."""
     try:
         return await reading
-    except (OperatorError, UnreadableJson, NotReadError) as error:
+    except (OperatorError, UnreadableJson, NotReadError, SourceError) as error:
         return NotRead(f"Not read: {error}")

@@ -30,6 +30,15 @@ def parsed(objects: Iterable[PolicyObject]) -> tuple[Policy, ...]:
     return tuple(policies)
 
 
+def steered_policies(facts: Facts) -> list[Policy]:
+    """The valid policies with delivery Extender; none if policies could not be read."""
+    if isinstance(facts.policies, NotRead):
+        return []
+    return [
+        each for each in parsed(facts.policies) if each.delivery.through_kube_scheduler and not each.selects.nothing
+    ]
+
+
 def policies(facts: Facts) -> Iterator[Finding]:
     """Whether every policy is accepted, does something, and comes before or after any other that matches its pods."""
     if isinstance(facts.policies, NotRead):

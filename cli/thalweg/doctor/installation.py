@@ -8,9 +8,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
 from flowcore.api.policies import VERSION
-from thalweg.doctor.access import OFF_BY_DEFAULT, REQUIRED, user_of, wanted_rights
+from thalweg.doctor.access import MAY_BE_OFF, OF_EXTENDER, REQUIRED, user_of, wanted_rights
 from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.governed import steered_policies
 
 #: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
 OLDEST: Final = (1, 30)
@@ -162,7 +163,7 @@ def rights(facts: Facts) -> Iterator[Finding]:
     for right in denied:
         files[right.file].append(str(right))
     wanted = Counter(right.file for right in wanted_rights(facts.service_account, facts.service_account))
-    for file in OFF_BY_DEFAULT:
+    for file in (*MAY_BE_OFF, *(() if steered_policies(facts) else OF_EXTENDER)):
         if len(files.get(file, ())) == wanted[file]:
             files.pop(file, None)
     for file, lacking in files.items():

@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from flowcore.model.policies import STEERED_NAME, Policy, Steering
+from flowcore.model.policies import STEERED_NAME, Steering
 from thalweg.doctor.extender_probe import Answer, Outcome
 from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict
-from thalweg.doctor.governed import parsed
+from thalweg.doctor.governed import steered_policies
 from thalweg.doctor.scheduler_file import FEWEST_NODES
 
 #: A certificate that is to be renewed ends sooner than this; a third of its life is left when Thalweg renews it.
@@ -51,21 +51,13 @@ def extender(facts: Facts) -> Iterator[Finding]:
 def _no_config(check: str, facts: Facts) -> Finding:
     if isinstance(facts.scheduler, NotRead):
         return Finding(check, Verdict.SKIP, facts.scheduler.problem, _GIVE_FILE)
-    steered = [] if isinstance(facts.policies, NotRead) else _steered(facts)
+    steered = steered_policies(facts)
     if steered:
         said = (
             f"FlowSchedulingPolicy {steered[0].name} needs the extender; kube-scheduler's configuration is not known."
         )
         return Finding(check, Verdict.SKIP, said, _GIVE_FILE)
     return Finding(check, Verdict.SKIP, "No policy has delivery Extender.")
-
-
-def _steered(facts: Facts) -> list[Policy]:
-    if isinstance(facts.policies, NotRead):
-        return []
-    return [
-        each for each in parsed(facts.policies) if each.delivery.through_kube_scheduler and not each.selects.nothing
-    ]
 
 
 def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
@@ -146,7 +138,7 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
     if isinstance(nodes, NotRead):
         yield Finding(check, Verdict.SKIP, nodes.problem)
         return
-    steered = _steered(facts)
+    steered = steered_policies(facts)
     names = dict.fromkeys(name for each in steered for name in each.selects.scheduler_names) or {STEERED_NAME: None}
     for name in names:
         profile = scheduler.config.profile(name)
@@ -195,9 +187,9 @@ def gang_scheduling(facts: Facts) -> Iterator[Finding]:
     elif versions:
         yield Finding(
             check,
-            Verdict.WARN,
+            Verdict.SKIP,
             f"The API server serves PodGroups (scheduling.k8s.io/{versions[0]}), so kube-scheduler may schedule gangs "
-            "itself. This is inferred: kube-scheduler's feature gates are not known.",
+            "itself. Its feature gates are not known.",
             "thalweg doctor --scheduler-metrics https://HOST:10259/metrics",
         )
     else:

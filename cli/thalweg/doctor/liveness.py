@@ -175,7 +175,10 @@ def served(facts: Facts) -> Iterator[Finding]:
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
         yield Finding(
-            check, Verdict.FAIL, f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.", _start(facts)
+            check,
+            Verdict.FAIL,
+            f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.",
+            f"{_start(facts)}. If Thalweg is removed: docs/how-to/remove-thalweg.md, step 0",
         )
     own = () if isinstance(facts.operator_pods, NotRead) else facts.operator_pods
     for each in (each for each in own if each.spec.scheduler_name in ours):

@@ -14,6 +14,7 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.api.json_reading import UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
+from thalweg.doctor.before_uninstall import before_uninstall
 from thalweg.doctor.checks import judge
 from thalweg.doctor.cluster_reader import Request
 from thalweg.doctor.facts import Facts
@@ -21,6 +22,7 @@ from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
+from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
 from thalweg.tables import print_table, stdout_console
 
 #: Connections to the API server at a time.
@@ -28,16 +30,22 @@ _CONNECTIONS = 8
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.SKIP: "dim"}
 
 
-def run_doctor(kubeconfig: Path | None, context: str | None, request: Request, output: str, *, strict: bool) -> None:
-    """Examines a cluster. Exit code 1: a check failed; 2: the API server cannot be used."""
+def run_doctor(
+    kubeconfig: Path | None, context: str | None, request: Request, output: str, *, strict: bool, uninstall: bool
+) -> None:
+    """Examines a cluster. Exit code 1: a check failed; 2: the API server cannot be used.
+
+    Args:
+        uninstall: whether to say what waits for ever after Thalweg is removed.
+    """
     set_up_logging("text", "critical")
     kubeconfig, source = resolve_kubeconfig(kubeconfig, context)
     try:
-        facts = asyncio.run(_gather(kubeconfig, context, request))
+        facts, users = asyncio.run(_gather(kubeconfig, context, request, uninstall=uninstall))
     except (ConnectionLost, Refused, UnreadableJson) as error:
         click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
         sys.exit(2)
-    findings = judge(facts)
+    findings = [*judge(facts), *(() if users is None else before_uninstall(users))]
     if output == "json":
         click.echo(msgspec.json.encode([msgspec.to_builtins(each) for each in findings]))
     else:
@@ -45,9 +53,12 @@ def run_doctor(kubeconfig: Path | None, context: str | None, request: Request, o
     sys.exit(exit_code(findings, strict=strict))
 
 
-async def _gather(kubeconfig: Path | None, context: str | None, request: Request) -> Facts:
+async def _gather(
+    kubeconfig: Path | None, context: str | None, request: Request, *, uninstall: bool
+) -> tuple[Facts, SchedulerUsers | None]:
     async with connect(kubeconfig, _CONNECTIONS, context=context) as api_client:
-        return await gather(api_client, request)
+        facts = await gather(api_client, request)
+        return facts, await read_scheduler_users(api_client) if uninstall else None
 
 
 def _print(findings: list[Finding]) -> None:

@@ -1,0 +1,248 @@
+"""Workloads and pods that name a scheduler of Thalweg. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import msgspec
+
+from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Policy
+
+_TEMPLATE_HASH: Final = "pod-template-hash"
+_DEFAULT_SCHEDULER: Final = "default-scheduler"
+_FINISHED: Final = ("Succeeded", "Failed")
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """An owner of an object."""
+
+    kind: str
+    name: str
+    controller: bool = False
+
+
+class Metadata(msgspec.Struct, frozen=True, rename="camel"):
+    """Metadata of an object."""
+
+    name: str
+    namespace: str = ""
+    labels: dict[str, str] = {}
+    owner_references: tuple[Owner, ...] = ()
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """A condition of a Job."""
+
+    type: str
+    status: str
+
+
+class Status(msgspec.Struct, frozen=True):
+    """Status of a pod or of a Job."""
+
+    phase: str = ""
+    conditions: tuple[Condition, ...] = ()
+
+
+class Gate(msgspec.Struct, frozen=True):
+    """A scheduling gate."""
+
+    name: str
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of a pod, and of a template's pods."""
+
+    scheduler_name: str = ""
+    node_name: str = ""
+    scheduling_gates: tuple[Gate, ...] = ()
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """A pod."""
+
+    metadata: Metadata
+    spec: PodSpec = PodSpec()
+    status: Status = Status()
+
+
+class Template(msgspec.Struct, frozen=True):
+    """A template of pods."""
+
+    spec: PodSpec = PodSpec()
+
+
+class JobSpec(msgspec.Struct, frozen=True):
+    """Spec of a Job."""
+
+    template: Template = Template()
+
+
+class JobTemplate(msgspec.Struct, frozen=True):
+    """A template of Jobs."""
+
+    spec: JobSpec = JobSpec()
+
+
+class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
+    """Spec of an object that makes pods, or Jobs that make pods."""
+
+    template: Template = Template()
+    job_template: JobTemplate | None = None
+
+
+class Workload(msgspec.Struct, frozen=True):
+    """An object that makes pods."""
+
+    metadata: Metadata
+    spec: WorkloadSpec = WorkloadSpec()
+    status: Status = Status()
+
+    @property
+    def scheduler(self) -> str:
+        """What its pods name."""
+        job = self.spec.job_template
+        return (self.spec if job is None else job.spec).template.spec.scheduler_name
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is a Job that makes no more pods."""
+        return any(each.type in ("Complete", "Failed") and each.status == "True" for each in self.status.conditions)
+
+
+@dataclass(frozen=True, slots=True)
+class SchedulerUser:
+    """A workload, or a pod without a controller, that names a scheduler.
+
+    Attributes:
+        kind: of the workload; ``Pod`` for a pod without a controller.
+        template: whether the template of its pods is known and names the scheduler; False if only its pods do.
+        running: its pods with a node.
+        waiting: its pods without a node.
+        gated: those of them that are behind Thalweg's scheduling gate.
+        waiting_names: names of the waiting pods.
+    """
+
+    kind: str
+    namespace: str
+    name: str
+    scheduler: str
+    template: bool
+    running: int = 0
+    gated: int = 0
+    waiting_names: tuple[str, ...] = ()
+
+    @property
+    def waiting(self) -> int:
+        """Its pods without a node."""
+        return len(self.waiting_names)
+
+    def __str__(self) -> str:
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+@dataclass(slots=True)
+class _Pods:
+    """The pods of one workload."""
+
+    running: int = 0
+    gated: int = 0
+    waiting: list[str] = field(default_factory=list)
+
+
+def schedulers_of(policies: Iterable[Policy]) -> dict[str, bool]:
+    """The names of schedulers that Thalweg serves; True: kube-scheduler serves the name with it (delivery Extender).
+
+    ``default-scheduler`` is never among them: kube-scheduler serves it anyway.
+    """
+    names = {SCHEDULER_NAME: False, STEERED_NAME: True}
+    for policy in policies:
+        if not policy.selects.nothing and policy.delivery.acts:
+            for name in policy.selects.scheduler_names:
+                names.setdefault(name, policy.delivery.through_kube_scheduler)
+    names.pop(_DEFAULT_SCHEDULER, None)
+    return names
+
+
+def scheduler_users(
+    names: Iterable[str], workloads: Mapping[str, Iterable[Workload]], pods: Iterable[Pod]
+) -> tuple[SchedulerUser, ...]:
+    """The workloads and lone pods that name one of these schedulers, by namespace and name.
+
+    Args:
+        names: of the schedulers.
+        workloads: by kind.
+        pods: those that name one of the schedulers; finished ones do not count.
+    """
+    wanted = frozenset(names)
+    cron_jobs = {
+        (each.metadata.namespace, each.metadata.name): owner.name
+        for each in workloads.get("Job", ())
+        if (owner := _controller(each.metadata)) is not None and owner.kind == "CronJob"
+    }
+    templates = {
+        (kind, each.metadata.namespace, each.metadata.name, each.scheduler)
+        for kind, objects in workloads.items()
+        for each in objects
+        if each.scheduler in wanted
+        and not each.finished
+        and not (kind == "Job" and (each.metadata.namespace, each.metadata.name) in cron_jobs)
+    }
+    by_workload: dict[tuple[str, str, str, str], _Pods] = {key: _Pods() for key in templates}
+    for pod in pods:
+        if pod.spec.scheduler_name not in wanted or pod.status.phase in _FINISHED:
+            continue
+        kind, name = _workload_of(pod, cron_jobs)
+        counts = by_workload.setdefault((kind, pod.metadata.namespace, name, pod.spec.scheduler_name), _Pods())
+        if pod.spec.node_name:
+            counts.running += 1
+        else:
+            counts.waiting.append(pod.metadata.name)
+            counts.gated += any(gate.name == GATE for gate in pod.spec.scheduling_gates)
+    return tuple(
+        SchedulerUser(*key, key in templates, counts.running, counts.gated, tuple(sorted(counts.waiting)))
+        for key, counts in sorted(by_workload.items(), key=lambda entry: (entry[0][1], entry[0][0], entry[0][2:]))
+    )
+
+
+def _controller(metadata: Metadata) -> Owner | None:
+    return next((each for each in metadata.owner_references if each.controller), None)
+
+
+def _workload_of(pod: Pod, cron_jobs: Mapping[tuple[str, str], str]) -> tuple[str, str]:
+    """Kind and name of what makes the pod: the Deployment of its ReplicaSet, the CronJob of its Job."""
+    owner = _controller(pod.metadata)
+    if owner is None:
+        return "Pod", pod.metadata.name
+    if owner.kind == "ReplicaSet":
+        end = f"-{pod.metadata.labels.get(_TEMPLATE_HASH, '')}"
+        if len(end) > 1 and owner.name.endswith(end):
+            return "Deployment", owner.name.removesuffix(end)
+    if owner.kind == "Job":
+        cron_job = cron_jobs.get((pod.metadata.namespace, owner.name))
+        if cron_job is not None:
+            return "CronJob", cron_job
+    return owner.kind, owner.name
+
+
+def what_becomes(users: Iterable[SchedulerUser], served: Mapping[str, bool]) -> Iterator[str]:
+    """A sentence for each scheduler that is named: what becomes of its pods when Thalweg is removed."""
+    users = tuple(users)
+    for name, by_kube_scheduler in served.items():
+        named = [each for each in users if each.scheduler == name]
+        if not named:
+            continue
+        running, waiting = sum(each.running for each in named), sum(each.waiting for each in named)
+        said = f"{_counted(len(named), 'object')} {'names' if len(named) == 1 else 'name'} the scheduler {name}, with "
+        said += f"{_counted(running, 'running pod')} and {_counted(waiting, 'waiting pod')}. Running pods run on. "
+        if by_kube_scheduler:
+            said += f"Waiting, new and restarted pods need a kube-scheduler with a profile {name}. Without one they"
+        else:
+            said += "Without Thalweg waiting, new and restarted pods"
+        yield f"{said} wait for ever, without an Event."
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
