@@ -43,6 +43,11 @@ _QUESTIONS = (
     context,
     click.option("-n", "--namespace", metavar="NAME", default="",
                  help="Namespace of names without one. Default: that of the context; `default` for a dump."),
+    click.option("--server", metavar="URL", default="",
+                 help="URL of the operator's view, such as http://127.0.0.1:8444 where it runs by hand. Default: the "
+                      "API server's proxy leads to its Service."),
+    click.option("--server-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                 help="File of the CA (PEM) that signed the certificate of --server. Default: the machine's CAs."),
     click.option("--service", type=NAMESPACED_NAME,
                  help="Service of the operator's view. Default: the one with the chart's labels in namespace "
                       "thalweg-system."),
@@ -56,7 +61,7 @@ _QUESTIONS = (
 
 
 #: Options about the operator's view.
-_OF_OPERATOR = ("service", "service_account", "token_file")
+_OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
@@ -92,6 +97,10 @@ def _with_source(
             raise click.UsageError(
                 f"--direct asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"
             )
+        if chosen.server and chosen.service:
+            raise click.UsageError("--server and --service both say where the view is: give one of them")
+        if chosen.server_ca and not chosen.server:
+            raise click.UsageError("--server-ca is about --server: give both")
         command(source=chosen, **arguments)
 
     for option in reversed(chosen_by):

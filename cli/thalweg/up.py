@@ -18,6 +18,7 @@ from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 from thalweg_controlplane.work_folders import work_folder
+from thalweg_view.access import AUDIENCE
 from thalweg_view.page_files import NOT_GATHERED, read_page
 
 from thalweg.files import DumpError
@@ -119,14 +120,14 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         web.write_text(_WEB)
         steered = plane.workdir / "steered.yaml"
         steered.write_text(_STEERED)
-        token = await account_token(api, *VIEWER)
+        token = await account_token(api, *VIEWER, [AUDIENCE])
         return (
             *_page_lines(f"http://{view}", token),
             "Things to try:",
             f"  kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
             f"  kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
             "  kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
-            "  thalweg why NAME   # why a pod waits, and what would place it",
+            f"  thalweg why NAME --server http://{view}   # why a pod waits, and what would place it",
             f"  thalweg doctor --server http://{view}   # whether all of this works",
             f"  curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
         )
