@@ -2,6 +2,7 @@
 
     python bench/hardening.py --before ~/thalweg-0.1/bin/python
     python bench/hardening.py --only gangs,poison --churn 5000
+    python bench/hardening.py --only resident,budgets,data,wishes,classes,queues      # others' wait, quiet and beside
 
 `--before` names the Python of an environment in which an earlier version is installed; without it only this version is
 measured. Figures of both versions come from one run, one after the other.
@@ -17,6 +18,7 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
 
 import click
@@ -37,6 +39,7 @@ _NODES = 300
 _PATIENCE = 120.0
 #: Seconds between two arrivals of a steady load.
 _ARRIVAL_SECONDS = 0.05
+_SLOW_ARRIVAL_SECONDS = 0.3
 _SETTLE_SECONDS = 5.0
 
 Figures = dict[str, float | None]
@@ -82,8 +85,88 @@ class Setting:
         return None if seconds is None else 1000 * seconds
 
 
-def _others(count: int) -> list[Manifest]:
-    return [pod(f"other-{at:04}", "10m", "10Mi", workload.MEASURED) for at in range(count)]
+def _others(count: int, name: str = "other") -> list[Manifest]:
+    return [pod(f"{name}-{at:04}", "10m", "10Mi", workload.MEASURED) for at in range(count)]
+
+
+async def _beside(setting: Setting, attack: Callable[[], Awaitable[None]]) -> Figures:
+    """How long pods of others wait, one by one: before the attack, and while what it made is there."""
+    await setting.started()
+    await setting.arrivals(_others(5, "first"), _SLOW_ARRIVAL_SECONDS)
+    quiet = await setting.arrivals(_others(20, "quiet"), _SLOW_ARRIVAL_SECONDS)
+    await attack()
+    await asyncio.sleep(_SETTLE_SECONDS)
+    found = await setting.arrivals(_others(20), _SLOW_ARRIVAL_SECONDS)
+    return {
+        "others' p50 ms, quiet": quiet["others' p50 ms"],
+        "others' p99 ms, quiet": quiet["others' p99 ms"],
+        "others bound": found["others bound"],
+        "others' p50 ms": found["others' p50 ms"],
+        "others' p99 ms": found["others' p99 ms"],
+        "longest step of the loop ms": await setting.busy_ms(),
+    }
+
+
+async def _hopeless(setting: Setting, pods: list[Manifest]) -> Figures:
+    return await _beside(setting, lambda: plane.create(setting.api, pods))
+
+
+async def resident(setting: Setting) -> Figures:
+    """40 running pods with 6,000 anti-affinity terms each about their own namespace; 20 pods of others."""
+    return await _beside(
+        setting, lambda: plane.create(setting.api, (attacks.many_terms(at, 6_000, _name(0)) for at in range(40)))
+    )
+
+
+async def budgets(setting: Setting) -> Figures:
+    """3,000 PodDisruptionBudgets, one changed twice a second; 1,500 running pods and 20 new pods of others."""
+    await plane.create(setting.api, attacks.bystanders(1_500, [_name(at) for at in range(_NODES)]))
+    await plane.create(setting.api, [attacks.urgent_class()])
+    changing: list[asyncio.Task[None]] = []
+
+    async def attack() -> None:
+        await plane.create(setting.api, attacks.budgets(3_000))
+        await setting.api.create(attacks.urgent())
+        changing.append(asyncio.create_task(_change_budget(setting.api)))
+
+    try:
+        return await _beside(setting, attack)
+    finally:
+        for each in changing:
+            each.cancel()
+
+
+async def _change_budget(api: Api) -> None:
+    for number in count():
+        await api.patch(attacks.BUDGET, {"spec": {"selector": {"matchLabels": {"changed": str(number)}}}})
+        await asyncio.sleep(0.5)
+
+
+async def data(setting: Setting) -> Figures:
+    """300 pods that fit nowhere, each with 64 data sources in 16 places; 20 pods of others."""
+    await setting.api.create(attacks.data_policy())
+    return await _hopeless(setting, attacks.far_data(300, [_name(at) for at in range(_NODES)]))
+
+
+async def wishes(setting: Setting) -> Figures:
+    """300 pods that fit nowhere, each with 200 preferred affinity terms; 20 pods of others."""
+    return await _hopeless(setting, attacks.many_wishes(300))
+
+
+async def apart(setting: Setting) -> Figures:
+    """200 pods that fit nowhere, each with 192 required anti-affinity terms; 20 pods of others."""
+    return await _hopeless(setting, attacks.many_rules(200))
+
+
+async def classes(setting: Setting) -> Figures:
+    """1,000 pods that fit nowhere, each with a request of its own; 20 pods of others."""
+    return await _hopeless(setting, attacks.distinct_requests(1_000))
+
+
+async def queues(setting: Setting) -> Figures:
+    """1,000 FlowQueues, one for each of 1,000 namespaces with a running pod; 20 pods of others."""
+    await plane.create(setting.api, attacks.teams(1_000, [_name(at) for at in range(_NODES)]))
+    return await _beside(setting, lambda: plane.create(setting.api, attacks.queues(1_000)))
 
 
 async def gangs(setting: Setting) -> Figures:
@@ -170,12 +253,19 @@ ATTACKS: dict[str, Callable[[Setting], Awaitable[Figures]]] = {
     "webhook": webhook,
     "flood": flood,
     "churn": churn,
+    "resident": resident,
+    "budgets": budgets,
+    "data": data,
+    "wishes": wishes,
+    "apart": apart,
+    "classes": classes,
+    "queues": queues,
 }
 
 
 @asynccontextmanager
 async def _setting(
-    executables: Binaries, python: str, count: int, logs: Path | None, name: str
+    executables: Binaries, python: str, churned: int, logs: Path | None, name: str
 ) -> AsyncIterator[Setting]:
     async with plane.bare(executables, THALWEG) as (control_plane, api):
         await plane.create(api, [node(_name(at), "64", "512Gi") for at in range(_NODES)])
@@ -186,7 +276,7 @@ async def _setting(
         host, _, port = (thalweg.extender if own_listener else thalweg.address).rpartition(":")
         try:
             with log_kept(thalweg, logs, name):
-                yield Setting(control_plane, api, thalweg, (host, int(port), "/extender/filter"), count)
+                yield Setting(control_plane, api, thalweg, (host, int(port), "/extender/filter"), churned)
         finally:
             await thalweg.stop()
 
@@ -246,15 +336,15 @@ def _print(rows: list[Row]) -> None:
 @click.option("--before", metavar="PYTHON", help="Python of an environment with the version to compare with.")
 @click.option("--only", default=",".join(ATTACKS), show_default=True, callback=options.words(tuple(ATTACKS)))
 @click.option(
-    "--churn", "count", default=20_000, show_default=True, type=click.IntRange(min=500), help="Pods that come and go."
+    "--churn", "churned", default=20_000, show_default=True, type=click.IntRange(min=500), help="Pods that come and go."
 )
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder for the schedulers' logs.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(before: str | None, only: list[str], count: int, logs: Path | None, output: str) -> None:
+def main(before: str | None, only: list[str], churned: int, logs: Path | None, output: str) -> None:
     """Measures what everybody else notices of an attack."""
     executables, told = plane.binaries(), conditions()
     pythons = ({"before": before} if before else {}) | {"after": sys.executable}
-    rows = [row for name in only for row in asyncio.run(measure(executables, name, pythons, count, logs))]
+    rows = [row for name in only for row in asyncio.run(measure(executables, name, pythons, churned, logs))]
     if output == "json":
         sys.stdout.buffer.write(
             msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}) + b"\n"

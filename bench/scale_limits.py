@@ -44,9 +44,10 @@ class EventCosts:
     def __init__(self) -> None:
         large, cluster, intern = LargeCluster(_NODES, _PODS), Cluster(), Interner()
         shell = Shell(cluster, Ledger(cluster), lambda _: None)
-        pods, nodes = pod_decoder(intern, BadInput(Metrics())), node_decoder(intern)
+        bad_input = BadInput(Metrics())
+        pods, nodes = pod_decoder(intern, bad_input), node_decoder(intern)
         self.node, self.node_bytes = _cost(large.node, _NODES, nodes, NodeSink(shell).upsert)
-        self.pod, self.pod_bytes = _cost(large.pod, _PODS, pods, PodSink(shell).upsert)
+        self.pod, self.pod_bytes = _cost(large.pod, _PODS, pods, PodSink(shell, bad_input).upsert)
 
 
 def _cost(

@@ -143,7 +143,10 @@ def _option(option: click.Option, context: click.Context) -> str:
     name = ", ".join(f"`{each}`" for each in option.opts)
     choices = option.type.choices if isinstance(option.type, click.Choice) else ()
     value = " or ".join(f"`{each}`" for each in choices) or ("" if option.is_flag else option.make_metavar(context))
-    shown = option.default if option.show_default and not option.is_flag else ""
+    default = option.default
+    if isinstance(option.show_default, str):  # the default in words
+        default = option.show_default
+    shown = default if option.show_default and not option.is_flag else ""
     text = (option.help or "").replace("|", "\\|")
     more = " May be given several times." if option.multiple and "several times" not in text else ""
     limits = option.type._describe_range() if isinstance(option.type, click.IntRange | click.FloatRange) else ""  # noqa: SLF001

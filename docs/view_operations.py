@@ -38,7 +38,9 @@ def _operation(name: str, operation: Operation) -> str:
 
 def _rights(operation: Operation) -> str:
     needs = " and ".join(sorted(operation.needs))
-    return f" The caller must be allowed to list {needs} in the cluster." if needs else ""
+    text = f" The caller must be allowed to list {needs} in the cluster" if needs else ""
+    more = "".join(f", with `{field}={value}` {kind} too" for field, value, kind in operation.more_needs)
+    return f"{text}{more}." if text else ""
 
 
 def _summary(struct: type) -> str:

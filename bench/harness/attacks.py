@@ -60,6 +60,162 @@ def poison(number: int, constraints: int) -> Manifest:
     return pod(f"poison-{number}", "100m", "100Mi", HOSTILE, topologySpreadConstraints=spread)
 
 
+def _hopeless(name: str, cpu: str = "2000", **fields: Any) -> Manifest:
+    """A pod that asks for more than any node has."""
+    return pod(name, cpu, "10Mi", HOSTILE, **fields)
+
+
+def _own_terms(number: int, count: int, key: str = "kubernetes.io/hostname") -> list[Manifest]:
+    """Terms about pods of its own namespace that are not there."""
+    return [
+        {"topologyKey": key, "labelSelector": {"matchLabels": {f"key-{at}": f"value-{number}"}}} for at in range(count)
+    ]
+
+
+def many_terms(number: int, count: int, node: str) -> Manifest:
+    """A running pod whose required anti-affinity has many terms, none of which an index of labels finds."""
+    terms = [
+        {
+            "topologyKey": "x",
+            "labelSelector": {"matchExpressions": [{"key": f"k{at}", "operator": "NotIn", "values": [f"v{number}"]}]},
+        }
+        for at in range(count)
+    ]
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    return pod(f"resident-{number}", "1m", "1Mi", HOSTILE, "default-scheduler", nodeName=node, affinity=affinity)
+
+
+def many_rules(count: int) -> list[Manifest]:
+    """Pods with as many required anti-affinity terms as are planned, less some."""
+    return [
+        _hopeless(
+            f"apart-{number:04}",
+            affinity={"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": _own_terms(number, 192)}},
+        )
+        for number in range(count)
+    ]
+
+
+def many_wishes(count: int) -> list[Manifest]:
+    """Pods with 200 preferred affinity terms of different weights."""
+    return [
+        _hopeless(
+            f"wish-{number:04}",
+            affinity={
+                "podAffinity": {
+                    "preferredDuringSchedulingIgnoredDuringExecution": [
+                        {"weight": 1 + at % 100, "podAffinityTerm": term}
+                        for at, term in enumerate(_own_terms(number, 200, "zone"))
+                    ]
+                }
+            },
+        )
+        for number in range(count)
+    ]
+
+
+def distinct_requests(count: int) -> list[Manifest]:
+    """Pods that are a class each."""
+    return [_hopeless(f"class-{number:04}", f"{2_000_000 + number}m") for number in range(count)]
+
+
+def data_policy() -> Manifest:
+    """A policy that prices where data are, for pods with a label that anybody may write."""
+    selects = {"podSelector": {"matchLabels": {"app": "genomics"}}}
+    metadata = {"name": "data"}
+    kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
+    return {**kind, "metadata": metadata, "spec": {"selects": selects, "cost": {"dataLocality": {}}}}
+
+
+def far_data(count: int, nodes: list[str]) -> list[Manifest]:
+    """Pods whose annotation names 64 sources of data, each in 16 places."""
+
+    def sources(number: int) -> str:
+        return json.dumps(
+            [
+                {
+                    "anyOf": [{"node": nodes[(number + at + place) % len(nodes)]} for place in range(16)],
+                    "bytes": str(2**30 + number * 7 + at),
+                }
+                for at in range(64)
+            ]
+        )
+
+    return [
+        _hopeless(
+            f"data-{number:04}",
+            labels={"app": "genomics"},
+            annotations={"scheduling.thalweg/data": sources(number)},
+        )
+        for number in range(count)
+    ]
+
+
+def bystanders(count: int, nodes: list[str]) -> list[Manifest]:
+    """A namespace with running pods of somebody else."""
+    space = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "bystander"}}
+    pods = [
+        pod(f"runs-{at:05}", "10m", "10Mi", "bystander", labels={"app": f"a{at % 50}"}, nodeName=nodes[at % len(nodes)])
+        for at in range(count)
+    ]
+    return [space, *pods]
+
+
+def urgent_class() -> Manifest:
+    """A PriorityClass for ``urgent``."""
+    metadata = {"name": "urgent"}
+    return {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "metadata": metadata, "value": 1000}
+
+
+def urgent() -> Manifest:
+    """A pod that outranks others and fits nowhere: from then on the operator looks at pods that may leave."""
+    return _hopeless("urgent", priorityClassName="urgent")
+
+
+def budgets(count: int) -> list[Manifest]:
+    """PodDisruptionBudgets that select all pods of the attacker's namespace."""
+    kind = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget"}
+    return [
+        {
+            **kind,
+            "metadata": {"name": f"budget-{at}", "namespace": HOSTILE},
+            "spec": {"maxUnavailable": 0, "selector": {}},
+        }
+        for at in range(count)
+    ]
+
+
+#: One of them.
+BUDGET: Final = f"/apis/policy/v1/namespaces/{HOSTILE}/poddisruptionbudgets/budget-0"
+
+
+def teams(count: int, nodes: list[str]) -> list[Manifest]:
+    """Namespaces, each with a running pod of a size of its own."""
+    spaces: list[Manifest] = [
+        {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": f"team-{at}", "labels": {"team": f"t{at}"}}}
+        for at in range(count)
+    ]
+    pods = [
+        pod("runs", f"{100 + at % 300}m", "10Mi", f"team-{at}", nodeName=nodes[at % len(nodes)]) for at in range(count)
+    ]
+    return [*spaces, *pods]
+
+
+def queues(count: int) -> list[Manifest]:
+    """A FlowQueue for each of these namespaces, and one for the namespace of the measured pods."""
+    kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowQueue"}
+    labels = {f"team-{at}": {"team": f"t{at}"} for at in range(count)}
+    labels["measured"] = {"kubernetes.io/metadata.name": "default"}
+    return [
+        {
+            **kind,
+            "metadata": {"name": name},
+            "spec": {"selects": {"namespaceSelector": {"matchLabels": selected}}},
+        }
+        for name, selected in labels.items()
+    ]
+
+
 def failing_webhook() -> Manifest:
     """An admission webhook that nobody serves: bindings in the attacker's namespace are answered with 500."""
     return {

@@ -34,10 +34,10 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
     if options.files:
         yield DumpSource(options.files, options.namespace or "default")
         return
-    from thalweg.live import live_source  # noqa: PLC0415 - a dump needs no client
+    from thalweg.cluster_source import cluster_source  # noqa: PLC0415 - a dump needs no client
 
     set_up_logging("text", "critical")  # the client logs what the command says in one line
-    async with live_source(options) as source:
+    async with cluster_source(options) as source:
         yield source
 
 

@@ -22,6 +22,16 @@ from thalweg_cost_models import find_models
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 
+def answer_here(question: SourceOperation[Any, _Answer], scenario: Scenario, query: msgspec.Struct) -> _Answer:
+    """Answers in this process, with the installed cost models.
+
+    Raises:
+        ModelError: the question names something that is not there, or contradicts itself.
+    """
+    with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
+        return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
+
+
 class DumpSource:
     """Answers from files, with the installed cost models. Warnings about the files go to standard error, once.
 
@@ -37,8 +47,7 @@ class DumpSource:
         first, scenario = "_read" not in vars(self), self._read
         for warning in scenario.warnings if first else ():
             click.echo(f"Warning: {warning}", err=True)
-        with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
-            return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
+        return answer_here(question, scenario, query)
 
     async def scenario(self) -> Scenario:
         """See ``Source``."""

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
@@ -30,6 +30,9 @@ from flowcore.scenario.missing_objects import (
 from thalweg import evictions
 from thalweg.simulate import plan
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
+
+#: Nodes of one verdict that a row names; ``-o json`` has all.
+_MOST_NAMES: Final = 3
 
 
 class UnknownPodError(Exception):
@@ -190,19 +193,30 @@ def _print_nodes(explanations: Iterator[Explanation]) -> None:
         if index:
             console.print()
         console.print(f"{explanation.pod.key}: {_sentence(explanation)}", markup=False)
-        nodes = explanation.verdicts.table.nodes
-        if nodes:
-            print_table(console, ("NODE", "FITS", "FILTER", "REASON"), _node_rows(explanation.verdicts))
-        print_truncated(console, len(nodes))
+        rows = _node_rows(explanation.verdicts)
+        if rows:
+            print_table(console, ("NODES", "FITS", "FILTER", "REASON"), rows[:MAX_ROWS])
+        print_truncated(console, len(rows))
         if explanation.nobody_leaves:
             console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
         evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
 
 
-def _node_rows(verdicts: Verdicts) -> Iterator[tuple[str, ...]]:
-    for row, node in enumerate(verdicts.table.nodes[:MAX_ROWS]):
-        filter_name, reason = verdicts.of_node(row)
-        yield node.name, "no" if filter_name else "yes", filter_name, reason
+def _node_rows(verdicts: Verdicts) -> list[tuple[str, ...]]:
+    """A row for all nodes with the same verdict, in the order of their first nodes."""
+    nodes: dict[tuple[str, str], list[str]] = {}
+    for row, node in enumerate(verdicts.table.nodes):
+        nodes.setdefault(verdicts.of_node(row), []).append(node.name)
+    return [
+        (_some(names), "no" if filter_name else "yes", filter_name, reason)
+        for (filter_name, reason), names in nodes.items()
+    ]
+
+
+def _some(names: list[str]) -> str:
+    if len(names) <= _MOST_NAMES:
+        return ", ".join(names)
+    return f"{', '.join(names[:_MOST_NAMES])} and {len(names) - _MOST_NAMES} more"
 
 
 def _sentence(explanation: Explanation) -> str:

@@ -48,6 +48,10 @@ class _ServiceList(msgspec.Struct):
 _one, _many = JsonReader(_Service), JsonReader(_ServiceList)
 
 
+class NoView(SourceError):
+    """No Service leads to a view: questions can be answered without an operator."""
+
+
 @dataclass(frozen=True, slots=True)
 class ServiceAddress:
     """Where the API server's proxy finds the view.
@@ -74,11 +78,12 @@ class ServiceAddress:
 async def find_service(client: ApiClient, named: NamespacedName | None) -> ServiceAddress:
     """The Service of this name, or the one with the chart's labels; as the chart makes it for who may not read it.
 
-    The caller's token is shown to what stands behind the Service. Anybody may give these labels to a Service of their
-    own, so Services of one namespace alone are looked at.
+    What stands behind the Service answers for the operator. Anybody may give these labels to a Service of their own, so
+    Services of one namespace alone are looked at.
 
     Raises:
-        SourceError: there is none, or more than one.
+        NoView: there is none.
+        SourceError: there is more than one, or it has no port.
         Refused: the API server does not say.
         ConnectionLost: it does not answer.
     """
@@ -94,10 +99,9 @@ async def find_service(client: ApiClient, named: NamespacedName | None) -> Servi
         # Who may use the proxy need not be allowed to read Services.
         return ServiceAddress(*(named or _CHARTS), _CHARTS_PORT, secure=True)
     if not found:
-        raise SourceError(
-            f"no Service of namespace {_CHARTS.namespace} has the labels {SELECTOR}: install the chart with "
-            "view.enabled=true, name a Service of another namespace with --service NAMESPACE/NAME, or ask a dump with "
-            "-f FILE"
+        raise NoView(
+            f"no Service of namespace {_CHARTS.namespace} has the labels {SELECTOR}. Install the chart with "
+            "view.enabled=true, or name the view with --service NAMESPACE/NAME or --server URL"
         )
     if len(found) > 1:
         names = ", ".join(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)

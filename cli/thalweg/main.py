@@ -9,6 +9,7 @@ import click
 from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
+from thalweg.commands.dump import dump
 from thalweg.commands.explain import explain
 from thalweg.commands.headroom import headroom
 from thalweg.commands.plan import plan
@@ -33,7 +34,7 @@ def main() -> None:
     \b
     Examples:
       thalweg demo                                   see the gain on built-in scenes, without a cluster
-      kubectl get nodes,pods,namespaces -A -o json > now.json      (thalweg simulate --help: storage, policies, gangs)
+      thalweg dump > now.json                        write what plans depend on, of the cluster of your kubeconfig
       thalweg simulate -f now.json                   plan the pending pods of your cluster
       thalweg simulate -f now.json --compare         see what that gains over one pod after the other
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
@@ -49,6 +50,7 @@ def main() -> None:
 main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
+main.add_command(dump)
 main.add_command(explain)
 main.add_command(headroom)
 main.add_command(plan)

@@ -33,21 +33,30 @@ def _files(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 _users_kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                                  help="Path of the kubeconfig. Default: as for kubectl.")  # fmt: skip
 _OBJECTS = (_files("what the API server lists"), _users_kubeconfig, context)
+_CLUSTER = (_users_kubeconfig, context)
 _QUESTIONS = (
-    _files("ask the operator of a live cluster"),
+    _files("ask a live cluster"),
+    click.option("--direct", is_flag=True,
+                 help="Plan here from what the API server lists, without the operator. Default where no operator has a "
+                      "view. Needs the right to list nodes and pods."),
     _users_kubeconfig,
     context,
     click.option("-n", "--namespace", metavar="NAME", default="",
                  help="Namespace of names without one. Default: that of the context; `default` for a dump."),
     click.option("--service", type=NAMESPACED_NAME,
                  help="Service of the operator's view. Default: the one with the chart's labels in namespace "
-                      "thalweg-system. It is shown your token."),
+                      "thalweg-system."),
     click.option("--service-account", type=NAMESPACED_NAME,
-                 help="Service account whose token the operator is shown. Default: the token of the kubeconfig; where "
-                      "it has none, thalweg-viewer in the namespace of the Service."),
+                 help="Service account in whose name the operator is asked, by a short-lived token for it alone. "
+                      "Default: the one that you are, if it may make tokens of itself; else thalweg-viewer in the "
+                      "namespace of the Service."),
     click.option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-                 help="File of a token to show to the operator instead."),
+                 help="File of a token to show to the operator instead, for the audience thalweg-view."),
 )  # fmt: skip
+
+
+#: Options about the operator's view.
+_OF_OPERATOR = ("service", "service_account", "token_file")
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
@@ -60,6 +69,11 @@ def source_of_objects(command: Callable[..., None]) -> Callable[..., None]:
     return _with_source(command, _OBJECTS)
 
 
+def cluster(command: Callable[..., None]) -> Callable[..., None]:
+    """The options of a command that reads a live cluster."""
+    return _with_source(command, _CLUSTER)
+
+
 def _with_source(
     command: Callable[..., None], chosen_by: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
 ) -> Callable[..., None]:
@@ -68,11 +82,16 @@ def _with_source(
     @wraps(command)
     def with_source(**arguments: Any) -> None:
         chosen = SourceOptions(**{name: arguments.pop(name) for name in names if name in arguments})
-        live = [name for name in names if name not in ("files", "namespace") and getattr(chosen, name) is not None]
+        live = [name for name in names if name not in ("files", "namespace") and getattr(chosen, name)]
         if chosen.files and live:
             raise click.UsageError(f"-f asks a dump and --{live[0].replace('_', '-')} a live cluster: give one of them")
         if chosen.files and arguments.get("watch"):
             raise click.UsageError("--watch needs a live cluster: a dump does not change")
+        of_operator = [name for name in _OF_OPERATOR if getattr(chosen, name)]
+        if chosen.direct and of_operator:
+            raise click.UsageError(
+                f"--direct asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"
+            )
         command(source=chosen, **arguments)
 
     for option in reversed(chosen_by):

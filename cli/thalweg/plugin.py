@@ -12,6 +12,7 @@ from typing import Final
 import click
 from click.shell_completion import ShellComplete
 
+from thalweg.commands.dump import dump
 from thalweg.commands.headroom import headroom
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status, top
@@ -29,8 +30,9 @@ _FILES: Final = ":0"
 def main() -> None:
     """Ask Thalweg's operator: why a pod waits, what would help, and what is planned.
 
-    Kubeconfig, context and namespace are those of kubectl. The operator needs its view: view.enabled in the chart, or
-    `thalweg run --view-listen`. Options follow the command: kubectl thalweg plan --context staging.
+    Kubeconfig, context and namespace are those of kubectl. The operator answers where it has a view: view.enabled in
+    the chart. Without one the command lists the objects and plans here, as with --direct. Options follow the command:
+    kubectl thalweg plan --context staging.
 
     \b
     Examples:
@@ -42,7 +44,7 @@ def main() -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (why, plan, what_if, headroom, status, top):
+for _command in (why, plan, what_if, headroom, status, top, dump):
     main.add_command(_command)
 
 

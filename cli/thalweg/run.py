@@ -32,6 +32,7 @@ def run_operator(
     kubeconfig: Path | None,
     context: str | None,
     listen: Address,
+    probe_listen: Address | None,
     log_format: str,
     log_level: str,
     budget: float,
@@ -57,6 +58,7 @@ def run_operator(
         source=source,
         host=listen.host or "0.0.0.0",  # noqa: S104
         port=listen.port,
+        probes=probe_listen and (probe_listen.host or "0.0.0.0", probe_listen.port),  # noqa: S104
         lease=LeaseName(*lease),
         replicated=replicated,
         own_pod=own_pod,

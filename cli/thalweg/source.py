@@ -1,4 +1,7 @@
-"""What a question is asked of: a dump in files, or a running operator. Answers are the same values either way."""
+"""What a question is asked of: a dump in files, a live cluster's objects, or its operator.
+
+Answers are the same values either way.
+"""
 
 from __future__ import annotations
 
@@ -41,15 +44,17 @@ class SourceOptions:
     """What the command line says of the source.
 
     Attributes:
-        files: of a dump; empty: the operator of a live cluster answers.
+        files: of a dump; empty: a live cluster is asked.
+        direct: plan here from what the API server lists; False: the operator answers where it has a view.
         kubeconfig, context: of the live cluster; None: as kubectl chooses them.
         namespace: of names without a namespace; "": that of the context, and ``default`` for a dump.
         service: the view's Service; None: the one with the chart's labels in the chart's usual namespace.
-        service_account: whose token is asked for where the kubeconfig has none; None: the chart's.
-        token_file: file of a token to show to the operator; None: the kubeconfig's.
+        service_account: in whose name the operator is asked; None: see ``ViewToken``.
+        token_file: file of a token to show to the operator; None: one is made.
     """
 
     files: tuple[str, ...] = ()
+    direct: bool = False
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
@@ -76,7 +81,7 @@ class SourceOperation(Generic[_Query, _Answer]):
 
 
 class Source(Protocol):
-    """A dump or an operator."""
+    """A dump, a cluster or an operator."""
 
     @property
     def namespace(self) -> str:

@@ -1,8 +1,10 @@
 """Accepts connections, with TLS or without, within limits.
 
-At the limit a new connection replaces the oldest connection without a request, so silent or slow connections do not
-block others. If all connections have had a request, the new one is closed; where a connection has one request only, it
-replaces the oldest. Where the limits say so, it replaces a connection whose request has been answered.
+A connection costs a socket and no more until its first byte comes. At the limit a new connection replaces one without a
+request, and silent ones first, so silent or slow connections do not block others. If all connections have had a
+request, the new one is closed; where a connection has one request only, it replaces the oldest. Where the limits say
+so, it replaces a connection whose request has been answered. Each address has a share of its own of silent connections
+and of new ones.
 """
 
 from __future__ import annotations
@@ -20,12 +22,15 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from thalweg_listener.limits import ConnectionLimits
+from thalweg_listener.setups import Rates, Setup, Setups, Stage
 
 _BACKLOG: Final = 128
 #: Seconds to wait after a failed accept, for example without a free file descriptor.
 _ACCEPT_PAUSE: Final = 1.0
 #: Seconds for the rest of an unread body, for the TLS shutdown, and for responses in flight at shutdown.
 _LINGERING, _TLS_END, _DRAIN = 1.0, 1.0, 5.0
+#: This machine, or this pod, alone: `kubectl port-forward`, and whoever looks at files of their own.
+_OWN: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 
 _log = structlog.get_logger()
 
@@ -85,9 +90,9 @@ def _bound(host: str, port: int) -> socket.socket:
 
 
 class _Connections(web.Server):
-    """All connections, and those without a request yet, the oldest first."""
+    """All connections that aiohttp serves."""
 
-    def __init__(self, handler: Handler, limits: ConnectionLimits, on_refused: OnRefused) -> None:
+    def __init__(self, handler: Handler, limits: ConnectionLimits, on_refused: OnRefused, setups: Setups) -> None:
         super().__init__(
             handler,
             keepalive_timeout=limits.idle,
@@ -96,18 +101,23 @@ class _Connections(web.Server):
             handler_cancellation=True,  # a client that disconnects leaves no state
             access_log=None,
         )
-        self._limits, self._on_refused = limits, on_refused
-        self._without_request: dict[RequestHandler, asyncio.TimerHandle] = {}
+        self._limits, self._on_refused, self._setups = limits, on_refused, setups
         #: Those that were answered and have not asked again, the oldest first.
         self._answered: dict[RequestHandler, None] = {}
 
-    def __call__(self) -> RequestHandler:
+    def handler_of(self, setup: Setup) -> RequestHandler:
         """The handler of a new connection."""
-        return _Connection(self, self._loop, self._on_refused, self._kwargs)
+        return _Connection(self, self._loop, self._on_refused, self._kwargs, setup)
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self._without_request[handler] = asyncio.get_running_loop().call_later(self._limits.head, self._expire, handler)
+        setup = _setup_of(handler)
+        if setup.ended:
+            transport.abort()
+            return
+        setup.end = transport.abort  # closing would wait for the other side
+        timer = asyncio.get_running_loop().call_later(self._limits.head, self._expire, setup)
+        self._setups.put(setup, Stage.HEAD, timer)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
@@ -116,9 +126,7 @@ class _Connections(web.Server):
     def request_received(self, handler: RequestHandler) -> None:
         """The connection has received the head of a request, or is closed."""
         self._answered.pop(handler, None)
-        timer = self._without_request.pop(handler, None)
-        if timer is not None:
-            timer.cancel()
+        self._setups.remove(_setup_of(handler))
 
     def request_answered(self, handler: RequestHandler) -> None:
         """The answer to the connection's request is known; it may still be under way."""
@@ -126,36 +134,47 @@ class _Connections(web.Server):
             self._answered[handler] = None
 
     def abort_oldest(self) -> bool:
-        """Aborts the oldest connection that may be replaced; returns whether there was one."""
-        handler = next(iter(self._without_request), None)
-        if handler is None and self._limits.replaces_idle:
-            handler = next(iter(self._answered), None)
+        """Aborts the oldest connection that has had a request and may be replaced; returns whether there was one."""
+        handler = next(iter(self._answered), None) if self._limits.replaces_idle else None
         if handler is None and not self._limits.idle:
             handler = next(iter(self.connections), None)
-        if handler is not None:
-            self._abort(handler)
-        return handler is not None
-
-    def _expire(self, handler: RequestHandler) -> None:
-        peer = handler.transport.get_extra_info("peername") if handler.transport is not None else None
-        problem = f"the head of the first request did not arrive within {self._limits.head:g} s"
-        self._on_refused("head time", str(peer[0]) if peer else "", problem)
-        self._abort(handler)
-
-    def _abort(self, handler: RequestHandler) -> None:
+        if handler is None:
+            return False
         self.request_received(handler)
         if handler.transport is not None:
-            handler.transport.abort()  # closing would wait for the other side
+            handler.transport.abort()
+        return True
+
+    def _expire(self, setup: Setup) -> None:
+        self._on_refused("head time", setup.source, _late_head(self._limits))
+        self._setups.remove(setup)
+        setup.end()
+
+
+def _setup_of(handler: RequestHandler) -> Setup:
+    assert isinstance(handler, _Connection)  # noqa: S101 - there are no others
+    return handler.setup
+
+
+def _late_head(limits: ConnectionLimits) -> str:
+    return f"the head of the first request did not arrive within {limits.head:g} s"
 
 
 class _Connection(RequestHandler):
     """Refuses what is no HTTP in a few words. aiohttp would log a traceback for each."""
 
+    __slots__ = ("_on_refused", "setup")
+
     def __init__(
-        self, server: _Connections, loop: asyncio.AbstractEventLoop, on_refused: OnRefused, options: dict[str, Any]
+        self,
+        server: _Connections,
+        loop: asyncio.AbstractEventLoop,
+        on_refused: OnRefused,
+        options: dict[str, Any],
+        setup: Setup,
     ) -> None:
         super().__init__(server, loop=loop, **options)
-        self._on_refused = on_refused
+        self._on_refused, self.setup = on_refused, setup
 
     def handle_error(
         self,
@@ -184,9 +203,10 @@ class _Listener:
         on_refused: OnRefused,
     ) -> None:
         self._handler, self._tls, self._limits, self._on_refused = handler, tls, limits, on_refused
-        self._server = _Connections(self._handle, limits, on_refused)
-        #: Handshakes in progress, the oldest first.
-        self._handshakes: dict[asyncio.Task[None], None] = {}
+        self._setups = Setups()
+        self._server = _Connections(self._handle, limits, on_refused, self._setups)
+        self._rates = Rates(limits.accepts, limits.burst)
+        self._openings: set[asyncio.Task[None]] = set()
 
     async def accept(self, sock: socket.socket) -> None:
         """Accepts until cancelled."""
@@ -198,42 +218,96 @@ class _Listener:
                 self._on_refused("connection", "", f"it cannot be accepted: {error}")
                 await asyncio.sleep(_ACCEPT_PAUSE)
                 continue
-            peer = str(address[0])
-            if len(self._handshakes) + len(self._server.connections) >= self._limits.connections:
-                self._on_refused("connections", peer, f"more than {self._limits.connections} connections are open")
-                if not self._drop_oldest():
-                    connection.close()
-                    continue
-            task = asyncio.create_task(self._open(connection, peer))
-            self._handshakes[task] = None
-            task.add_done_callback(partial(self._handshakes.pop))
+            self._admit(loop, connection, str(address[0]))
+            # While connections wait, accept() does not: others of the event loop take turns with each of them.
+            await asyncio.sleep(0)
+
+    def _admit(self, loop: asyncio.AbstractEventLoop, connection: socket.socket, source: str) -> None:
+        """Keeps a new connection, if need be in the place of another one, or closes it."""
+        limits = self._limits
+        if source not in _OWN and not self._rates.take(source, loop.time()):
+            self._on_refused("connections", source, f"more than {limits.accepts:g} new connections a second")
+            connection.close()
+            return
+        if self._open() >= limits.connections:
+            self._on_refused("connections", source, f"more than {limits.connections} connections are open")
+            if not self._drop_oldest():
+                connection.close()
+                return
+        setup = Setup(source, connection.close)
+        if _spoke(connection):
+            self._start(setup, connection)
+            return
+        own = self._setups.silent_of(source)
+        if len(own) >= limits.silent:
+            self._on_refused("connections", source, f"more than {limits.silent} of its connections send nothing")
+            self._end(own[0])
+        setup.end = partial(_end_silent, loop, connection)
+        seconds = limits.head if self._tls is None else limits.handshake
+        self._setups.put(setup, Stage.SILENT, loop.call_later(seconds, self._expire, setup))
+        loop.add_reader(connection, self._first_bytes, loop, setup, connection)
+
+    def _open(self) -> int:
+        """Number of open connections."""
+        waiting = self._setups.count(Stage.SILENT) + self._setups.count(Stage.HANDSHAKE)
+        return waiting + len(self._server.connections)
 
     def _drop_oldest(self) -> bool:
-        # Handshakes first: a client that completed one has a certificate.
-        oldest = next(iter(self._handshakes), None)
-        if oldest is None:
+        setup = self._setups.first_to_end()
+        if setup is None:
             return self._server.abort_oldest()
-        del self._handshakes[oldest]
-        oldest.cancel()
+        self._end(setup)
         return True
 
-    async def _open(self, connection: socket.socket, peer: str) -> None:
+    def _end(self, setup: Setup) -> None:
+        setup.ended = True
+        self._setups.remove(setup)
+        setup.end()
+
+    def _expire(self, setup: Setup) -> None:
+        if self._tls is None:
+            self._on_refused("head time", setup.source, _late_head(self._limits))
+        else:
+            self._on_refused("TLS handshake", setup.source, f"it did not begin within {self._limits.handshake:g} s")
+        self._end(setup)
+
+    def _first_bytes(self, loop: asyncio.AbstractEventLoop, setup: Setup, connection: socket.socket) -> None:
+        loop.remove_reader(connection)
+        if _spoke(connection):
+            self._start(setup, connection)
+        else:
+            self._end(setup)  # the other side has closed it
+
+    def _start(self, setup: Setup, connection: socket.socket) -> None:
+        # The transport owns the socket soon: the connection is shut down, which the transport notices, and not closed.
+        setup.end = partial(_shut_down, connection)
+        self._setups.put(setup, Stage.HANDSHAKE)
+        task = asyncio.create_task(self._open_connection(setup, connection))
+        self._openings.add(task)
+        task.add_done_callback(partial(self._opened, setup, connection))
+
+    def _opened(self, setup: Setup, connection: socket.socket, task: asyncio.Task[None]) -> None:
+        """Closes what did not become a connection of the server, also if the task was cancelled before it began."""
+        self._openings.discard(task)
+        if task.cancelled() or setup.stage is not Stage.HEAD:
+            self._setups.remove(setup)
+            connection.close()
+
+    async def _open_connection(self, setup: Setup, connection: socket.socket) -> None:
         context = None if self._tls is None else self._tls()
         seconds = {} if context is None else {"ssl_handshake_timeout": self._limits.handshake}
         if context is not None:
             seconds["ssl_shutdown_timeout"] = _TLS_END
         try:
-            await asyncio.get_running_loop().connect_accepted_socket(self._server, connection, ssl=context, **seconds)
-        except asyncio.CancelledError:
-            connection.close()
-            raise
+            await asyncio.get_running_loop().connect_accepted_socket(
+                partial(self._server.handler_of, setup), connection, ssl=context, **seconds
+            )
         except (OSError, ssl.SSLError) as error:
-            connection.close()
             reason = getattr(error, "reason", None) or str(error) or type(error).__name__
-            self._on_refused("TLS handshake", peer, f"it failed: {reason}")
+            if not setup.ended:
+                self._on_refused("TLS handshake", setup.source, f"it failed: {reason}")
         except Exception:  # noqa: BLE001 - one bad connection must not stop the listener
-            connection.close()
-            _log.exception("connection failed", peer=peer)
+            _log.exception("connection failed", peer=setup.source)
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         self._server.request_received(request.protocol)
@@ -247,8 +321,27 @@ class _Listener:
 
     async def end(self) -> None:
         """Closes all connections after the responses in flight are sent."""
-        for task in list(self._handshakes):
-            task.cancel()
-        await asyncio.gather(*self._handshakes, return_exceptions=True)
+        for setup in self._setups.all():
+            if setup.stage is not Stage.HEAD:
+                self._end(setup)
+        await asyncio.gather(*self._openings, return_exceptions=True)
         self._server.pre_shutdown()
         await self._server.shutdown(_DRAIN)
+
+
+def _spoke(connection: socket.socket) -> bool:
+    """Whether the other side has sent something that is not read yet."""
+    try:
+        return bool(connection.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
+
+
+def _end_silent(loop: asyncio.AbstractEventLoop, connection: socket.socket) -> None:
+    loop.remove_reader(connection)
+    connection.close()
+
+
+def _shut_down(connection: socket.socket) -> None:
+    with suppress(OSError):  # the other side may have closed it
+        connection.shutdown(socket.SHUT_RDWR)

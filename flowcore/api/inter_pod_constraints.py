@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from flowcore.api.pod_limits import planned_terms
 from flowcore.api.pod_objects import WireAffinity, WirePodAffinity, WirePodAffinityTerm, WirePodSpec, WireSpread
 from flowcore.api.selectors import to_label_selector
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
@@ -59,13 +60,24 @@ def to_inter_pod_constraints(spec: WirePodSpec, namespace: str, labels: Labels) 
     )
 
 
-def anti_affinity_only(constraints: InterPodConstraints) -> InterPodConstraints:
-    """The rules of a pod that is not planned: others heed its required anti-affinity, its own rules are unknown."""
-    return InterPodConstraints(
-        anti_affinity=constraints.anti_affinity,
+def anti_affinity_only(spec: WirePodSpec, namespace: str) -> tuple[InterPodConstraints | None, int]:
+    """The rules of a pod that is not planned: others heed its required anti-affinity, its own rules are unknown.
+
+    Returns:
+        The rules, and how many of the terms are in them: the first ones, as many as a planned pod may have.
+    """
+    if spec.affinity is None and not spec.topology_spread_constraints:
+        return None, 0
+    wire = spec.affinity and spec.affinity.pod_anti_affinity
+    required = (wire and wire.required) or []
+    terms = tuple(_affinity_term(term, namespace) for term in required[: planned_terms(required)])
+    rules = InterPodConstraints(
+        # One invalid term voids all terms, as above.
+        anti_affinity=terms if all(map(_is_readable, terms)) else (),
         unreadable_affinity="spec.affinity",
         unreadable_spread="spec.topologySpreadConstraints",
     )
+    return rules, len(terms)
 
 
 def _is_readable(term: AffinityTerm) -> bool:

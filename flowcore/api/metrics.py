@@ -92,7 +92,10 @@ def _sample(
     for usage, field in usages:
         cpu += _amount(usage, CPU, f"{shown}: {field}")
         memory += _amount(usage, MEMORY, f"{shown}: {field}")
-    return UsageSample(timestamp, float(window), milli_from_nanos(cpu), whole_from_nanos(memory))
+    cpu_milli, memory_bytes = milli_from_nanos(cpu), whole_from_nanos(memory)
+    checked_use(cpu_milli, f"{shown}: {CPU} of all containers")
+    checked_use(memory_bytes, f"{shown}: {MEMORY} of all containers")
+    return UsageSample(timestamp, float(window), cpu_milli, memory_bytes)
 
 
 def _amount(usage: Quantities, name: str, field: str) -> int:

@@ -1,17 +1,18 @@
 """Limits of the lists in a pod's spec.
 
 The API server stores large pods, and the work of a round grows with each entry, mostly once per node. A pod beyond a
-limit is not planned, and no other pod waits for it. Its usage and its required anti-affinity still count.
+limit is not planned, and no other pod waits for it. Its usage still counts. Of its required anti-affinity, others heed
+as many terms as a planned pod may have: any author of pods may name the node itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
 
-from flowcore.api.pod_objects import WireAffinity, WirePodAffinity, WirePodSpec
+from flowcore.api.pod_objects import WireAffinity, WirePodAffinity, WirePodAffinityTerm, WirePodSpec
 from flowcore.api.selectors import WireLabelSelector, WireNodeSelectorTerm, WireRequirement
 
 #: Keys and values of all labels of a pod. Kubernetes limits the length of each label, not their number.
@@ -55,6 +56,16 @@ def over_limit(spec: WirePodSpec, labels: Mapping[str, str]) -> OverLimit | None
     return None
 
 
+def planned_terms(terms: Sequence[WirePodAffinityTerm | None]) -> int:
+    """How many of these terms, from the first on, a planned pod may have."""
+    requirements = values = 0
+    for position, (more_requirements, more_values) in enumerate(_sizes(terms[:MAX_AFFINITY_TERMS])):
+        requirements, values = requirements + more_requirements, values + more_values
+        if requirements > MAX_REQUIREMENTS or values > MAX_VALUES:
+            return position
+    return min(len(terms), MAX_AFFINITY_TERMS)
+
+
 def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
     spread, affinity = spec.topology_spread_constraints, spec.affinity
     containers = (spec.init_containers or []) + (spec.containers or [])
@@ -73,8 +84,9 @@ def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.topologySpreadConstraints.labelSelector", sum(n for n, _ in of_spread) + keys, MAX_REQUIREMENTS
         yield "spec.topologySpreadConstraints.labelSelector.values", sum(n for _, n in of_spread), MAX_VALUES
     if affinity is not None:
+        # Counted first: whoever asks for the next list knows that there are not many.
+        yield "spec.affinity", _terms(affinity), MAX_AFFINITY_TERMS
         sizes = list(_of_affinity(affinity))
-        yield "spec.affinity", len(sizes), MAX_AFFINITY_TERMS
         yield "spec.affinity.matchExpressions", sum(n for n, _ in sizes), MAX_REQUIREMENTS
         yield "spec.affinity.matchExpressions.values", sum(n for _, n in sizes), MAX_VALUES
 
@@ -87,6 +99,17 @@ def _resources(spec: WirePodSpec) -> int:
     most = sum(len(each) for each in lists if each)
     # Most pods have few names in all, which need not be compared.
     return most if most <= MAX_RESOURCES else len(set().union(*(each for each in lists if each)))
+
+
+def _terms(affinity: WireAffinity) -> int:
+    nodes = affinity.node_affinity
+    lists: list[Sequence[object] | None] = []
+    if nodes is not None:
+        lists += [nodes.required.node_selector_terms if nodes.required else None, nodes.preferred]
+    for side in (affinity.pod_affinity, affinity.pod_anti_affinity):
+        if side is not None:
+            lists += [side.required, side.preferred]
+    return sum(len(terms or ()) for terms in lists)
 
 
 def _of_affinity(affinity: WireAffinity) -> Iterator[tuple[int, int]]:
@@ -102,7 +125,12 @@ def _of_affinity(affinity: WireAffinity) -> Iterator[tuple[int, int]]:
 
 
 def _pod_terms(side: WirePodAffinity) -> Iterator[tuple[int, int]]:
-    for term in (*(side.required or ()), *(each.pod_affinity_term for each in side.preferred or ())):
+    return _sizes((*(side.required or ()), *(each.pod_affinity_term for each in side.preferred or ())))
+
+
+def _sizes(terms: Iterable[WirePodAffinityTerm | None]) -> Iterator[tuple[int, int]]:
+    """Requirements and values of each term."""
+    for term in terms:
         if term is None:
             yield 0, 0
             continue

@@ -23,6 +23,8 @@ from flowcore.model.pods import Pod
 #: Bytes of the readings that are kept, twice; and of one reading beside the text of its spec.
 _CACHE_BYTES: Final = 2**23
 _READING_BYTES: Final = 1_500
+#: Specs with more text are read anew each time: a few large ones would push out those of all other pods.
+_MAX_TEXT: Final = 2**16
 #: Specs with these words are read anew each time: claims are named after the pod, and rules after its labels.
 _OWN_WORDS: Final = (b'"ephemeral"', b'"matchLabelKeys"')
 #: The volume that the API server adds to each pod (ServiceAccount admission), with five random characters.
@@ -89,6 +91,8 @@ class PodReader:
         if _depends_on_more(meta):
             return to_pod(self._pods.decode(raw), self._intern)
         spec = bytes(outline.spec)
+        if len(spec) > _MAX_TEXT:
+            return to_pod(self._pods.decode(raw), self._intern)
         try:
             place = self._places.decode(spec)
         except msgspec.ValidationError:

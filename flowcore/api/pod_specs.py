@@ -96,9 +96,13 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
             numa = numa_needs(spec, status, meta.annotations, requests)
         except ModelError as error:
             numa_problem = error
-    constraints = to_inter_pod_constraints(spec, namespace, intern(to_labels(meta.labels)))
+    if excess is None:
+        constraints = to_inter_pod_constraints(spec, namespace, intern(to_labels(meta.labels)))
+    else:
+        constraints, heeded = anti_affinity_only(spec, namespace)
+        unsupported_reason += _unheeded(spec, heeded)
     if constraints is not None:
-        constraints = intern(constraints if excess is None else anti_affinity_only(constraints))
+        constraints = intern(constraints)
     data, data_problem = _data(wire) if not spec.node_name else ((), "")
     if excess is None:
         pinned = controller_of(meta).kind == DAEMON_SET and bool(spec.node_name)
@@ -124,6 +128,13 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         storage_reason=_storage_reason(spec),
         asked=_asked(spec),
     )
+
+
+def _unheeded(spec: WirePodSpec, heeded: int) -> str:
+    """What is to be said where others do not heed all required anti-affinity terms of a pod; "" where they do."""
+    affinity = spec.affinity and spec.affinity.pod_anti_affinity
+    terms = len((affinity and affinity.required) or ())
+    return "" if terms == heeded else f"; other pods heed {heeded} of its {terms} required anti-affinity terms"
 
 
 def _asked(spec: WirePodSpec) -> dict[str, Quantities] | None:

@@ -39,6 +39,8 @@ _CLASS = "volume.beta.kubernetes.io/storage-class"
 _BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
 _SELECTED_NODE = "volume.kubernetes.io/selected-node"
 _MIGRATED = "storage.alpha.kubernetes.io/migrated-plugins"
+#: All annotations of storage objects that are read.
+READ_ANNOTATIONS = frozenset((_CLASS, _BIND_COMPLETED, _SELECTED_NODE, _MIGRATED, DATA))
 
 
 class WireStorageMeta(WireMeta):
@@ -320,6 +322,8 @@ _KINDS: dict[str, tuple[type[Wire], Callable[[Any], StorageObject | None]]] = {
 }
 #: The kinds that ``to_storage_object`` reads.
 STORAGE_KINDS = tuple(_KINDS)
+#: Kind -> its wire struct.
+STORAGE_WIRES = {kind: wire for kind, (wire, _) in _KINDS.items()}
 
 
 def to_storage_object(kind: str, item: Any) -> StorageObject | None:

@@ -18,10 +18,9 @@ from flowcore.model.pod_index import (
     PodMatch,
     PodSignature,
     SpreadMatch,
-    incoming_term_matches,
 )
 from flowcore.model.pods import PodClass
-from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.workload_kinds import penalty_match
 from flowcore.topology.limits import limit_match
 
@@ -115,13 +114,13 @@ _Reader = AffinityTerm | WeightedTerm | PodMatch
 
 
 class _LabelReaders:
-    """All rules that read the labels of pending pods."""
+    """All rules that read the labels of pending pods: their own, and those of running pods, which PodIndex keeps."""
 
     def __init__(self, pending: Sequence[PendingPod], pod_index: PodIndex) -> None:
         self._pod_index, self._namespaces = pod_index, pod_index.namespaces
-        self._index: SelectorIndex[AffinityTerm | PodMatch] = SelectorIndex()
+        self._index: ScopedIndex[AffinityTerm | PodMatch] = ScopedIndex()
         self._known: dict[PodSignature, frozenset[_Reader]] = {}
-        readers: set[AffinityTerm | PodMatch] = set(pod_index.anti_affinity_terms)
+        readers: set[AffinityTerm | PodMatch] = set()
         for constraints, namespace in {(pod.signature.constraints, pod.signature.namespace) for pod in pending}:
             if constraints is not None:
                 readers.update(constraints.anti_affinity)
@@ -134,21 +133,22 @@ class _LabelReaders:
                 readers.update(limit_match(limit) for limit in constraints.limits)
                 readers.update(penalty_match(penalty) for penalty in constraints.penalties)
         for reader in readers:
-            self._index.add(reader, reader.selector)
-        self._any = bool(readers) or pod_index.has_preferred_terms
+            self._index.add(reader)
+        self._any = bool(readers) or pod_index.has_terms
 
     def of(self, signature: PodSignature) -> frozenset[_Reader]:
         """The rules that match the signature."""
         if not self._any:
             return frozenset()
-        found = self._known.get(signature)
-        if found is None:
-            found = self._known[signature] = frozenset(
-                reader for reader in self._index.find(signature.labels) if self._matches(reader, signature)
-            ).union(weighted_term for weighted_term, _ in self._pod_index.preferred_terms_for(signature))
-        return found
-
-    def _matches(self, reader: AffinityTerm | PodMatch, signature: PodSignature) -> bool:
-        if isinstance(reader, AffinityTerm):
-            return incoming_term_matches(reader, signature, self._namespaces)
-        return reader.includes(signature, self._namespaces)
+        known = self._known.get(signature)
+        if known is None:
+            namespace_labels = self._namespaces.get(signature.namespace, ())
+            readers: list[_Reader] = [
+                reader
+                for reader in self._index.find(signature.namespace, namespace_labels, signature.labels)
+                if isinstance(reader, AffinityTerm) or reader.includes(signature, self._namespaces)
+            ]
+            readers += [term for term, _ in self._pod_index.anti_affinity_terms_for(signature)]
+            readers += [weighted_term for weighted_term, _ in self._pod_index.preferred_terms_for(signature)]
+            known = self._known[signature] = frozenset(readers)
+        return known

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import msgspec
 
+from flowcore.cluster.budget_index import BudgetIndex
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
 from flowcore.cluster.gang_registry import GangRegistry
 from flowcore.cluster.numa_index import NumaIndex
@@ -53,7 +54,7 @@ class Cluster:
         waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
-        disruption_budgets: PodDisruptionBudgets by key.
+        budgets: PodDisruptionBudgets, and which pods they protect.
         queues: FlowQueues, and which pods count for them.
         bound_priorities: how many pods with a node have each priority.
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
@@ -73,7 +74,7 @@ class Cluster:
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
         self.device_classes: dict[str, DeviceClass] = {}
-        self.disruption_budgets: dict[str, DisruptionBudget] = {}
+        self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
         self.watched_pods = 0
@@ -253,6 +254,7 @@ class Cluster:
             population = self.populations[governed] = Population()
         if pod.node_name:
             population.placed += sign
+            self.budgets.count_pod(pod, sign)
             self.bound_priorities[pod.pod_class.priority] += sign
             if not self.bound_priorities[pod.pod_class.priority]:
                 del self.bound_priorities[pod.pod_class.priority]
@@ -306,11 +308,8 @@ class Cluster:
         return any(changes)
 
     def set_disruption_budget(self, key: str, budget: DisruptionBudget | None) -> bool:
-        """Takes a PodDisruptionBudget; None: it is gone. Whether more pods may be evicted now."""
-        before = self.disruption_budgets.pop(key, None)
-        if budget is not None:
-            self.disruption_budgets[key] = budget
-        return before is not None and (budget is None or budget.allowed > before.allowed)
+        """Takes a PodDisruptionBudget; None: it is gone. Whether more pods with a node may be evicted now."""
+        return self.budgets.set(key, budget)
 
     def put_pod_group(self, group: PodGroup) -> bool:
         """Takes a new or changed PodGroup; whether pods wait for it."""

@@ -172,7 +172,7 @@ class Occupancy:
                 del self._pod_deltas[signature]
 
     def mark_dirty(self, node: str) -> None:
-        """The next ``take_usage`` returns this node, if it is asked for."""
+        """The next ``take_dirty_nodes`` returns this node, if it is asked for."""
         self._dirty_usage.add(node)
 
     def mark_pods_dirty(self) -> None:

@@ -5,29 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
-from flowcore.model.selector_index import SelectorIndex
 
 _NO_REASONS: Mapping[str, str] = {}
-
-
-class BudgetIndex:
-    """Which PodDisruptionBudgets protect a pod."""
-
-    def __init__(self, budgets: Iterable[DisruptionBudget]) -> None:
-        self._index: SelectorIndex[str] = SelectorIndex()
-        self._budgets = {budget.key: budget for budget in budgets}
-        for budget in self._budgets.values():
-            self._index.add(budget.key, budget.selector)
-
-    def of(self, pod: Pod) -> tuple[str, ...]:
-        """Keys of the budgets, sorted."""
-        found = (self._budgets[key] for key in self._index.find(pod.labels))
-        return tuple(sorted(budget.key for budget in found if budget.selects(pod.namespace, pod.labels)))
 
 
 def to_running_pod(
@@ -114,7 +97,6 @@ def running_pods(
         unevictable_reasons: why some pods may not be evicted just now, by uid.
         moves: of the last hour.
     """
-    index = BudgetIndex(cluster.disruption_budgets.values())
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
@@ -128,8 +110,8 @@ def running_pods(
                 gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         reason = unevictable_reasons.get(pod.uid, "")
         queue = cluster.queues.of(pod, cluster.namespaces)
-        pods.append(to_running_pod(pod, policy_of(pod), index.of(pod), gang, now, reason, queue))
-    return RunningPods(tuple(pods), budgets_left(cluster, index, leaving), gangs, moves)
+        pods.append(to_running_pod(pod, policy_of(pod), cluster.budgets.of(pod), gang, now, reason, queue))
+    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:
@@ -148,15 +130,15 @@ def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> G
     return GangDisruption(key.display_name, running, state.spec.min_member or 0, state.spec.evicted_whole)
 
 
-def budgets_left(cluster: Cluster, index: BudgetIndex, leaving: Iterable[Pod]) -> dict[str, int]:
+def budgets_left(cluster: Cluster, leaving: Iterable[Pod]) -> dict[str, int]:
     """How many more pods each PodDisruptionBudget lets go.
 
     Args:
         leaving: running pods that are about to leave: the status counts those only that were evicted already.
     """
-    left = {key: budget.allowed for key, budget in cluster.disruption_budgets.items()}
+    left = {key: budget.allowed for key, budget in cluster.budgets.objects.items()}
     for pod in leaving:
-        for key in index.of(pod):
-            if pod.name not in cluster.disruption_budgets[key].disrupted:
+        for key in cluster.budgets.of(pod):
+            if pod.name not in cluster.budgets.objects[key].disrupted:
                 left[key] = max(0, left[key] - 1)
     return left

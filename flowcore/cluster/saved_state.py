@@ -200,7 +200,7 @@ def to_lines(
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),
         *(_SavedStorage(each) for each in cluster.storage.objects.values()),
         *(_SavedDeviceClass(each) for each in cluster.device_classes.values()),
-        *(_SavedDisruptionBudget(each) for each in cluster.disruption_budgets.values()),
+        *(_SavedDisruptionBudget(each) for each in cluster.budgets.objects.values()),
         *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
         *(_SavedNumaNode(each) for each in cluster.numa.reports.values()),
         *(_SavedPolicy(each, beside.held.get(each.name, ""))

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.snapshot import Bools, PendingPod
-from flowcore.evictions.state import EvictionState
+from flowcore.evictions.state import EvictionState, share_key
 from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
-from flowcore.model.running_pods import EvictionKind, RecentMove
+from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,12 +141,13 @@ class MoveEligibility:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
         self._movable = self._may_ever_move()
         self._recent: dict[tuple[str, str], int] = {}
-        self._last_hour: dict[str, int] = {}
+        #: Moves of the last hour by policy, and by policy and namespace.
+        self._last_hour: Counter[str | tuple[str, str]] = Counter()
         for move in state.residents.running.moves:
             self._count(move)
 
     def _count(self, move: RecentMove) -> None:
-        self._last_hour[move.policy] = self._last_hour.get(move.policy, 0) + 1
+        self._last_hour.update((move.policy, (move.policy, move.namespace)))
         if move.under_way:
             for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
                 self._recent[key] = self._recent.get(key, 0) + 1
@@ -205,6 +208,29 @@ class MoveEligibility:
             ("owner", pod.owner): rescheduling.per_owner,
         }
         left = {key: limit - state.moves[key] - self._recent.get(key, 0) for key, limit in most.items()}
-        in_hour = rescheduling.per_hour - self._last_hour.get(pod.policy, 0)
-        key = ("policy", pod.policy)
-        return left | {key: min(rescheduling.per_round, in_hour) - state.moves[key]}
+        in_hour = rescheduling.per_hour - self._last_hour[pod.policy]
+        key, share = ("policy", pod.policy), share_key(pod)
+        return left | {
+            key: min(rescheduling.per_round, in_hour) - state.moves[key],
+            share: self._share(pod) - state.moves[share],
+        }
+
+    def _share(self, pod: RunningPod) -> int:
+        """How many more moves of this hour the namespace of a pod may have under its policy.
+
+        Half of what the other namespaces have not had: else one of them could leave no moves for the others. All of it
+        where no other namespace has pods of the policy.
+        """
+        own = self._last_hour[pod.policy, pod.namespace]
+        left = self._policies[pod.policy].rescheduling.per_hour - (self._last_hour[pod.policy] - own)
+        if len(self._namespaces[pod.policy]) > 1:
+            left = -(-left // 2)  # one where one is left
+        return left - own
+
+    @cached_property
+    def _namespaces(self) -> dict[str, set[str]]:
+        """By policy, the namespaces of its running pods."""
+        namespaces: dict[str, set[str]] = {}
+        for pod in self._residents.pods[: self._residents.running_count]:
+            namespaces.setdefault(pod.policy, set()).add(pod.namespace)
+        return namespaces

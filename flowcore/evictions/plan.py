@@ -278,7 +278,10 @@ class _EvictionRound:
         """A placement that is taken back."""
         demand = self._problem.demands[self._demand_of[placement.pod.key]]
         price = int(demand.prices[demand.group.pods.index(placement.pod)])
-        others = f"{for_pods[0]} and {len(for_pods) - 1} others" if len(for_pods) > 1 else for_pods[0]
+        # The pod's author reads this, and may not know what runs in other namespaces.
+        namespace = placement.pod.key.partition("/")[0]
+        first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
+        others = f"{first} and {len(for_pods) - 1} others" if len(for_pods) > 1 else first
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
         return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
 

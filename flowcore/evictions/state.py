@@ -77,7 +77,8 @@ class EvictionState:
         arrivals: in the order of the decisions.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.
         leaving_by_gang: how many running pods of each gang leave.
-        moves: how many moves there are by policy, node, namespace and owner; ("policy", name) and so on.
+        moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
+            ``share_key``.
     """
 
     def __init__(self, snapshot: Snapshot, free: Int64s, residents: Residents, demands: tuple[Demand, ...]) -> None:
@@ -298,4 +299,15 @@ class EvictionState:
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:
-    return [("policy", pod.policy), ("node", pod.node), ("namespace", pod.namespace), ("owner", pod.owner)]
+    return [
+        ("policy", pod.policy),
+        ("node", pod.node),
+        ("namespace", pod.namespace),
+        ("owner", pod.owner),
+        share_key(pod),
+    ]
+
+
+def share_key(pod: RunningPod) -> tuple[str, str]:
+    """What counts the moves of a namespace's pods under one policy."""
+    return "share", f"{pod.policy}/{pod.namespace}"

@@ -38,7 +38,7 @@ def greedy(
     packed: bool = False,
     wait_prices: WaitPrices = _NOBODY_WAITS,
 ) -> list[Commit]:
-    """Commits into ``room`` one class after the other.
+    """Commits into ``capacity`` one class after the other.
 
     Args:
         cost_matrix: the demands, and where they stood when the round began.

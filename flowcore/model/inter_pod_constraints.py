@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.model.selector_index import Scope
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.volumes import REGION, ZONE
 
@@ -27,6 +28,11 @@ class AffinityTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespaces: tuple[str, ...]
     namespace_selector: LabelSelector | None = None
 
+    @property
+    def scope(self) -> Scope:
+        """The namespaces that it is about."""
+        return Scope(self.namespaces, self.namespace_selector)
+
 
 class WeightedTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """A preferred term: affinity with its weight, anti-affinity with its negated weight."""
@@ -38,6 +44,11 @@ class WeightedTerm(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def selector(self) -> LabelSelector | None:
         """The term's."""
         return self.term.selector
+
+    @property
+    def scope(self) -> Scope:
+        """The term's."""
+        return self.term.scope
 
 
 class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):

@@ -15,7 +15,8 @@ import msgspec
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.matching_pods import MatchingPods
-from flowcore.model.selector_index import SelectorIndex, label_pairs
+from flowcore.model.pod_terms import PodTerms, limits_problem
+from flowcore.model.selector_index import EVERYWHERE, Scope, ScopedIndex, label_pairs
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 
 #: Bytes of the crowds that are kept up to date, twice: rules of pods that are gone must not pile up.
@@ -79,6 +80,12 @@ class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return self.terms[0].selector
 
     @property
+    def scope(self) -> Scope:
+        """Their namespaces, and maybe more; see ``own_term_matches``."""
+        scope = self.terms[0].scope
+        return EVERYWHERE if scope.selector is not None and scope.selector.matches(()) else scope
+
+    @property
     def reads_namespaces(self) -> bool:
         """Whether labels of namespaces decide who is among them."""
         return any(term.namespace_selector is not None for term in self.terms)
@@ -99,6 +106,11 @@ class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return self.pods.selector
 
     @property
+    def scope(self) -> Scope:
+        """Their namespaces."""
+        return self.pods.scope
+
+    @property
     def reads_namespaces(self) -> bool:
         """Whether labels of namespaces decide who is among them."""
         return self.pods.reads_namespaces
@@ -114,6 +126,11 @@ class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     namespace: str
     selector: LabelSelector | None
     reads_namespaces: ClassVar[bool] = False
+
+    @property
+    def scope(self) -> Scope:
+        """Their namespace."""
+        return Scope((self.namespace,))
 
     def includes(self, signature: PodSignature, _namespaces: Mapping[str, Labels]) -> bool:
         """Whether pods of this kind are among them."""
@@ -136,6 +153,11 @@ class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     def selector(self) -> LabelSelector:
         """What their labels must meet at least."""
         return _common_requirement(self.selectors)
+
+    @property
+    def scope(self) -> Scope:
+        """Their namespaces."""
+        return EVERYWHERE if self.namespaces is None else Scope((), self.namespaces)
 
     @property
     def reads_namespaces(self) -> bool:
@@ -174,21 +196,28 @@ def _preferred_terms(constraints: InterPodConstraints) -> Iterator[WeightedTerm]
 
 
 class PodIndex:
-    """All pods that have a node, known or not, and the labels of the namespaces that are known."""
+    """All pods that have a node, known or not, and the labels of the namespaces that are known.
+
+    Attributes:
+        anti_affinity: their required anti-affinity terms.
+        preferred: their preferred terms, and required affinity with a weight of 1 (hardPodAffinityWeight).
+    """
 
     def __init__(self, namespaces: Mapping[str, Labels] | None = None, base: PodIndex | None = None) -> None:
         self._namespaces: dict[str, Labels] = dict(namespaces or {})
         self._base = base
         self._revision = self._forgotten = 0
         self._counts: dict[PodSignature, dict[str, int]] = {}
+        #: Kinds by namespace.
+        self._by_namespace: dict[str, dict[PodSignature, None]] = {}
         #: For label keys that were asked about: value -> kinds.
         self._by_label: dict[str, dict[str, dict[PodSignature, None]]] = {}
         self._matching: GenerationalCache[PodMatch, MatchingPods] = GenerationalCache(_CACHE_BYTES)
-        self._match_index: SelectorIndex[PodMatch] = SelectorIndex()
-        self._anti_affinity: dict[AffinityTerm, MatchingPods] = {}
-        self._anti_affinity_index: SelectorIndex[AffinityTerm] = SelectorIndex()
-        self._preferred: dict[WeightedTerm, MatchingPods] = {}
-        self._preferred_index: SelectorIndex[WeightedTerm] = SelectorIndex()
+        self._match_index: ScopedIndex[PodMatch] = ScopedIndex()
+        self.anti_affinity: PodTerms[AffinityTerm] = PodTerms(
+            self._namespaces, None if base is None else base.anti_affinity
+        )
+        self.preferred: PodTerms[WeightedTerm] = PodTerms(self._namespaces, None if base is None else base.preferred)
 
     @classmethod
     def of(cls, pods: Iterable[tuple[str, PodSignature]], namespaces: Mapping[str, Labels] | None = None) -> PodIndex:
@@ -238,22 +267,24 @@ class PodIndex:
         on = self._counts.get(signature)
         if on is None:
             on = self._counts[signature] = {}
-            self._index_labels(signature)
+            self._index(signature)
         if count := on.get(node, 0) + delta:
             on[node] = count
         else:
             on.pop(node, None)
-        for matching in self._match_index.find(signature.labels):
-            if matching.includes(signature, self._namespaces):
+        namespace, namespaces = signature.namespace, self._namespaces
+        for matching in self._match_index.find(namespace, namespaces.get(namespace, ()), signature.labels):
+            if matching.includes(signature, namespaces):
                 self._matching[matching].change(node, delta, self._revision)
-        # One pod may name a term twice; it is counted once a pod.
-        for term in set(signature.constraints.anti_affinity) if signature.constraints is not None else ():
-            self._change_anti_affinity(term, node, delta)
-        for weighted_term in _preferred_terms(signature.constraints) if signature.constraints is not None else ():
-            self._change_preferred(weighted_term, node, delta)
+        if signature.constraints is not None:
+            # One pod may name a term twice; it is counted once a pod.
+            for term in dict.fromkeys(signature.constraints.anti_affinity):
+                self.anti_affinity.change(term, namespace, node, delta, self._revision)
+            for weighted_term in _preferred_terms(signature.constraints):
+                self.preferred.change(weighted_term, namespace, node, delta, self._revision)
         if not on:
             del self._counts[signature]
-            self._unindex_labels(signature)
+            self._unindex(signature)
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """Takes a namespace's labels; None: it is gone."""
@@ -266,21 +297,30 @@ class PodIndex:
         self._revision += 1
         for pod_match in [of for of in self._matching if of.reads_namespaces]:
             self._matching.pop(pod_match)
-            self._match_index.remove(pod_match, pod_match.selector)
+            self._match_index.remove(pod_match)
+        self.anti_affinity.forget_answers(name)
+        self.preferred.forget_answers(name)
 
     def age(self) -> None:
         """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
         self._forget(self._matching.age())
+        self.anti_affinity.forget_answers()
+        self.preferred.forget_answers()
         selectors = (of.selector for of in self._matching)
         used = {key for each in selectors if each is not None for key, _ in label_pairs(each) or ()}
         self._by_label = {key: signatures for key, signatures in self._by_label.items() if key in used}
 
-    def _index_labels(self, signature: PodSignature) -> None:
+    def _index(self, signature: PodSignature) -> None:
+        self._by_namespace.setdefault(signature.namespace, {})[signature] = None
         for key, value in signature.labels if self._by_label else ():
             if key in self._by_label:
                 self._by_label[key].setdefault(value, {})[signature] = None
 
-    def _unindex_labels(self, signature: PodSignature) -> None:
+    def _unindex(self, signature: PodSignature) -> None:
+        kinds = self._by_namespace[signature.namespace]
+        del kinds[signature]
+        if not kinds:
+            del self._by_namespace[signature.namespace]
         for key, value in signature.labels if self._by_label else ():
             if key in self._by_label:
                 signatures = self._by_label[key][value]
@@ -288,105 +328,61 @@ class PodIndex:
                 if not signatures:
                     del self._by_label[key][value]
 
-    def _change_anti_affinity(self, term: AffinityTerm, node: str, delta: int) -> None:
-        matching = self._anti_affinity.get(term)
-        if matching is None:
-            matching = self._anti_affinity[term] = MatchingPods(
-                self._revision, None if self._base is None else self._base.pods_with_term(term)
-            )
-            self._anti_affinity_index.add(term, term.selector)
-        matching.change(node, delta, self._revision)
-        if not matching.by_node:
-            del self._anti_affinity[term]
-            self._anti_affinity_index.remove(term, term.selector)
-
-    def _change_preferred(self, weighted_term: WeightedTerm, node: str, delta: int) -> None:
-        matching = self._preferred.get(weighted_term)
-        if matching is None:
-            matching = self._preferred[weighted_term] = MatchingPods(
-                self._revision, None if self._base is None else self._base.pods_with_preferred(weighted_term)
-            )
-            self._preferred_index.add(weighted_term, weighted_term.selector)
-        matching.change(node, delta, self._revision)
-        if not matching.by_node:
-            del self._preferred[weighted_term]
-            self._preferred_index.remove(weighted_term, weighted_term.selector)
-
     # --- questions ---
 
     @property
-    def has_preferred_terms(self) -> bool:
-        """Whether any of these pods would rather have others near, or far."""
-        return bool(self._preferred) or (self._base is not None and self._base.has_preferred_terms)
+    def has_terms(self) -> bool:
+        """Whether any of these pods has a rule about others that holds for them too."""
+        return bool(self.anti_affinity or self.preferred)
 
-    def preferred_terms_for(self, signature: PodSignature) -> list[tuple[WeightedTerm, MatchingPods]]:
+    def preferred_terms_for(self, signature: PodSignature) -> tuple[tuple[WeightedTerm, MatchingPods], ...]:
         """What these pods would rather have of a kind, with the pods that bring it, each as often as it says so.
 
         Preferred terms, and required affinity with a weight of 1 (hardPodAffinityWeight).
         """
-        found = [
-            (weighted_term, self._preferred[weighted_term])
-            for weighted_term in self._preferred_index.find(signature.labels)
-            if incoming_term_matches(weighted_term.term, signature, self._namespaces)
-        ]
-        if self._base is None:
-            return found
-        return found + [each for each in self._base.preferred_terms_for(signature) if each[0] not in self._preferred]
+        return self.preferred.find(signature.namespace, signature.labels)
 
-    @property
-    def anti_affinity_terms(self) -> frozenset[AffinityTerm]:
-        """Distinct required anti-affinity terms of these pods."""
-        own = frozenset(self._anti_affinity)
-        return own if self._base is None else own | self._base.anti_affinity_terms
+    def anti_affinity_terms_for(self, signature: PodSignature) -> tuple[tuple[AffinityTerm, MatchingPods], ...]:
+        """Required anti-affinity terms of these pods that speak of a kind, with the pods that bring them."""
+        return self.anti_affinity.find(signature.namespace, signature.labels)
 
-    def anti_affinity_terms_for(self, signature: PodSignature) -> list[tuple[AffinityTerm, MatchingPods]]:
-        """Anti-affinity terms of these pods that speak of a kind, with the pods that bring them."""
-        found = [
-            (term, self._anti_affinity[term])
-            for term in self._anti_affinity_index.find(signature.labels)
-            if incoming_term_matches(term, signature, self._namespaces)
-        ]
-        if self._base is None:
-            return found
-        return found + [
-            each for each in self._base.anti_affinity_terms_for(signature) if each[0] not in self._anti_affinity
-        ]
-
-    def pods_with_term(self, term: AffinityTerm) -> MatchingPods | None:
-        """The pods that bring a required anti-affinity term."""
-        found = self._anti_affinity.get(term)
-        return self._base.pods_with_term(term) if found is None and self._base is not None else found
-
-    def pods_with_preferred(self, weighted_term: WeightedTerm) -> MatchingPods | None:
-        """The pods that would rather have others near in these words."""
-        found = self._preferred.get(weighted_term)
-        return self._base.pods_with_preferred(weighted_term) if found is None and self._base is not None else found
+    def terms_problem(self, signature: PodSignature) -> str:
+        """Why rules of pods of this kind, which are among these, do not hold for all others; "": they do."""
+        rules = signature.constraints
+        if rules is None:
+            return ""
+        required = self.anti_affinity.beyond_limits(rules.anti_affinity, signature.namespace)
+        preferred = self.preferred.beyond_limits(_preferred_terms(rules), signature.namespace)
+        return limits_problem(required[0] + preferred[0], required[1] + preferred[1])
 
     def matching_pods(self, pod_match: PodMatch) -> MatchingPods:
         """The pods of a description; up to date for as long as this is asked again."""
         found = self._matching.get(pod_match)
         if found is None:
             found = MatchingPods(self._revision, None if self._base is None else self._base.matching_pods(pod_match))
-            for signature in self._candidates(pod_match.selector):
+            for signature in self._candidates(pod_match):
                 if pod_match.includes(signature, self._namespaces):
                     for node, count in self._counts[signature].items():
                         found.add_existing(node, count)
             self._forget(self._matching.put(pod_match, found, _ENTRY_BYTES + _NODE_BYTES * len(found.by_node)))
-            self._match_index.add(pod_match, pod_match.selector)
+            self._match_index.add(pod_match)
         return found
 
     def _forget(self, pod_matches: Sequence[PodMatch]) -> None:
         self._forgotten += bool(pod_matches)
         for pod_match in pod_matches:
-            self._match_index.remove(pod_match, pod_match.selector)
+            self._match_index.remove(pod_match)
 
-    def _candidates(self, selector: LabelSelector | None) -> list[PodSignature]:
-        """Kinds that the selector may select, and not many others."""
-        if selector is None:
+    def _candidates(self, pod_match: PodMatch) -> list[PodSignature]:
+        """Kinds that may be among the pods of a description, and not many others."""
+        if pod_match.selector is None:
             return []
-        pairs = label_pairs(selector)
+        pairs = label_pairs(pod_match.selector)
         if pairs is None:
-            return list(self._counts)
+            names, selector = pod_match.scope
+            if selector is not None:
+                return list(self._counts)
+            return [signature for name in dict.fromkeys(names) for signature in self._by_namespace.get(name, ())]
         return [signature for key, value in pairs for signature in self._of_label(key).get(value, ())]
 
     def _of_label(self, key: str) -> dict[str, dict[PodSignature, None]]:

@@ -125,5 +125,8 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False):
 
     def matches(self, labels: Labels) -> bool:
         """Whether an object with these labels is selected."""
-        found: Mapping[str, str] = dict(labels)
-        return all(r.accepts(found.get(r.key)) for r in self.requirements)
+        return self.selects(dict(labels))
+
+    def selects(self, values: Mapping[str, str]) -> bool:
+        """The same for labels by key: whoever asks many selectors makes the mapping once."""
+        return all(r.accepts(values.get(r.key)) for r in self.requirements)

@@ -7,7 +7,7 @@ from functools import cached_property
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.explain.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
 from flowcore.explain.more_nodes import more_nodes_help
 from flowcore.explain.reasons import Reason, no_domain, reason_for
@@ -66,7 +66,7 @@ class UnplacedReasons:
                 return self._domain_reason(gang, at)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
-            name = problem.atomic_groups.all[held.group].name
+            name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
             reason = reason_for(group, before=self._after_with_held, after=self._after_with_held, runner=run_filter)
             return Reason(
                 f"{reason.text} Room is held for {name}, which has waited for a long time.",
@@ -174,3 +174,10 @@ def _fits_empty_domain(problem: Problem, group: AtomicGroup) -> bool:
 
 def _sentence(text: str) -> str:
     return text[:1].upper() + text[1:]
+
+
+def _as_told_to(pods: Sequence[PendingPod], name: str) -> str:
+    """The name of an atomic group, for the authors of pods: they may not know what there is in other namespaces."""
+    namespaces = {pod.key.partition("/")[0] for pod in pods}
+    others = "/" in name and not all(f" {namespace}/" in name for namespace in namespaces)
+    return "a gang of another namespace" if others else name

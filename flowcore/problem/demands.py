@@ -36,7 +36,7 @@ class Demand:
         requests: int64[R], what one pod asks for.
         size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
         allowed: bool[N], nodes that pass every filter which the round itself cannot change.
-        counts: int64[N], how many of its pods each node has room for as the round begins (Room.space).
+        counts: int64[N], how many of its pods each node has room for as the round begins.
         compared: bool[N], nodes among which its preferences are compared: those allowed as the arcs were priced.
         arc: int64[N], what a pod of the class pays on each node beside the increase of its potential; a constant.
         first_increase: int64[N], by how much a first pod increases the potential of each node.

@@ -181,7 +181,7 @@ class FreeCapacity:
         return found
 
     def max_pods_at(self, demand: Demand, at: int, limit: int = UNLIMITED) -> int:
-        """``max_pods`` of one node, or ``most`` where that is less."""
+        """``max_pods`` of one node, or ``limit`` where that is less."""
         if not demand.allowed[at]:
             return 0
         asked = demand.requests > 0

@@ -69,7 +69,7 @@ def drain(edits: Edits, name: str, context: AnswerContext) -> list[str]:
 def hindrances(edits: Edits, leaving: Iterable[Pod], context: AnswerContext) -> list[str]:
     """Sentences on why evictions would take longer, or lose pods, in a real cluster."""
     staying = [pod for pod in leaving if not pod.deleting]
-    budgets = edits.scenario.cluster.disruption_budgets.values()
+    budgets = edits.scenario.cluster.budgets.objects.values()
     found = []
     for budget in budgets:
         protected = sum(budget.selects(pod.namespace, pod.labels) for pod in staying)

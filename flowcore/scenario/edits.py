@@ -99,7 +99,7 @@ class Edits:
 
     def put_disruption_budget(self, each: DisruptionBudget) -> None:
         """Adds or replaces a PodDisruptionBudget."""
-        cluster, before = self._cluster, self._cluster.disruption_budgets.get(each.key)
+        cluster, before = self._cluster, self._cluster.budgets.objects.get(each.key)
         self._note("budget", each.key, lambda: cluster.set_disruption_budget(each.key, before))
         cluster.set_disruption_budget(each.key, each)
 

@@ -31,7 +31,8 @@ class ScenarioPlan:
         before: the snapshot that was planned.
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
-        warnings: sentences about nodes and samples that are not measured; requests count there.
+        warnings: sentences about nodes and samples that are not measured (requests count there), and about policies
+            and constraints that do nothing.
     """
 
     result: RoundResult
@@ -103,7 +104,8 @@ def plan_scenario(
         measured=measured.loads,
     )
     result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)
-    return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), measured.warnings)
+    warnings = (*measured.warnings, *governed.policies_without_effect())
+    return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), warnings)
 
 
 def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:

@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
@@ -88,6 +89,23 @@ class GovernedScenario:
     def governs(self, pod: Pod) -> bool:
         """Whether a policy governs a pod."""
         return self._index.of(pod, self._namespaces) is not None
+
+    def policies_without_effect(self) -> list[str]:
+        """Sentences about policies and constraints that do nothing, and about policies that one pod has two of."""
+        coverages = PolicyCoverages(self._index)
+        for (namespace, labels, scheduler_name), population in self._cluster.populations.items():
+            known = self._namespaces.get(namespace, ())
+            coverages.add(namespace, labels, scheduler_name, known, population.placed, population.waiting)
+        sentences = []
+        for policy in self._scenario.policies.values():
+            coverage = coverages.of(policy)
+            sentences += [f"policy {policy.name}: {sentence}" for _, sentence in without_effect(policy, coverage)]
+            if coverage.governed and coverage.equal:
+                sentences.append(
+                    f"policies {coverage.equal} and {policy.name} have the same precedence and both match "
+                    f"{coverage.overridden} pods: {coverage.equal} governs them, because its name comes first"
+                )
+        return sentences
 
     def victim_of(self, pod: Pod) -> Victim | None:
         """The running pod that a waiting pod replaces; None without one."""

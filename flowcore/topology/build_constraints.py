@@ -20,10 +20,10 @@ from flowcore.model.pod_index import (
     PodMatch,
     PodSignature,
     SpreadMatch,
-    incoming_term_matches,
 )
 from flowcore.model.pods import PodClass
-from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.selector_index import ScopedIndex
+from flowcore.model.selectors import Labels
 from flowcore.model.workload_kinds import penalty_match
 from flowcore.topology.affinity import affinity_matches_itself
 from flowcore.topology.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
@@ -75,13 +75,13 @@ class _CounterRegistry:
         self._whole = Domains.whole(snapshot.table)
         self._domains: dict[str, Domains] = {_EACH_NODE: Domains.single_nodes(snapshot.table)}
         self._counters_by_match: dict[PodMatch, dict[tuple[object, ...], DomainCounter]] = {}
-        self._match_index: SelectorIndex[PodMatch] = SelectorIndex()
+        self._match_index: ScopedIndex[PodMatch] = ScopedIndex()
         #: Pods of the round that have an anti-affinity term.
         self._anti_affinity_counters: dict[AffinityTerm, DomainCounter] = {}
-        self._anti_affinity_index: SelectorIndex[AffinityTerm] = SelectorIndex()
+        self._anti_affinity_index: ScopedIndex[AffinityTerm] = ScopedIndex()
         #: The same for preferred terms, of affinity and of anti-affinity.
         self._preferred_counters: dict[WeightedTerm, DomainCounter] = {}
-        self._preferred_index: SelectorIndex[WeightedTerm] = SelectorIndex()
+        self._preferred_index: ScopedIndex[WeightedTerm] = ScopedIndex()
         #: Pods of the round that suffer from a kind of pods.
         self._suffering_counters: dict[tuple[ConstraintMatch, int], DomainCounter] = {}
         self._own = [
@@ -91,7 +91,7 @@ class _CounterRegistry:
             for pod_class, signature in groups
         ]
         for pod_match in self._counters_by_match:
-            self._match_index.add(pod_match, pod_match.selector)
+            self._match_index.add(pod_match)
         self._blocking = {id(cap.counter) for own in self._own for cap in own.caps if cap.blocks}
         self._incoming_anti_affinity = [self._find_incoming_anti_affinity(signature) for _, signature in groups]
         self._incoming_preferred = [self._find_incoming_preferred(signature) for _, signature in groups]
@@ -107,7 +107,7 @@ class _CounterRegistry:
         rules = signature.constraints or InterPodConstraints()
         increments = [
             counter
-            for pod_match in self._match_index.find(signature.labels)
+            for pod_match in self._match_index.find(*self._asked(signature))
             if pod_match.includes(signature, self._pod_index.namespaces)
             for counter in self._counters_by_match[pod_match].values()
         ]
@@ -132,20 +132,19 @@ class _CounterRegistry:
         )
         return constraints if constraints.increments or constraints.sequential else UNCONSTRAINED
 
+    def _asked(self, signature: PodSignature) -> tuple[str, Labels, Labels]:
+        """What an index of the round finds items by."""
+        return signature.namespace, self._pod_index.namespaces.get(signature.namespace, ()), signature.labels
+
     def _find_incoming_anti_affinity(self, signature: PodSignature) -> list[DomainCounter]:
         """Counters of pods of the round whose anti-affinity matches the signature."""
-        return [
-            self._anti_affinity_counters[term]
-            for term in self._anti_affinity_index.find(signature.labels)
-            if incoming_term_matches(term, signature, self._pod_index.namespaces)
-        ]
+        return [self._anti_affinity_counters[term] for term in self._anti_affinity_index.find(*self._asked(signature))]
 
     def _find_incoming_preferred(self, signature: PodSignature) -> list[tuple[DomainCounter, int]]:
         """Counters of pods of the round that prefer the signature near or far, with the weight."""
         return [
             (self._preferred_counters[weighted_term], weighted_term.weight)
-            for weighted_term in self._preferred_index.find(signature.labels)
-            if incoming_term_matches(weighted_term.term, signature, self._pod_index.namespaces)
+            for weighted_term in self._preferred_index.find(*self._asked(signature))
         ]
 
     def _find_incoming_penalties(self, signature: PodSignature) -> list[tuple[DomainCounter, int]]:
@@ -162,7 +161,7 @@ class _CounterRegistry:
             own.anti_affinity.append(self._counter(AffinityMatch((term,)), term.topology_key))
             if term not in self._anti_affinity_counters:
                 self._anti_affinity_counters[term] = self._round_counter(term)
-                self._anti_affinity_index.add(term, term.selector)
+                self._anti_affinity_index.add(term)
         for key in dict.fromkeys(term.topology_key for term in rules.affinity):
             own.affinity.append(self._counter(AffinityMatch(rules.affinity), key))
         counted_nodes = CountedNodes(rules.spread, pod_class, self._table)
@@ -176,7 +175,7 @@ class _CounterRegistry:
             )
             if weighted_term not in self._preferred_counters:
                 self._preferred_counters[weighted_term] = self._round_counter(term)
-                self._preferred_index.add(weighted_term, weighted_term.selector)
+                self._preferred_index.add(weighted_term)
         counted_nodes = CountedNodes(rules.soft_spread, pod_class, self._table)
         for constraint in rules.soft_spread:
             if constraint.topology_key == HOSTNAME:

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 import structlog
-from thalweg_listener import CannotListen, listening
+from thalweg_listener import CannotListen
 
 from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
@@ -41,7 +41,7 @@ from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
 from thalweg_operator.gauges import set_gauges
-from thalweg_operator.health import LEASE, PAGE_LIMITS, STALE, Liveness, kind_problems, pages, watch_event_loop
+from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.progress import ProgressLog
@@ -222,10 +222,9 @@ class Operator:
         """Runs until a signal comes or a part fails for good."""
         on_refused = partial(self.bad_input.refuse, "page request")
         served = pages(self.metrics, self.readiness, self._round_loop.liveness.problem, on_refused)
-        host, port = self.settings.host, self.settings.port
+        addresses = [(self.settings.host, self.settings.port), self.settings.probes]
         try:
-            async with listening(host, port, served, PAGE_LIMITS, on_refused):
-                _log.info("listening", host=host, port=port)
+            async with serving_pages(addresses, served, on_refused):
                 await self._run_until_stopped()
         except CannotListen as error:
             raise OperatorError(str(error)) from error

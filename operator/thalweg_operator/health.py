@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Iterable, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Final
 
+import structlog
 from aiohttp import web
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
-from thalweg_listener import ConnectionLimits, Handler, OnRefused
+from thalweg_listener import ConnectionLimits, Handler, OnRefused, listening
 
 from thalweg_operator.metrics import Metrics
 
+_log = structlog.get_logger()
 _SLEEP = 0.02
 #: Seconds without confirmation of a kind after which the snapshot counts as stale. The reflector restarts a silent
 #: watch after 75 s, and an accepted watch is a confirmation.
@@ -66,6 +69,22 @@ def pages(
         return web.Response(status=status, text=f"{problem}\n")
 
     return answer
+
+
+@asynccontextmanager
+async def serving_pages(
+    addresses: Iterable[tuple[str, int] | None], answer: Handler, on_refused: OnRefused
+) -> AsyncIterator[None]:
+    """Serves the pages at each of these addresses, as host and port, while the block runs.
+
+    Raises:
+        CannotListen: an address is in use, or not one of this machine.
+    """
+    async with AsyncExitStack() as stack:
+        for host, port in filter(None, addresses):
+            await stack.enter_async_context(listening(host, port, answer, PAGE_LIMITS, on_refused))
+            _log.info("listening", host=host, port=port)
+        yield
 
 
 def kind_problems(

@@ -40,6 +40,7 @@ class Settings:
         context: context of the kubeconfig; None: its current context.
         source: what named the kubeconfig, for the log.
         host, port: address of /healthz, /readyz and /metrics.
+        probes: a second address of the same pages, for the kubelet alone; None: there is none.
         lease: lease that the operator holds while it writes; one per cluster.
         replicated: whether to wait as a standby while another process holds the lease, instead of ending.
         own_pod: the pod that this process runs in; None: none.
@@ -64,6 +65,7 @@ class Settings:
     source: str = "service account"
     host: str = "0.0.0.0"  # noqa: S104 - probes come from outside the pod
     port: int = 8080
+    probes: tuple[str, int] | None = None
     lease: LeaseName = field(default_factory=LeaseName)
     replicated: bool = False
     own_pod: OwnPod | None = None

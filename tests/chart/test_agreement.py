@@ -38,6 +38,27 @@ def container(objects: list[Manifest], command: str) -> Manifest:
 
 
 @pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("openshift", [False, True])
+def test_volumes(helm: Helm, mode: str, openshift: bool) -> None:  # noqa: FBT001
+    """Scratch space is limited, and Secrets are for the pod's group alone.
+
+    OpenShift gives each namespace a group of its own.
+    """
+    values = {"mode": mode, "view.enabled": True, "view.tlsSecret": "view-tls", "openshift": openshift}
+    secrets = 0
+    for pod in pod_templates(helm.template(values)):
+        spec = pod["spec"]
+        for volume in spec.get("volumes", ()):
+            if "emptyDir" in volume:
+                assert volume["emptyDir"]["sizeLimit"], volume["name"]
+            if "secret" in volume:
+                secrets += 1
+                assert volume["secret"]["defaultMode"] == 0o440
+                assert ("fsGroup" in spec["securityContext"]) == (not openshift)
+    assert secrets == {"Binder": 1, "Extender": 3, "SecondScheduler": 4}[mode]
+
+
+@pytest.mark.parametrize("mode", MODES)
 def test_selectors(helm: Helm, mode: str) -> None:
     """Each selector of a component matches the pods of its Deployment, and no other pod of the release."""
     values = {"mode": mode, "monitoring.podMonitor.enabled": True}
@@ -168,6 +189,31 @@ def test_the_release_reaches_its_own_ports(helm: Helm, mode: str) -> None:
         "SecondScheduler": {"extender": {"test", "kube-scheduler"}},
     }
     assert opened == {"http": {"test"}, **expected[mode]}
+
+
+def test_probes_have_a_port_that_the_network_policy_opens_to_nobody(helm: Helm) -> None:
+    """So no pod can flood it: the kubelet of the pod's own node is always let in."""
+    objects = helm.template({"view.enabled": True, "mode": "SecondScheduler"})
+    operator = container(objects, "run")
+    ports = {each["name"]: each["containerPort"] for each in operator["ports"]}
+    assert options(operator["args"])["--probe-listen"] == [f":{ports['probes']}"]
+    probes = [operator[f"{kind}Probe"]["httpGet"]["port"] for kind in ("startup", "liveness", "readiness")]
+    assert probes == ["probes"] * 3
+    opened = [rule["ports"][0]["port"] for rule in one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]]
+    assert opened == ["http", "extender", "view"]
+
+
+def test_metrics_are_not_open_to_everybody(helm: Helm) -> None:
+    """By default to one namespace, and with an empty list to `helm test` alone; whoever binds pods is not shut out."""
+    monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
+    for values, expected in (({}, [monitoring]), ({"networkPolicy.metricsFrom": []}, [])):
+        objects = helm.template({"mode": "Extender", **values})
+        metrics, extender = one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]
+        *others, test = metrics["from"]
+        assert others == expected
+        assert test["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"
+        # kube-scheduler is on its host's network: no selector matches it.
+        assert extender == {"ports": [{"port": "extender"}]}
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -166,13 +166,14 @@ def test_common_values_reach_every_pod(helm: Helm, mode: str) -> None:
 
 @pytest.mark.parametrize("mode", MODES)
 def test_every_pod_is_bounded(helm: Helm, mode: str) -> None:
-    """Every container has requests and a limit of memory, every pod is for Linux, every repeated Job ends."""
+    """Every container has requests, and limits of memory and disk, every pod is for Linux, every repeated Job ends."""
     objects = helm.template({"mode": mode})
     for pod in pod_templates(objects):
         assert pod["spec"]["nodeSelector"] == {"kubernetes.io/os": "linux"}
         for container in [*pod["spec"].get("initContainers", ()), *pod["spec"]["containers"]]:
-            assert set(container["resources"]["requests"]) == {"cpu", "memory"}
-            assert "memory" in container["resources"]["limits"]
+            # Without a request of ephemeral storage its whole limit would be requested.
+            assert set(container["resources"]["requests"]) == {"cpu", "memory", "ephemeral-storage"}
+            assert {"memory", "ephemeral-storage"} <= set(container["resources"]["limits"])
     ends = {each["metadata"]["name"]: each["spec"] for each in objects if each["kind"] == "Job" and hook(each)}
     ends |= {
         each["metadata"]["name"]: each["spec"]["jobTemplate"]["spec"] for each in objects if each["kind"] == "CronJob"
@@ -283,6 +284,7 @@ def test_the_operators_arguments(helm: Helm) -> None:
         "--replicated",
         f"--lease={NAMESPACE}/thalweg",
         "--listen=:8080",
+        "--probe-listen=:8081",
         "--log-level=info",
         "--dump-directory=/tmp/dumps",
     ]

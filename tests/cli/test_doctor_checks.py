@@ -218,7 +218,12 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"local_time": NOW + timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s ahead of the API server's"),
     ({"local_time": NOW - timedelta(minutes=1)}, "clock", Verdict.WARN, "60 s behind the API server's"),
     ({"policies": (policy("p", accepted="False"),)}, "policies", Verdict.FAIL, "p is not accepted: spec: wrong"),
-    ({"policies": (policy("p"), policy("q"))}, "policies", Verdict.WARN, "p and q have the same precedence"),
+    (
+        {"policies": (policy("p"), policy("q"))},
+        "policies",
+        Verdict.WARN,
+        "q: it governs no pod: p comes first, since its name comes first at the same precedence, such as",
+    ),
     ({"policies": (policy("p", selects={}),)}, "policies", Verdict.WARN, "spec.selects is empty"),
     (
         {
@@ -228,7 +233,7 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
         },
         "policies",
         Verdict.WARN,
-        "it governs no pod: pods of kube-system and of thalweg-system are left to kube-scheduler, such as default/p",
+        "it governs no pod: pods of default are left to kube-scheduler, such as default/p",
     ),
     ({"policies": NOT_READ}, "policies", Verdict.SKIP, "403"),
     ({"pods": GATED, "policies": (policy("p", heartbeat=99),)}, "gates", Verdict.FAIL, "last heartbeat was 99 s ago"),

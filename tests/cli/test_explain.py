@@ -214,7 +214,7 @@ def test_the_table_of_one_pod() -> None:
     text = thalweg("explain", "default/p", "even", "-f", "-", stdin=dump_of(*objects)).stdout
     first, second = text.split("\n\n")
     assert [line.split() for line in first.splitlines()[1:]] == [
-        ["NODE", "FITS", "FILTER", "REASON"],
+        ["NODES", "FITS", "FILTER", "REASON"],
         ["a", "no", "NodeResourcesFit", "Insufficient", "cpu"],
         ["b", "yes"],
     ]
@@ -365,3 +365,11 @@ def test_a_gang_whose_topology_no_node_has() -> None:
     zoned["metadata"]["labels"] = {"zone": "z1"}
     (found,) = explain(zoned, member)
     assert "gang" not in found
+
+
+def test_nodes_with_one_verdict_share_a_row() -> None:
+    """Three names and how many more; nodes with another verdict have rows of their own."""
+    nodes = [node(f"n{number}", cpu="1") for number in range(5)]
+    text = thalweg("explain", "p", "-f", "-", stdin=dump_of(*nodes, node("large", cpu="9"), pod("p", "4"))).stdout
+    lines = [line.split("  ")[0] for line in text.splitlines()[1:]]
+    assert lines == ["NODES", "n0, n1, n2 and 2 more", "large"]

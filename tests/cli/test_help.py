@@ -56,7 +56,7 @@ def test_the_examples_options_exist() -> None:
             for line in text.splitlines()
             for option in re.findall(r" (--?[a-z-]+)", line.partition(f"thalweg {name}")[2])
         ]
-        assert set(used) <= known | {"-A", "-o"}
+        assert set(used) <= known | {"-A", "-o", "-f"}
 
 
 @pytest.mark.parametrize("name", ["simulate", "explain"])

@@ -57,7 +57,7 @@ def test_budgets_are_read_again() -> None:
     cluster = Cluster()
     budget = DisruptionBudget("shop", "web", LabelSelector(), 2, ("web-1",))
     cluster.set_disruption_budget(budget.key, budget)
-    assert read_again(cluster)[0].disruption_budgets == {"shop/web": budget}
+    assert read_again(cluster)[0].budgets.objects == {"shop/web": budget}
 
 
 @settings(max_examples=examples(60))

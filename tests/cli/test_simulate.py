@@ -560,3 +560,30 @@ def test_data_and_waiting_in_a_dump() -> None:
     assert "annotation scheduling.thalweg/data: " in told
     assert "default/bad" in told
     assert told.endswith("; it is ignored")
+
+
+def test_policies_that_do_nothing_are_warned_of(tmp_path: Path) -> None:
+    """One that matches no pod, one that comes second by its name, and a constraint about pods of others."""
+    web = {"matchLabels": {"app": "web"}}
+    rule = {"name": "az", "conflict": {"pods": {"matchLabels": {"app": "api"}}, "topologyKey": "zone"}}
+
+    def policy(name: str, selector: dict[str, Any], **spec: Any) -> dict[str, Any]:
+        kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
+        return {**kind, "metadata": {"name": name}, "spec": {"selects": {"podSelector": selector}, **spec}}
+
+    labels = {"name": "p", "labels": {"app": "web"}}
+    file = tmp_path / "dump.yaml"
+    file.write_text(
+        to_yaml(
+            node("n"),
+            pod("p", metadata=labels, schedulerName="thalweg"),
+            policy("first", web, constraints=[rule]),
+            policy("second", web),
+            policy("none", {"matchLabels": {"app": "other"}}),
+        )
+    )
+    done = thalweg("simulate", "-f", file)
+    assert done.returncode == 0, done.stderr
+    assert "Warning: policy none: it governs no pod: spec.selects matches no pod of the cluster\n" in done.stderr
+    assert "Warning: policy second: it governs no pod: first comes first, since its name comes first" in done.stderr
+    assert "Warning: policy first: constraint az of policy first does nothing" in done.stderr

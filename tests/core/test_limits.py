@@ -11,7 +11,7 @@ from support.draw import Manifest
 from support.model import node, ports_clash, snapshot
 from support.work import lines_run
 
-from flowcore.api import Interner, WirePod, pod_limits, to_pod
+from flowcore.api import Interner, PodReader, WirePod, pod_limits, to_pod
 from flowcore.api.pod_objects import WirePodSpec
 from flowcore.api.pod_requests import host_ports_of, requests_of
 from flowcore.classes import VerdictCache
@@ -195,21 +195,61 @@ def test_labels_of_a_bound_pod_beyond_the_limit_are_met_by_rules_of_others() -> 
         assert verdict.fits.tolist() == [False, True]
 
 
-def test_the_anti_affinity_of_a_bound_pod_beyond_a_limit_holds_for_others() -> None:
-    """Each of 300 terms keeps the pods that it selects off the node; what else the pod demanded is gone."""
+def test_as_much_anti_affinity_of_a_bound_pod_holds_for_others_as_a_planned_pod_may_have() -> None:
+    """Of 300 terms the first 256 keep the pods that they select off the node; the reason says so. The rest does not."""
     bound = read("n", **required_anti_affinity(300))
-    assert bound.unsupported_reason
-    assert bound.constraints is not None
-    assert len(bound.constraints.anti_affinity) == 300
+    assert bound.unsupported_reason == (
+        "it is not planned: spec.affinity: 300 entries, at most 256 are planned; "
+        "other pods heed 256 of its 300 required anti-affinity terms"
+    )
     pod_index = PodIndex()
     pod_index.change(bound.signature, "n", 1)
     state = snapshot(
         [node("n", labels=((HOSTNAME, "n"),)), node("m", labels=((HOSTNAME, "m"),))], [], pod_index=pod_index
     )
-    for at in (0, 150, 299):
+    for at, fits in ((0, [False, True]), (150, [False, True]), (255, [False, True]), (256, [True, True])):
         verdict = run_filters(PodClass(), state, PodSignature("ns", (("x", f"a{at}"),)))
-        assert verdict.fits.tolist() == [False, True]
-    assert run_filters(PodClass(), state, PodSignature("ns", (("x", "a300"),))).fits.all()
+        assert verdict.fits.tolist() == fits
+
+
+@pytest.mark.parametrize(("field", "most"), [("values", pod_limits.MAX_VALUES), ("namespaces", pod_limits.MAX_VALUES)])
+def test_terms_of_a_bound_pod_hold_as_far_as_their_values_are_within_the_limit(field: str, most: int) -> None:
+    """Two terms with all values that a planned pod may have: the third does not hold."""
+    names = [f"v{at}" for at in range(most // 2)]
+    expression = {"key": "x", "operator": "NotIn", "values": names if field == "values" else ["v"]}
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchExpressions": [expression]}}
+    if field == "namespaces":
+        term |= {"namespaces": names[1:]}
+    required = {"requiredDuringSchedulingIgnoredDuringExecution": [{**term, "topologyKey": key} for key in "abc"]}
+    bound = read("n", affinity={"podAntiAffinity": required})
+    assert bound.constraints is not None
+    assert [each.topology_key for each in bound.constraints.anti_affinity] == ["a", "b"]
+    assert bound.unsupported_reason.endswith("; other pods heed 2 of its 3 required anti-affinity terms")
+
+
+def test_all_anti_affinity_of_a_bound_pod_holds_that_has_too_much_of_something_else() -> None:
+    """Another list that is too long takes nothing from it."""
+    tolerations = [{"key": f"k{at}"} for at in range(300)]
+    bound = read("n", **required_anti_affinity(200), tolerations=tolerations)
+    assert bound.constraints is not None
+    assert len(bound.constraints.anti_affinity) == 200
+    assert bound.unsupported_reason == "it is not planned: spec.tolerations: 300 entries, at most 256 are planned"
+
+
+def test_terms_beyond_the_limit_are_not_read() -> None:
+    """A pod of 6,000 terms costs no more lines than one of 600, and no text of it is kept."""
+    texts = [_text(count) for count in (600, 6_000)]
+    reader = PodReader(Interner())
+    reader(texts[0])
+    few, many = (lines_run(lambda text=text: reader(text)) for text in texts)
+    assert many < 1.1 * few
+    assert len(reader._readings) == 0
+
+
+def _text(count: int) -> bytes:
+    """A bound pod of so many terms, in more than 64 KiB."""
+    spec = {"nodeName": "n", "schedulerName": "x" * 70_000, **required_anti_affinity(count)}
+    return msgspec.json.encode({"metadata": {"name": "p", "namespace": "ns", "uid": "u"}, "spec": spec})
 
 
 def _work_of_filters(pod_class: PodClass, kind: PodSignature, state: Snapshot) -> int:

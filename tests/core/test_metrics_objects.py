@@ -93,6 +93,20 @@ def test_a_bad_container_is_named() -> None:
 
 
 @pytest.mark.parametrize(
+    ("usage", "problem"),
+    [
+        ({"cpu": "1", "memory": str(2**50)}, r"memory of all containers: .* is more than any node has"),
+        ({"cpu": str(2**40), "memory": "1"}, r"cpu of all containers: .* is more than any node has"),
+    ],
+)
+def test_the_sum_over_containers_is_checked(usage: dict[str, str], problem: str) -> None:
+    """Each container may use as much as a node has; all of them together may not."""
+    assert to_pod_sample(_pod(usage), _NOW)
+    with pytest.raises(ModelError, match=rf"^PodMetrics shop/web-1: {problem}"):
+        to_pod_sample(_pod(*[usage] * 9000), _NOW)
+
+
+@pytest.mark.parametrize(
     ("value", "problem"),
     [
         (float("nan"), "it is not a number"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -23,7 +25,7 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, Policy, ReschedulingPolicy
-from flowcore.model.running_pods import EvictionKind
+from flowcore.model.running_pods import EvictionKind, RecentMove
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning import RoundResult, run_round
 
@@ -139,6 +141,29 @@ def test_limits_are_kept() -> None:
     pods = [runs(name, "n1") for name in "pqr"]
     assert len(leaving(nodes, pods, policy(REPLACE, per_round=2))) == 2
     assert len(leaving(nodes[:1], pods, policy(EVICT, per_node=1))) == 1
+
+
+def test_a_namespace_leaves_moves_of_the_hour_to_others() -> None:
+    """One whose pods break their rules again and again has half of them at most; alone it has all."""
+    nodes = [in_zone("n1", "b")]
+    pods = [runs(f"p{at}", "n1", owner=f"web-{at}") for at in range(8)]
+    other = msgspec.structs.replace(runs("q", "n1"), namespace="other")
+    six = policy(EVICT, per_hour=6)
+    assert len(leaving(nodes, pods, six)) == 6
+    assert len(leaving(nodes, [*pods, other], six)) == 3 + 1
+
+    def after(**had: int) -> dict[str, int]:
+        """How many leave of each namespace after so many moves of each in this hour."""
+        moves = tuple(RecentMove(six.name, "n9", name, "x", 10.0) for name, count in had.items() for _ in range(count))
+        shown = cluster(nodes, [*pods, other], six)
+        assert shown.running is not None
+        shown = replace(shown, running=replace(shown.running, moves=moves))
+        return Counter(each.pod.namespace for each in planned(shown, six).evictions)
+
+    assert after(default=3) == {"other": 1}
+    assert after(default=1) == {"default": 2, "other": 1}
+    assert after(other=4) == {"default": 1}
+    assert after(default=3, other=3) == {}
 
 
 def test_a_replacement_before_a_taint_evicts() -> None:

@@ -46,6 +46,7 @@ UNKNOWN = "nobody said how to run it, or why not"
 ASK = {"plan", "what-if", "why", "headroom"}
 #: The same for commands of ours.
 CANNOT_RUN_OURS = {
+    "dump": "needs a cluster; tests/e2e/test_kubectl.py runs it",
     "demo": "tests/cli/test_demo.py runs it",
     "run": "serves until it is stopped; tests/e2e runs it",
     "up": "serves until it is stopped; tests/controlplane/test_up.py runs it",

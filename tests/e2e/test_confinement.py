@@ -4,6 +4,7 @@ Roles refuse most of it. They cannot tell the fields of a pod apart: the admissi
 does. It also holds where the account was given every right on pods besides.
 """
 
+import json
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.operator import until
-from support.rights import grant, kubeconfig
+from support.rights import grant, kubeconfig, token
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
 from thalweg_controlplane.objects import node, pod
@@ -48,6 +49,7 @@ SYSTEM = "Thalweg may not evict pods of kube-system and of its own namespace"
 UNINSTALL = (
     "Thalweg's uninstall account may open Thalweg's scheduling gate; it may do nothing else with pods and Events"
 )
+LEADS = "Thalweg may lead a Service to the pod of its own token only"
 COMPONENT = "Thalweg may write Events as the component thalweg only"
 #: Of the admission plugin OwnerReferencesPermissionEnforcement, which comes before admission policies.
 NO_OWNER = "cannot set an ownerRef on a resource you can't delete"
@@ -352,6 +354,43 @@ async def test_the_policy_holds_whatever_else_is_granted(
     finally:
         for kind in ("clusterrolebindings", "clusterroles"):
             await api.delete(f"/apis/rbac.authorization.k8s.io/v1/{kind}/too-much")
+
+
+def leads(*addresses: dict[str, Any], **more: Any) -> Write:
+    """Endpoints of the view's Service, as the leader applies them."""
+    subsets = [{"addresses": list(addresses), **more, "ports": [{"name": "https", "port": 8444}]}]
+    body = {"apiVersion": "v1", "kind": "Endpoints", **metadata(name="thalweg-view"), "subsets": subsets}
+    return Write("PATCH", "/api/v1/namespaces/thalweg-system/endpoints/thalweg-view", body, APPLY_PATCH, APPLY)
+
+
+def address(pod: str, namespace: str = "thalweg-system", kind: str = "Pod") -> dict[str, Any]:
+    return {"ip": "10.1.2.3", "targetRef": {"kind": kind, "name": pod, "namespace": namespace}}
+
+
+async def test_the_views_service_leads_to_the_own_pod_only(
+    thief: Api, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """A token that was stolen from a pod cannot lead users to another pod, and no token to what is no pod of ours."""
+    control, api = plane
+    for name in ("leader", "stolen"):
+        await api.create(pod(name, namespace="thalweg-system", scheduler="nobody", serviceAccountName="thalweg"))
+    config = json.loads((await kubeconfig(control, api, tmp_path)).read_text())
+    config["users"][0]["user"]["token"] = await token(api, in_pod="leader")
+    (tmp_path / "in-pod").write_text(json.dumps(config))
+    async with Api(tmp_path / "in-pod") as in_pod:
+        assert await refusal(leads(address("leader")), in_pod) == ""
+        assert LEADS in await refusal(leads(address("stolen")), in_pod)
+        assert LEADS in await refusal(leads(address("leader"), address("stolen")), in_pod)
+        for write in (
+            leads({"ip": "10.1.2.3"}),
+            leads(address("p", "default")),
+            leads(address("leader", kind="Node")),
+            leads(notReadyAddresses=[address("leader")]),
+        ):
+            for client in (in_pod, thief):
+                assert LEADS in await refusal(write, client)
+    # An operator outside of the cluster has a token of no pod.
+    assert await refusal(leads(address("stolen")), thief) == ""
 
 
 async def test_what_the_operator_does_is_allowed(thief: Api, plane: tuple[ControlPlane, Api]) -> None:

@@ -333,9 +333,9 @@ async def test_policies(cluster: Cluster) -> None:
 
         await until(refused, 30, lambda: f"the wrong policy to be refused: {found}")
         named(found, "policies", Verdict.FAIL, "wrong is not accepted", "NoSuchModel")
-        named(found, "policies", Verdict.WARN, "bound and bound-too have the same precedence", "default/bound-1")
-        named(found, "policies", Verdict.WARN, "nobody: spec.selects matches no pod")
-        named(found, "policies", Verdict.WARN, "bound-too: it governs no pod: bound comes first")
+        named(found, "policies", Verdict.WARN, "nobody: it governs no pod: spec.selects matches no pod")
+        why = "bound-too: it governs no pod: bound comes first, since its name comes first at the same precedence"
+        named(found, "policies", Verdict.WARN, why, "default/bound-1")
     finally:
         for each in made:
             await cluster.api.delete(object_path(each))

@@ -17,8 +17,6 @@ from thalweg.policy_schema import checked_spec
 from thalweg.reader import read_dump
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
-from flowcore.scenario.dump_commands import DUMP_COMMAND
-
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 CASES = 600
@@ -259,12 +257,13 @@ async def test_both_name_the_field(
     assert f": {field}: " in problem_of(manifest, tmp_path)
 
 
-async def test_the_command_that_dumps_a_cluster_names_kinds_that_are_served(plane: tuple[ControlPlane, Api]) -> None:
+async def test_the_kubectl_line_that_dumps_a_cluster_names_served_kinds(plane: tuple[ControlPlane, Api]) -> None:
     """By their names or short names, each of them; kubectl fails as a whole where one is not served."""
     served: set[str] = set()
     for path in ("/api/v1", "/apis/policy/v1", "/apis/scheduling.k8s.io/v1", "/apis/storage.k8s.io/v1"):
         for kind in (await plane[1].get(path))["resources"]:
             served |= {kind["name"], *kind.get("shortNames", ())}
-    asked = DUMP_COMMAND.removeprefix("kubectl get ").split()[0].split(",")
+    page = (Path(__file__).parents[2] / "docs/how-to/plan-a-dump.md").read_text()
+    asked = page.partition("   kubectl get ")[2].split()[0].split(",")
     assert len(asked) > 5
     assert set(asked) <= served

@@ -12,12 +12,15 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+import yaml
+from aiohttp import web
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
 from support.tools import tool
 from support.view_service import (
     LABELS,
+    NAME,
     NAMESPACE,
     PODS,
     PROXY,
@@ -25,13 +28,18 @@ from support.view_service import (
     allow,
     kubeconfig_of,
     leading_to,
+    make_viewer,
     own_address,
+    tokens_of,
 )
-from thalweg.live import live_source
+from thalweg.cluster_source import cluster_source
 from thalweg.option_types import NamespacedName
 from thalweg.plan import QUESTION
 from thalweg.source import SourceError, SourceOptions
-from thalweg_controlplane import Api, ControlPlane
+from thalweg.view_live import _own_context
+from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_listener import ConnectionLimits, listening
+from thalweg_view.access import AUDIENCE
 
 from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery
 
@@ -55,6 +63,7 @@ async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPat
 @pytest_asyncio.fixture(loop_scope="module", autouse=True)
 async def service(scene: ClusterScenario, address: str) -> AsyncIterator[None]:
     host, _, port = address.rpartition(":")
+    await make_viewer(scene.api)
     async with leading_to(scene.api, host, int(port)):
         yield
 
@@ -79,9 +88,9 @@ async def answer(kubeconfig: Path, *words: str) -> Any:
 
 
 async def asked(kubeconfig: Path, **options: Any) -> PlanAnswer:
-    """The plan, by the plugin's own client."""
-    async with live_source(SourceOptions(kubeconfig=kubeconfig, **options)) as source:
-        return await source.ask(QUESTION, PlanQuery())
+    """The plan of the context's namespace, by the plugin's own client."""
+    async with cluster_source(SourceOptions(kubeconfig=kubeconfig, **options)) as source:
+        return await source.ask(QUESTION, PlanQuery(namespace=source.namespace))
 
 
 async def test_the_plan_and_who_may_see_it(
@@ -104,7 +113,7 @@ async def test_the_plan_and_who_may_see_it(
         assert {each["pod"] for each in found["waiting"]} >= {f"{scene.namespace}/large", f"{other}/secret"}
 
         await allow(api, "developer", namespace=scene.namespace, rules=PODS, name="pods")
-        await allow(api, "developer", namespace=NAMESPACE, rules=PROXY, name="view")
+        await allow(api, "developer", namespace=NAMESPACE, rules=[*PROXY, tokens_of("developer")], name="view")
         developer = await account_kubeconfig(control_plane, api, tmp_path / "config", "developer", scene.namespace)
         code, out, err = await plugin(developer, "plan")
         assert code == 0, err
@@ -127,13 +136,14 @@ async def test_the_plan_and_who_may_see_it(
 
 
 async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
-    """A token, a token file, a plug-in's token; a file's token and a service account's for logins without one."""
+    """An account's own token, file or plug-in; a file's token and another account's for logins that have none."""
     control_plane, api = plane
     await scene.nodes("a")
-    await allow(api, "thalweg-viewer", namespace=scene.namespace, rules=PODS, name="pods")
-    await allow(api, "thalweg-viewer", namespace=NAMESPACE, rules=PROXY, name="view")
-    shown = await token(api, 3600, "thalweg-viewer")
+    await allow(api, "login", namespace=scene.namespace, rules=PODS, name="pods")
+    await allow(api, "login", namespace=NAMESPACE, rules=[*PROXY, tokens_of("login")], name="login")
+    shown = await token(api, 3600, "login")
     (tmp_path / "token").write_text(shown)
+    (tmp_path / "for-the-view").write_text(await token(api, 3600, "thalweg-viewer", AUDIENCE))
     credential = {
         "apiVersion": "client.authentication.k8s.io/v1",
         "kind": "ExecCredential",
@@ -149,7 +159,7 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
     logins: list[tuple[dict[str, Any], dict[str, Any]]] = [
         ({"tokenFile": "token"}, {}),
         ({"exec": run}, {}),
-        ({"token": shown}, {"token_file": tmp_path / "token"}),
+        ({"token": shown}, {"token_file": tmp_path / "for-the-view"}),
     ]
     for number, (user, options) in enumerate(logins):
         config = kubeconfig_of(control_plane, tmp_path / f"config-{number}", user, scene.namespace)
@@ -163,10 +173,60 @@ async def test_every_kind_of_login(scene: ClusterScenario, plane: tuple[ControlP
         await asked(without)
 
 
-async def test_a_token_is_not_shown_to_services_of_other_namespaces(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api]
+async def test_an_impostor_collects_no_token_that_is_of_use(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
 ) -> None:
-    """Anybody may make a Service with the chart's labels in a namespace of their own."""
+    """The Service leads to a thief's server, as a stolen token of the operator can make it: no login's token comes.
+
+    What comes is for the view alone, and the API server does not take it.
+    """
+    control_plane, api = plane
+    await allow(api, "robbed", namespace=NAMESPACE, rules=[*PROXY, tokens_of("robbed")], name="robbed")
+    robbed = await account_kubeconfig(control_plane, api, tmp_path / "config", "robbed", scene.namespace)
+    logins = [
+        yaml.safe_load(each.read_text())["users"][0]["user"]["token"] for each in (control_plane.kubeconfig, robbed)
+    ]
+    (tmp_path / "token").write_text(logins[1])
+    heads: list[dict[str, str]] = []
+
+    async def collects(request: web.BaseRequest) -> web.StreamResponse:
+        heads.append(dict(request.headers))
+        return web.json_response({"error": "collected"}, status=400)
+
+    limits = ConnectionLimits()
+    async with listening(own_address(), 0, collects, limits, lambda *_: None, _own_context) as port:
+        path = f"/api/v1/namespaces/{NAMESPACE}/endpoints/{NAME}"
+        leads = await api.get(path)
+        leads["subsets"][0]["ports"][0]["port"] = port
+        await api.replace(path, leads)
+
+        async def collected() -> bool:
+            with pytest.raises(SourceError, match=r"collected|cannot be reached|does not accept|connection"):
+                await asked(control_plane.kubeconfig)
+            return bool(heads)
+
+        await until(collected, 60, lambda: "the Service to lead to the thief")
+        for _ in range(2):
+            with pytest.raises(SourceError, match="collected"):
+                await asked(robbed)
+        with pytest.raises(SourceError, match="not for the audience thalweg-view alone"):
+            await asked(robbed, token_file=tmp_path / "token")
+    text = json.dumps(heads)
+    assert not any(login in text for login in logins)
+    shown = {head["X-Thalweg-Token"] for head in heads}
+    assert len(shown) >= 2
+    for each in shown:
+        kubeconfig = kubeconfig_of(control_plane, tmp_path / "stolen", {"token": each})
+        async with Api(kubeconfig) as thief:
+            with pytest.raises(ApiError) as refused:
+                await thief.get("/api/v1/namespaces/default/pods")
+            assert refused.value.status == 401
+
+
+async def test_a_token_is_not_shown_to_services_of_other_namespaces(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Anybody may make a Service with the chart's labels in a namespace of their own. It is not asked."""
     control_plane, api = plane
     await scene.nodes("a")
     metadata = {"name": "impostor", "namespace": scene.namespace, "labels": LABELS}
@@ -174,8 +234,9 @@ async def test_a_token_is_not_shown_to_services_of_other_namespaces(
     await api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
     assert (await answer(control_plane.kubeconfig, "plan"))["nodes"] == 1
     await api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/thalweg-view")
-    with pytest.raises(SourceError, match=f"no Service of namespace {NAMESPACE} has the labels"):
-        await asked(control_plane.kubeconfig)
+    assert (await asked(control_plane.kubeconfig)).nodes == 1
+    said = capsys.readouterr().err
+    assert f"Note: planned here, as with --direct: no Service of namespace {NAMESPACE} has the labels" in said
 
 
 async def test_what_stands_in_the_way_is_one_sentence(
@@ -188,8 +249,18 @@ async def test_what_stands_in_the_way_is_one_sentence(
         await asked(control_plane.kubeconfig, service=NamespacedName(NAMESPACE, "none"))
     await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
-    with pytest.raises(SourceError, match=f"services/proxy of thalweg-view in namespace {NAMESPACE}"):
+    with pytest.raises(
+        SourceError, match=f"service account {NAMESPACE}/thalweg-viewer gives none: .*--service-account"
+    ):
         await asked(stranger)
+    await allow(api, "stranger", namespace=NAMESPACE, rules=[tokens_of("stranger")], name="tokens-of-strangers")
+
+    async def may_make_tokens() -> bool:
+        with pytest.raises(SourceError) as refused:
+            await asked(stranger)
+        return f"services/proxy of thalweg-view in namespace {NAMESPACE}" in str(refused.value)
+
+    await until(may_make_tokens, 30, lambda: "the right to make tokens")
     code, out, err = await plugin(control_plane.kubeconfig, "plan", "--policy", "none")
     assert (code, out, err) == (2, "", 'Error: policy "none": no FlowSchedulingPolicy has this name\n')
     await api.delete(f"/api/v1/namespaces/{NAMESPACE}/endpoints/thalweg-view")
@@ -272,11 +343,49 @@ async def test_a_cluster_without_an_operator(
     code, out, err = await plugin(control_plane.kubeconfig, "explain", f"{scene.namespace}/large", program=program)
     assert code == 0, err
     assert "Insufficient cpu" in out
+    for words in (("why", f"{scene.namespace}/large"), ("plan", "-A"), ("what-if", "--drain", "small"), ("status",)):
+        code, out, err = await plugin(control_plane.kubeconfig, *words, "--direct", program=program)
+        assert code == 0, err
+        assert out
+    why = await answer(control_plane.kubeconfig, "why", "large", "-n", scene.namespace, "--direct")
+    assert why["kind"] == "NothingFits"
     await allow(api, "stranger", namespace=scene.namespace, rules=PODS, name="pods-of-strangers")
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
+    code, out, err = await plugin(stranger, "dump", program=program)
+    assert (code, out, err.count("\n")) == (2, "", 1)
     code, out, err = await plugin(stranger, "simulate", program=program)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the API server does not list nodes: 403" in err
+
+
+@pytest.mark.parametrize("redact", [(), ("--redact",)])
+async def test_a_dump_is_what_the_other_commands_read(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path, redact: tuple[str, ...]
+) -> None:
+    """The plan of a dump is that of the cluster, redacted or not; --redact leaves no environment variable."""
+    config, program = plane[0].kubeconfig, (sys.executable, "-m", "thalweg")
+    await scene.nodes("small", cpu="2")
+    await scene.policy("spread", selects={"podSelector": {"matchLabels": {"app": "web"}}})
+    manifest = scene.pod("large", "3", labels={"app": "web"})
+    manifest["metadata"]["annotations"] = {"example.com/note": "hush"}
+    manifest["spec"]["containers"][0]["env"] = [{"name": "PASSWORD", "value": "hush"}]
+    await scene.api.create(manifest)
+    code, out, err = await plugin(config, "dump", *redact, program=program)
+    assert code == 0, err
+    assert ("hush" in out) is not bool(redact)
+    file = tmp_path / "now.json"
+    file.write_text(out)
+    ours, theirs = json.loads(out)["items"], (await answer_of_dump(file))
+    assert {"Node", "Pod", "Namespace", "PriorityClass", "FlowSchedulingPolicy"} <= {each["kind"] for each in ours}
+    live = await answer(config, "plan", "-A", "--direct")
+    assert theirs["waiting"] == live["waiting"] != []
+
+
+async def answer_of_dump(file: Path) -> Any:
+    """The plan of a dump, as JSON."""
+    code, out, err = await plugin(Path("none"), "plan", "-A", "-f", str(file), "-o", "json")
+    assert code == 0, err
+    return json.loads(out)
 
 
 @pytest.mark.slow

@@ -108,6 +108,44 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
 
 
 @BOTH
+async def test_killed_while_victims_terminate(scene: ClusterScenario, scheduler: str) -> None:
+    """The victims end while no operator runs, and pods like them wait before the next one starts: nobody else leaves.
+
+    kube-scheduler clears the nomination meanwhile, since its extender does not answer.
+    """
+    await full_nodes(scene, "m0", "m1", slow=True)
+    await create_urgent(scene, "u", "3", scheduler)
+
+    async def both_leave() -> bool:
+        return len(await leaving(scene)) == 2
+
+    await until(both_leave, 60, lambda: "two victims to be evicted")
+    victims = await leaving(scene)
+    (node,) = {each["spec"]["nodeName"] for each in victims}
+    await scene.api.wait_for(scene.path("u"), lambda each: each["status"].get("nominatedNodeName") == node)
+    await scene.operator.kill()
+    for name in ("new-a", "new-b"):
+        await scene.create(name, "2", scheduler=scheduler)
+    for each in victims:
+        await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+    async def are_gone() -> bool:
+        return not await leaving(scene)
+
+    await until(are_gone, 30, lambda: "the victims to end")
+    if scheduler == STEERED_NAME:
+        await scene.api.wait_for(scene.path("u"), lambda each: not each["status"].get("nominatedNodeName"))
+    await scene.operator.start()
+    assert await scene.node_of("u") == node
+    await scene.wait_for_round("later")
+    assert not await leaving(scene), "a second wave"
+    assert await count(scene.operator, "thalweg_evictions_total", "evicted") == 0
+    for each in await scene.pods():
+        if each["metadata"].get("finalizers"):
+            await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+@BOTH
 async def test_budgets_are_kept(scene: ClusterScenario, scheduler: str) -> None:
     """A pod that needs two victims of a budget that allows one evicts nobody; where two may go, both do."""
     await full_nodes(scene, "m0", labels={"app": "few"})

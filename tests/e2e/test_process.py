@@ -5,13 +5,16 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
+import aiohttp
 import pytest
 from support.cluster_scenario import ClusterScenario, install_crds, policy
-from support.operator import running_operator, until
+from support.operator import free_address, running_operator, until
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_operator.health import PAGE_LIMITS
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -51,6 +54,26 @@ async def test_probes_and_metrics(scene: ClusterScenario) -> None:
         return not any(now[name] for name in ("thalweg_pods", "thalweg_reservations", waiting))
 
     await until(empty, 60, lambda: "the gauges to follow")
+
+
+async def test_probes_at_an_address_of_their_own(account: Path, scene: ClusterScenario, tmp_path: Path) -> None:
+    """With --probe-listen the same pages are there, also while strangers fill the first address."""
+    assert scene
+    probes = free_address()
+    options = ("--probe-listen", probes)
+    async with (
+        running_operator(account, tmp_path / "operator.log", extender=options) as operator,
+        AsyncExitStack() as stack,
+    ):
+        host, _, port = operator.address.partition(":")
+        for number in range(2 * PAGE_LIMITS.connections):
+            _, writer = await asyncio.open_connection(host, int(port), local_addr=(f"127.0.1.{number}", 0))
+            stack.callback(writer.close)
+        async with aiohttp.ClientSession() as http:
+            for page in ("/healthz", "/readyz"):
+                async with http.get(f"http://{probes}{page}") as answer:
+                    assert (answer.status, await answer.text()) == (200, "ok\n")
+        assert await operator.get("/healthz") == (200, "ok\n")
 
 
 async def test_started_before_the_api_server(

@@ -19,6 +19,7 @@ from support.rights import DISCOVERY, Right, files, grant, granted, restore, tok
 from support.steering import DelayingProxy, count, gates_in_effect
 from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_view.access import AUDIENCE
 
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.policies import GATE, SCHEDULER_NAME
@@ -136,7 +137,7 @@ async def test_the_rights_are_enough_and_each_is_used(
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
     async with view_session() as session:
-        viewer = Viewer(session, view_port, await token(api))
+        viewer = Viewer(session, view_port, await token(api, audience=AUDIENCE))
         await answered(viewer, "overview", 200)
     rights = [right for stem in files() for right in granted(stem)]
     idle: list[Right] = []

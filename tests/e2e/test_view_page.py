@@ -11,6 +11,7 @@ from support.browser import PATIENCE, chromium, require_page
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator
 from support.rights import token
+from thalweg_view.access import AUDIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,13 +29,13 @@ async def operator(account: Path, address: str, tmp_path_factory: pytest.TempPat
 
 
 async def test_the_page_follows_the_cluster(scene: ClusterScenario, address: str) -> None:
-    """With a token of the cluster the page shows what waits and what is placed, as it happens, without a reload."""
+    """With a token for the view the page shows what waits and what is placed, as it happens, without a reload."""
     await asyncio.to_thread(require_page)
     await scene.nodes("n1", cpu="4")
     await scene.create("small", "1")
     await scene.node_of("small")
     # The operator's own account may list all that the view shows.
-    good = await token(scene.api)
+    good = await token(scene.api, audience=AUDIENCE)
     complaints: list[str] = []
     async with async_playwright() as playwright:
         executable = await asyncio.to_thread(chromium)

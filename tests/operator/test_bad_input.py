@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from structlog.testing import capture_logs
+from support.driven_ledger import DrivenLedger
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.sinks import pod_decoder
+from thalweg_operator.api.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner
+from flowcore.model import pod_terms
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DURING_EXECUTION, DuringExecution
+from flowcore.model.selectors import LabelSelector
 
 
 def test_logged_once_for_each_kind_and_field_and_counted_always():
@@ -65,3 +71,22 @@ def test_an_unknown_value_of_during_execution_is_counted() -> None:
 
 def _pod(name: str, annotations: dict[str, str]) -> bytes:
     return msgspec.json.encode({"metadata": {"name": name, "annotations": annotations}, "spec": {}})
+
+
+def test_terms_of_running_pods_beyond_the_limit_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pod that came too late is named once, and its status reports count; pods of other namespaces are not told."""
+    monkeypatch.setattr(pod_terms, "MAX_TERMS_ABOUT_OTHERS", 1)
+    metrics, state = Metrics(), DrivenLedger()
+    sink = PodSink(state.shell, BadInput(metrics))
+    with capture_logs() as logs:
+        for number, namespace in enumerate(("mallory", "mallory", "other")):
+            term = AffinityTerm(f"key{number}", LabelSelector(), (), LabelSelector())
+            rules = InterPodConstraints(anti_affinity=(term,))
+            pod = Pod(namespace, f"p{number}", f"u{number}", PodClass(), node_name="n", constraints=rules)
+            sink.upsert(pod)
+            sink.upsert(msgspec.structs.replace(pod, started=1.0))
+    assert [(each["field"], each["name"]) for each in logs if each["event"] == "input refused"] == [
+        ("spec.affinity", "mallory/p1")
+    ]
+    count = metrics.registry.get_sample_value
+    assert count("thalweg_refused_inputs_total", {"kind": "pod", "field": "spec.affinity"}) == 2

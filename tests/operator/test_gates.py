@@ -12,7 +12,7 @@ from aiohttp import web
 from support.fake_api import refusal, serving
 from support.fake_cluster import FakeCluster
 from thalweg_operator.constants import POLICIES_PATH
-from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
+from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.policies.auto_waiting import GATE_FROM, HOLD_BELOW, describe, gating, policies_of_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.gate_manifests import (
@@ -28,6 +28,7 @@ from thalweg_operator.reservations.events import PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 
 from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
+from flowcore.cluster.policy_coverage import PolicyCoverage
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.gang_spec import NAMING_ANNOTATIONS, POD_GROUP_LABELS
 from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode
@@ -142,7 +143,9 @@ async def test_auto_tells_the_api_server_and_the_policy(tmp_path: Path) -> None:
             wanted = reason == "ManyWait"
             await until(lambda wanted=wanted: server.gates.get("p", {}).get("order", [{}])[-1].get("others") == wanted)
             (record,) = store.records
-            (said,) = (each for each in writer._status(record, PodCounts())["conditions"] if each["type"] == "Held")
+            (said,) = (
+                each for each in writer._status(record, PolicyCoverage())["conditions"] if each["type"] == "Held"
+            )
             assert (said["status"], said["reason"]) == (str(not wanted), reason)
         task.cancel()
 
@@ -241,7 +244,7 @@ async def test_a_server_that_has_none_or_forbids_it(tmp_path: Path, status: int,
         await until(lambda: gates.problems)
         rounds = type("Rounds", (), {"reports": {}, "contradictions": {}})()
         writer: Any = PolicyStatus(None, None, store, rounds, gates)  # type: ignore[arg-type]
-        found = {each.name: writer._status(each, PodCounts())["conditions"][1] for each in store.records}
+        found = {each.name: writer._status(each, PolicyCoverage())["conditions"][1] for each in store.records}
         assert (found["p"]["status"], found["p"]["reason"]) == ("True", "HeldNotGated")
         assert words in found["p"]["message"]
         assert "but new pods are held" in found["p"]["message"]

@@ -7,11 +7,12 @@ import pytest
 import yaml
 from support.repository import ROOT
 from thalweg_operator.delivery import policy_status
-from thalweg_operator.delivery.policy_status import PodCounts, PolicyStatus
+from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.planning.round_reports import Proposal, RoundReport
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.cluster import Cluster, Population
+from flowcore.cluster.policy_coverage import PolicyCoverage
 from flowcore.model.running_pods import EvictionKind
 
 REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)
@@ -34,7 +35,7 @@ class Gates:
 def statuses(store: PolicyStore, rounds: Rounds) -> dict[str, Any]:
     """The status of each policy, its conditions by type."""
     writer: Any = PolicyStatus(None, None, store, rounds, Gates())  # type: ignore[arg-type]
-    found = {each.name: writer._status(each, PodCounts()) for each in store.records}
+    found = {each.name: writer._status(each, PolicyCoverage()) for each in store.records}
     return {
         name: {**each, "conditions": {one["type"]: one for one in each["conditions"]}} for name, each in found.items()
     }
@@ -95,7 +96,7 @@ def test_a_refused_network_is_told_until_it_is_solved() -> None:
     writer: Any = PolicyStatus(None, None, store, rounds, Gates())  # type: ignore[arg-type]
 
     def consistent() -> list[tuple[str, str]]:
-        conditions = writer._status(store.records[0], PodCounts())["conditions"]
+        conditions = writer._status(store.records[0], PolicyCoverage())["conditions"]
         return [(each["status"], each["message"]) for each in conditions if each["type"] == "Consistent"]
 
     assert consistent() == []
@@ -125,7 +126,7 @@ def test_pods_that_are_left_to_kube_scheduler_are_told() -> None:
         cluster.populations[namespace, (), "default-scheduler"] = Population(waiting=count)
     writer: Any = PolicyStatus(None, cluster, store, Rounds(), Gates())  # type: ignore[arg-type]
     (record,) = store.records
-    status = writer._status(record, asyncio.run(writer._counts())["all"])
+    status = writer._status(record, asyncio.run(writer._counts()).of(record.in_force))
     (ready,) = [each for each in status["conditions"] if each["type"] == "Ready"]
     assert ready["message"] == (
         "In force. 3 of the pods it selects are in kube-system and ours and left to kube-scheduler."
@@ -162,3 +163,31 @@ def test_a_list_in_the_status_is_as_long_as_the_api_server_takes() -> None:
     assert proposals["maxItems"] == policy_status._MAX_PROPOSALS
     assert proposals["items"]["properties"]["for"]["maxItems"] == policy_status._MAX_FOR_PODS
     assert set(proposals["items"]["properties"]["kind"]["enum"]) == set(EvictionKind)
+
+
+def test_a_constraint_about_pods_that_the_policy_does_not_select_is_told() -> None:
+    """Effective is False and names it, though the policy contradicts nothing; once it rules a pod it is True."""
+    store, cluster = PolicyStore(), Cluster("ours")
+    api = {"matchLabels": {"tier": "api"}}
+    spec = {"selects": {"podSelector": {"matchLabels": {"app": "web"}}}}
+    rule = {"name": "az", "conflict": {"pods": api, "topologyKey": "zone"}}
+    store.offer("web", "u", 1, {**spec, "constraints": [rule]})
+    cluster.policies.replace(store.accepted)
+    cluster.namespaces["shop"] = ()
+    for labels in ((("app", "web"),), (("tier", "api"),)):
+        cluster.populations["shop", labels, "thalweg"] = Population(waiting=2)
+    writer: Any = PolicyStatus(None, cluster, store, Rounds(), Gates())  # type: ignore[arg-type]
+    (record,) = store.records
+
+    def effective() -> tuple[str, str, str]:
+        status = writer._status(record, asyncio.run(writer._counts()).of(record.in_force))
+        (found,) = (each for each in status["conditions"] if each["type"] == "Effective")
+        return found["status"], found["reason"], found["message"]
+
+    value, reason, message = effective()
+    assert (value, reason) == ("False", "ConstraintRulesNoPod")
+    assert message.startswith("Constraint az of policy web does nothing: its selectors match none of the 2 pods")
+    cluster.populations["shop", (("tier", "api"),), "other"] = Population(waiting=1)
+    assert effective()[0] == "False"
+    cluster.populations["shop", (("app", "web"), ("tier", "api")), "thalweg"] = Population(waiting=1)
+    assert effective()[:2] == ("True", "GovernsPods")

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from dataclasses import fields
 from typing import Any
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
@@ -38,11 +40,14 @@ MOVING = {"selects": {"podSelector": {}}, "rescheduling": {"mode": "Propose", "m
 CLASSES = [PodClass((("cpu", 100),)), PodClass((("cpu", 200),), priority=5)]
 GANG = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
 APP = LabelSelector((Requirement("app", "In", ("x",)),))
+OF_TEAM = {"selects": {"podSelector": {}, "namespaceSelector": {"matchLabels": {"team": "one"}}}}
+NAMESPACES = ("ns", "far")
 
 names = st.sampled_from(["a", "b", "c", "d"])
+budgets = st.sampled_from([APP, LabelSelector(), LabelSelector((Requirement("app", "NotIn", ("x",)),)), None])
 pods = st.builds(
     Pod,
-    namespace=st.just("ns"),
+    namespace=st.sampled_from(NAMESPACES),
     name=names,
     uid=st.sampled_from(["u1", "u2"]),
     pod_class=st.sampled_from(CLASSES),
@@ -55,12 +60,15 @@ pods = st.builds(
 )
 events = st.one_of(
     st.tuples(st.just("pod"), pods),
-    st.tuples(st.just("gone"), names),
+    st.tuples(st.just("gone"), st.tuples(st.sampled_from(NAMESPACES), names)),
     st.tuples(st.just("node"), st.sampled_from(["n", "m"])),
     st.tuples(st.just("node gone"), st.sampled_from(["n", "m"])),
-    st.tuples(st.just("budget"), st.integers(0, 2)),
-    st.tuples(st.just("budget gone"), st.none()),
-    st.tuples(st.just("policy"), st.booleans()),
+    st.tuples(
+        st.just("budget"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from("bc"), st.integers(0, 2), budgets)
+    ),
+    st.tuples(st.just("budget gone"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from("bc"))),
+    st.tuples(st.just("policy"), st.sampled_from([MOVING, OF_TEAM, {"selects": {"podSelector": {}}}])),
+    st.tuples(st.just("team"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from([(), (("team", "one"),)]))),
     st.tuples(st.just("refused"), st.sampled_from(["u1", "u2"])),
     st.tuples(st.just("time"), st.sampled_from([1.0, 10.0, 3600.0])),
     st.tuples(st.just("worker lost"), st.none()),
@@ -75,7 +83,8 @@ class Driven:
         self.known = True
         self.state, self.replica = DrivenLedger(lambda: 1_000.0 + self.seconds), Replica()
         self.fresh, self.versions = True, 0
-        self.state.set_namespace("ns", ())
+        for namespace in NAMESPACES:
+            self.state.set_namespace(namespace, ())
         cluster, ledger = self.state.cluster, self.state.ledger
         self.tracker = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: self.known)
         clocks, policies = (self.clock, self.wall_clock), self.state.policies
@@ -97,20 +106,23 @@ class Driven:
         match kind:
             case "pod":
                 state.upsert_pod(msgspec.structs.replace(what, usage=what.pod_class.requests))
-            case "gone" if f"ns/{what}" in state.pods:
-                state.delete_pod(f"ns/{what}")
+            case "gone" if "/".join(what) in state.pods:
+                state.delete_pod("/".join(what))
             case "node":
                 state.upsert_node(Node(what, allocatable=(("cpu", 1000), ("pods", 10))))
             case "node gone":
                 state.delete_node(what)
             case "budget":
-                state.cluster.set_disruption_budget("ns/b", DisruptionBudget("ns", "b", APP, allowed=what))
+                namespace, name, allowed, selector = what
+                budget = DisruptionBudget(namespace, name, selector, allowed=allowed)
+                state.cluster.set_disruption_budget(budget.key, budget)
             case "budget gone":
-                state.cluster.set_disruption_budget("ns/b", None)
+                state.cluster.set_disruption_budget("/".join(what), None)
+            case "team":
+                state.set_namespace(*what)
             case "policy":
                 self.versions += 1
-                spec = MOVING if what else {"selects": {"podSelector": {}}}
-                state.policies.offer("p", "u", self.versions, spec)
+                state.policies.offer("p", "u", self.versions, what)
             case "refused":
                 unevictable.refused(state.ledger, what, "no", self.clock())
             case "time":
@@ -175,6 +187,46 @@ def test_nothing_is_sent_where_nobody_may_have_to_leave() -> None:
     assert not driven.tracker.need(), "it is known already"
     driven.known = False
     assert driven.round() is None
+
+
+def _count_tests(monkeypatch: pytest.MonkeyPatch) -> list[LabelSelector]:
+    """Selectors, as often as one is tested from now on."""
+    tested: list[LabelSelector] = []
+    selects = LabelSelector.selects
+
+    def counted(self: LabelSelector, values: Mapping[str, str]) -> bool:
+        tested.append(self)
+        return selects(self, values)
+
+    monkeypatch.setattr(LabelSelector, "selects", counted)
+    return tested
+
+
+def test_budgets_of_a_namespace_are_tested_for_its_own_pods_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And again only when a selector of one of them changes: not for a status, not for a round more."""
+    driven = Driven()
+    driven.happen("node", "n")
+    for number in range(300):
+        namespace = "far" if number % 100 else "ns"
+        driven.happen("pod", Pod(namespace, f"p{number}", f"u{number}", CLASSES[0], node_name="n"))
+    every_pod = LabelSelector()
+    for number in range(5):
+        driven.happen("budget", ("ns", f"b{number}", 0, every_pod))
+    driven.tracker.need()
+    tested = _count_tests(monkeypatch)
+    driven.round()
+    assert tested.count(every_pod) == 3 * 5, "three pods of ns, five budgets"
+
+    for change, again in (
+        (("time", 1.0), 0),
+        (("budget", ("ns", "b0", 1, every_pod)), 0),
+        (("budget", ("ns", "b0", 1, APP)), 3 * 4),
+        (("budget gone", ("ns", "b0")), 3 * 4),
+    ):
+        driven.happen(*change)
+        tested.clear()
+        driven.round()
+        assert tested.count(every_pod) == again, change
 
 
 def test_an_entry_has_all_fields_of_a_running_pod() -> None:

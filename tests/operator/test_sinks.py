@@ -67,7 +67,8 @@ def test_a_bound_pod_counts_on_its_node_however_little_can_be_read(spec: bytes, 
     """It holds all of it, unless it can be read."""
     state = DrivenLedger()
     raw = b'{"metadata":{"name":"p","namespace":"ns","uid":"u"' + meta + b'},"spec":' + spec + b"}"
-    _after(state, sinks.PodSink(state.shell), sinks.pod_decoder(Interner(), BadInput(Metrics())), [raw])
+    bad_input = BadInput(Metrics())
+    _after(state, sinks.PodSink(state.shell, bad_input), sinks.pod_decoder(Interner(), bad_input), [raw])
     if b"ud800" in spec:
         # Not even where it is bound is sure. It is counted, and nothing else suffers.
         assert state.pods == {}

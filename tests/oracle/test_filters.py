@@ -22,11 +22,12 @@ from flowcore.filters import (
     volume_zone,
 )
 from flowcore.filters.node_ports import HeldPorts
-from flowcore.model import pod_index, resources
+from flowcore.model import resources
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort, Toleration
-from flowcore.model.selectors import Labels, Requirement
+from flowcore.model.selector_index import EVERYWHERE
+from flowcore.model.selectors import Requirement
 from flowcore.model.volumes import Disk
 from flowcore.topology import spread
 
@@ -93,10 +94,6 @@ def _by_key(tolerations: Collection[Toleration], taint: Taint) -> bool:
     return any(toleration.key == taint.key for toleration in tolerations)
 
 
-def _everywhere(term: AffinityTerm, _namespace: str, labels: Labels, _namespace_labels: Labels) -> bool:
-    return term.selector is not None and term.selector.matches(labels)
-
-
 #: What is put in the place of what, for each filter.
 def _same_address(held: HeldPorts, others: Iterable[HostPort]) -> bool:
     return any(other.ip in held._addresses.get((other.protocol, other.port), ()) for other in others)
@@ -110,7 +107,7 @@ SABOTAGE = {
     "NodePorts": (HeldPorts, "clashes", _same_address),
     "NodeResourcesFit": (resources, "raise_to", lambda total, floor: total.update(floor)),
     "PodTopologySpread": (spread, "included", lambda _constraint, _pod, table: table.unreadable),
-    "InterPodAffinity": (pod_index, "term_matches", _everywhere),
+    "InterPodAffinity": (AffinityTerm, "scope", EVERYWHERE),
     "VolumeRestrictions": (Disk, "conflicts", lambda self, other: (self.plugin, self.key) == (other.plugin, other.key)),
     "NodeVolumeLimits": (node_volume_limits, "not_for_pod", _always("")),
     "VolumeBinding": (volume_binding, "_may_hold", lambda volume, claim: volume.size >= (claim.size or 0)),

@@ -13,7 +13,7 @@ from support.preemption import Batch, compare_batch, compare_one, decisions, pla
 from support.profiles import batch_seed, examples
 from thalweg_controlplane import Oracle
 
-from flowcore.cluster.running import BudgetIndex
+from flowcore.cluster.budget_index import BudgetIndex
 from flowcore.evictions import victims
 from flowcore.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.evictions.fit_checks import FitCheck

@@ -104,9 +104,14 @@ def _bindings(stem: str) -> list[dict[str, Any]]:
     return [each for each in manifests(stem) if each["kind"] in ("RoleBinding", "ClusterRoleBinding")]
 
 
-async def token(api: Api, seconds: int = 600, account: str = "thalweg") -> str:
-    """Of an account of thalweg-system, for so long."""
-    spec = {"expirationSeconds": seconds}
+async def token(api: Api, seconds: int = 600, account: str = "thalweg", audience: str = "", in_pod: str = "") -> str:
+    """Of an account of thalweg-system, for so long; for the API server, or for another audience alone.
+
+    ``in_pod``: the pod of the account that the token belongs to, as the tokens in pods do.
+    """
+    spec: dict[str, Any] = {"expirationSeconds": seconds, "audiences": [audience] if audience else []}
+    if in_pod:
+        spec["boundObjectRef"] = {"apiVersion": "v1", "kind": "Pod", "name": in_pod}
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": spec}
     made = await api.request("POST", f"{ACCOUNTS}/{account}/token", request)
     return str(made["status"]["token"])

@@ -72,15 +72,15 @@ class Client:
 
 
 class Two:
-    """Two callers, of whom the second may see nothing."""
+    """Two callers, of whom the second may see policies and no pods."""
 
     async def caller(self, token: str) -> Caller:
         if token not in ("a", "b"):
             raise RequestRefused(401, "who is that?")
         return Caller(token)
 
-    async def may_list(self, caller: Caller, _kind: str) -> bool:
-        return caller.name == "a"
+    async def may_list(self, caller: Caller, kind: str) -> bool:
+        return caller.name == "a" or kind == "policies"
 
     async def namespaces(self, caller: Caller, _known: object) -> list[str] | None:
         return None if caller.name == "a" else []

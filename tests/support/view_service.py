@@ -84,6 +84,31 @@ PROXY = [
 ]
 
 
+#: What the chart's account thalweg-viewer may list.
+VIEWED = [
+    {"apiGroups": [""], "resources": ["pods", "nodes"], "verbs": ["list"]},
+    {"apiGroups": ["scheduling.thalweg"], "resources": ["flowschedulingpolicies", "flowqueues"], "verbs": ["list"]},
+]
+
+
+def tokens_of(account: str) -> dict[str, Any]:
+    """The rule that lets people make tokens of an account."""
+    resources = ["serviceaccounts/token"]
+    return {"apiGroups": [""], "resources": resources, "resourceNames": [account], "verbs": ["create"]}
+
+
+async def make_viewer(api: Api) -> None:
+    """The account that the chart makes for people without one."""
+    name = "thalweg-viewer"
+    metadata, ref = {"name": name}, {"apiGroup": _RBAC, "kind": "ClusterRole", "name": name}
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": NAMESPACE}]
+    version = f"{_RBAC}/v1"
+    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {**metadata, "namespace": NAMESPACE}})
+    await api.apply({"apiVersion": version, "kind": "ClusterRole", "metadata": metadata, "rules": VIEWED})
+    binding = {"apiVersion": version, "kind": "ClusterRoleBinding", "metadata": metadata, "roleRef": ref}
+    await api.apply({**binding, "subjects": subjects})
+
+
 def kubeconfig_of(plane: ControlPlane, path: Path, user: dict[str, Any], namespace: str = "") -> Path:
     """The plane's kubeconfig with another user, and with a namespace in its context."""
     config: dict[str, Any] = yaml.safe_load(plane.kubeconfig.read_text())

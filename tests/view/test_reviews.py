@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused, ReviewFailed
 from thalweg_view.limits import DEFAULT_LIMITS
 from thalweg_view.reviews import ACCESS_REVIEWS, HOLDS, TOKEN_REVIEWS, ReviewedAccess
@@ -21,7 +22,7 @@ class Reviewer:
     def __init__(self) -> None:
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.now = 0.0
-        self.known = {"good"}
+        self.known, self.audiences = {"good"}, ["thalweg-view"]
         self.gate = asyncio.Event()
         self.gate.set()
         self.problem = ""
@@ -35,7 +36,8 @@ class Reviewer:
             raise ReviewFailed(self.problem)
         if path == TOKEN_REVIEWS:
             good = spec["token"] in self.known
-            return json.dumps({"status": {"authenticated": True, "user": USER} if good else {}}).encode()
+            status = {"authenticated": True, "user": USER, "audiences": self.audiences}
+            return json.dumps({"status": status if good else {}}).encode()
         assert path == ACCESS_REVIEWS
         allowed = spec["resourceAttributes"]["namespace"] == "team"
         return json.dumps({"status": {"allowed": allowed, "reason": "RBAC"}}).encode()
@@ -55,6 +57,17 @@ async def test_a_caller_is_asked_about_as_the_api_server_described_it() -> None:
     assert (spec["user"], spec["uid"], spec["groups"], spec["extra"]) == tuple(USER.values())
     wanted = {"verb": "list", "group": "scheduling.thalweg", "resource": "flowschedulingpolicies", "namespace": ""}
     assert spec["resourceAttributes"] == wanted
+
+
+@pytest.mark.parametrize("audiences", [[], ["https://kubernetes.default.svc"]], ids=["none", "the API server's"])
+async def test_a_token_for_another_audience_is_refused(audiences: list[str]) -> None:
+    """The API server is asked about our audience alone; where it answers about another one, or none, that is a no."""
+    reviewer = Reviewer()
+    reviewer.audiences = audiences
+    with pytest.raises(RequestRefused, match="--audience thalweg-view") as refused:
+        await reviewer.access().caller("good")
+    assert refused.value.status == 401
+    assert reviewer.asked == [(TOKEN_REVIEWS, {"token": "good", "audiences": ["thalweg-view"]})]
 
 
 async def test_answers_hold_for_some_seconds() -> None:
@@ -116,6 +129,36 @@ async def test_a_caller_that_goes_away_ends_no_review_of_others() -> None:
     with pytest.raises(RequestRefused, match="does not accept"):
         await second
     assert len(reviewer.asked) == 1
+
+
+async def test_a_caller_without_rights_takes_a_quarter_of_the_reviews() -> None:
+    """However many accounts of one namespace ask about however many namespaces, others are asked about meanwhile."""
+    reviewer = Reviewer()
+    access = reviewer.access(reviews=8)
+    under_way = asyncio.Event()
+
+    async def hangs(path: str, body: bytes) -> bytes:
+        spec = json.loads(body)["spec"]
+        reviewer.asked.append((path, spec))
+        if spec["resourceAttributes"]["namespace"] != "team":
+            await under_way.wait()
+        return b'{"status": {"allowed": false}}'
+
+    access._post = hangs
+    many = [f"n{number}" for number in range(100)]
+    asked = [asyncio.create_task(access.namespaces(of_account(f"mallory:s{n}"), many)) for n in range(3)]
+    for _ in range(20):
+        await asyncio.sleep(0)
+    # The question about all namespaces, which each of them asks first, does not count.
+    named = [spec for _, spec in reviewer.asked if spec["resourceAttributes"]["namespace"]]
+    assert len(named) <= 2
+    under_way.set()
+    assert await asyncio.gather(*asked) == [[]] * 3
+
+
+def of_account(name: str) -> Caller:
+    username = f"system:serviceaccount:{name}"
+    return Caller(username, json.dumps({"username": username}).encode())
 
 
 async def test_too_many_namespaces_are_not_asked_about() -> None:

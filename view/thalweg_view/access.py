@@ -6,10 +6,16 @@ import hashlib
 import hmac
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
 from thalweg_view.errors import RequestRefused
 from thalweg_view.messages import Need
+
+#: Audience of the tokens that are shown to the view. The API server takes no such token itself: whoever collects them
+#: can do nothing with them but look.
+AUDIENCE: Final = "thalweg-view"
+#: Begins the name of a service account; namespace and name follow.
+_SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,6 +29,21 @@ class Caller:
 
     name: str
     identity: bytes = b""
+
+    @property
+    def share(self) -> str:
+        """Whose share of all places the caller takes.
+
+        The service accounts of a namespace share one: who may make one of them makes any number.
+        """
+        account = service_account(self.name)
+        return self.name if account is None else f"{_SERVICE_ACCOUNTS}{account[0]}"
+
+
+def service_account(username: str) -> tuple[str, str] | None:
+    """Namespace and name of the service account with this user name; None: it is another kind of user."""
+    namespace, _, name = username.removeprefix(_SERVICE_ACCOUNTS).partition(":")
+    return (namespace, name) if username.startswith(_SERVICE_ACCOUNTS) and namespace and name else None
 
 
 class Access(Protocol):

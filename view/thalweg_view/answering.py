@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
-from collections.abc import AsyncIterator, Callable, Collection, Coroutine, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from math import ceil
 from typing import Any, Final, TypeVar
 from weakref import WeakValueDictionary
@@ -56,8 +54,7 @@ class Answering:
         self._digest, self._state_read = b"", False
         self._turn, self._ends = asyncio.Lock(), False
         self._running: asyncio.Future[Any] | None = None
-        self._callers: Counter[str] = Counter()
-        #: Of callers whose questions wait: one question of each may wait for its turn.
+        #: Of callers (``Caller.share``) whose questions wait: one question of each may wait for its turn.
         self._caller_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._read_at, self._read_seconds = float("-inf"), 0.0
 
@@ -65,26 +62,6 @@ class Answering:
         """The newest round."""
         self._compute.put_round(plan)
         self.generation += 1
-
-    @asynccontextmanager
-    async def place(self, caller: str) -> AsyncIterator[None]:
-        """A place in the queue, for as long as the block runs.
-
-        Raises:
-            RequestRefused: the queue, or the caller's share of it, is full.
-        """
-        limits = self._limits
-        if self._callers[caller] >= limits.questions_per_caller:
-            raise RequestRefused(429, f"{limits.questions_per_caller} of your questions wait already", retry_after=1)
-        if self._callers.total() >= limits.questions:
-            raise RequestRefused(503, f"{limits.questions} questions wait already", retry_after=2)
-        self._callers[caller] += 1
-        try:
-            yield
-        finally:
-            self._callers[caller] -= 1
-            if not self._callers[caller]:
-                del self._callers[caller]
 
     @property
     def known(self) -> Collection[str]:
@@ -120,9 +97,9 @@ class Answering:
             await self._in_turn(self._refresh)
 
     async def ask(
-        self, caller: str, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
+        self, share: str, operation: str, query: bytes, namespaces: list[str] | None, *, strict: bool, nodes: bool
     ) -> Answered:
-        """The answer to a caller's question; see ``OperationRequest``.
+        """The answer to a question of one of the callers with this share; see ``OperationRequest``.
 
         Raises:
             RequestRefused: there is none.
@@ -139,7 +116,7 @@ class Answering:
                 _log.error("compute process of the view restarted", problem=str(error), operation=operation)
                 raise RequestRefused(503, f"{error}; ask again, or ask for less", retry_after=1) from error
 
-        async with self._caller_turns.setdefault(caller, asyncio.Lock()):
+        async with self._caller_turns.setdefault(share, asyncio.Lock()):
             return await self._in_turn(compute)
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:

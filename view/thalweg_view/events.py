@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections import Counter, deque
+from collections import deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Final
 
 import msgspec
 
+from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused
 from thalweg_view.limits import Limits
+from thalweg_view.places import Places
 from thalweg_view.rounds import RoundPlan, RoundRow
 
 #: Events that a stream may be behind; a slower caller misses the oldest.
@@ -54,9 +56,8 @@ class Events:
     """All streams."""
 
     def __init__(self, limits: Limits) -> None:
-        self._limits = limits
+        self._places = Places(limits.streams, limits.streams_per_caller, "streams of events", retry_after=5)
         self._streams: dict[EventStream, None] = {}
-        self._callers: Counter[str] = Counter()
         self._ended = False
 
     def __len__(self) -> int:
@@ -85,26 +86,18 @@ class Events:
             stream.put(data)
 
     @asynccontextmanager
-    async def stream(self, caller: str) -> AsyncIterator[EventStream]:
+    async def stream(self, caller: Caller, *, sees_all: bool) -> AsyncIterator[EventStream]:
         """A stream for as long as the block runs.
 
         Raises:
             RequestRefused: there are too many, or the view ends.
         """
-        limits = self._limits
         if self._ended:
             raise RequestRefused(503, "the view ends", retry_after=2)
-        if self._callers[caller] >= limits.streams_per_caller:
-            raise RequestRefused(429, f"you have {limits.streams_per_caller} streams of events already", retry_after=5)
-        if len(self._streams) >= limits.streams:
-            raise RequestRefused(503, f"there are {limits.streams} streams of events already", retry_after=5)
-        stream = EventStream()
-        self._streams[stream] = None
-        self._callers[caller] += 1
-        try:
-            yield stream
-        finally:
-            del self._streams[stream]
-            self._callers[caller] -= 1
-            if not self._callers[caller]:
-                del self._callers[caller]
+        with self._places.place(caller, sees_all=sees_all):
+            stream = EventStream()
+            self._streams[stream] = None
+            try:
+                yield stream
+            finally:
+                del self._streams[stream]

@@ -15,12 +15,12 @@ class Limits(ConnectionLimits):
         body: size of a request's body.
         read: time for a body to arrive.
         write: time for a caller to take a piece of a response.
-        questions: questions that are answered or wait for their turn.
+        questions: questions that are answered or wait for their turn; and bodies that are arriving.
         questions_per_caller: of these, of one caller.
         streams: open streams of events.
         streams_per_caller: of these, of one caller.
-        reviews: questions to the API server that are under way: about known callers, and a quarter as many about tokens
-            that nobody has shown before.
+        reviews: questions to the API server that are under way: about known callers; a quarter as many about tokens
+            that nobody has shown before, and about the namespaces of one caller.
         heartbeat: time between two signs of life of a stream; then the caller's token is checked again.
         state_age: least time between two states of a live source.
         namespaces: that are asked about for a caller who may not list pods in all namespaces.

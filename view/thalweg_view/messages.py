@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Mapping
 from typing import Final, Literal
 
 import msgspec
@@ -58,12 +59,18 @@ class OperationShape(msgspec.Struct, frozen=True):
 
     Attributes:
         fields: of its query.
+        more_needs: field, value, kind: where the field has the value, the caller must be allowed to list that kind too.
     """
 
     method: Literal["GET", "POST"]
     needs: frozenset[Need]
     segments: tuple[str, ...]
     fields: tuple[str, ...]
+    more_needs: tuple[tuple[str, str, Need], ...] = ()
+
+    def needs_for(self, asked: Mapping[str, str]) -> frozenset[Need]:
+        """The kinds that the caller must be allowed to list for a query."""
+        return self.needs.union(kind for field, value, kind in self.more_needs if asked.get(field) == value)
 
 
 class Ready(Message, frozen=True):

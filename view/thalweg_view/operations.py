@@ -47,6 +47,7 @@ class Operation:
         method: of the request.
         needs: kinds that the caller must be allowed to list.
         segments: fields of the query that follow the name in the path.
+        more_needs: see ``OperationShape``.
     """
 
     query: type[msgspec.Struct]
@@ -54,12 +55,13 @@ class Operation:
     method: Literal["GET", "POST"] = "GET"
     needs: frozenset[Need] = frozenset()
     segments: tuple[str, ...] = ()
+    more_needs: tuple[tuple[str, str, Need], ...] = ()
 
     @property
     def shape(self) -> OperationShape:
         """What the server must know of it: it does not import what computes."""
         fields = tuple(field.encode_name for field in msgspec.structs.fields(self.query))
-        return OperationShape(self.method, self.needs, self.segments, fields)
+        return OperationShape(self.method, self.needs, self.segments, fields, self.more_needs)
 
 
 class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -80,7 +82,12 @@ def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]
 
 OPERATIONS: Final[Mapping[str, Operation]] = {
     "overview": Operation(RoundQuery, answer_overview),
-    "flow": Operation(FlowQuery, answer_flow, needs=frozenset({"nodes", "policies"})),
+    "flow": Operation(
+        FlowQuery,
+        answer_flow,
+        needs=frozenset({"nodes", "policies"}),
+        more_needs=(("of", "queue", "queues"),),
+    ),
     "nodes": Operation(NodesQuery, answer_nodes, needs=frozenset({"nodes"})),
     "pending": Operation(PendingQuery, answer_pending),
     "gangs": Operation(RoundQuery, answer_gangs),

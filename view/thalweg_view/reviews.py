@@ -1,5 +1,7 @@
 """Asks the API server who a caller is (TokenReview) and what the caller may read (SubjectAccessReview).
 
+Only tokens for the view's own audience are taken (``access.AUDIENCE``): a caller has no reason to show one with which
+somebody else could use the API server in its name.
 So a view shows what `kubectl get` would show to the same caller. Answers hold for some seconds.
 """
 
@@ -11,11 +13,12 @@ import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Collection, Hashable
 from typing import Any, Final, Generic, TypeVar
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from flowcore.api.kinds import POLICY, QUEUE
-from thalweg_view.access import Caller
+from thalweg_view.access import AUDIENCE, Caller
 from thalweg_view.errors import RequestRefused, ReviewFailed
 from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.messages import Need
@@ -45,6 +48,7 @@ class _User(msgspec.Struct, omit_defaults=True):
 
 class _TokenStatus(msgspec.Struct):
     authenticated: bool = False
+    audiences: list[str] = []
     user: _User = msgspec.field(default_factory=_User)
 
 
@@ -76,6 +80,8 @@ class ReviewedAccess:
         self._callers: _Answers[Caller | None] = _Answers(clock)
         self._allowed: _Answers[bool] = _Answers(clock)
         self._slots, self._strangers = asyncio.Semaphore(limits.reviews), asyncio.Semaphore(max(1, limits.reviews // 4))
+        #: By the callers' shares.
+        self._passes: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         #: Reviews of tokens that nobody has shown before, under way and waiting.
         self._new = 0
 
@@ -88,7 +94,11 @@ class ReviewedAccess:
             digest, lambda: self._review_token(token) if known else self._review_new(token)
         )
         if caller is None:
-            raise RequestRefused(401, "the API server does not accept the token: it is wrong, expired or revoked")
+            raise RequestRefused(
+                401,
+                "the API server does not accept the token: it is wrong, expired or revoked, or not for the audience "
+                f"{AUDIENCE}. `kubectl create token ACCOUNT --audience {AUDIENCE}` makes one",
+            )
         return caller
 
     async def may_list(self, caller: Caller, kind: Need) -> bool:
@@ -107,7 +117,14 @@ class ReviewedAccess:
                 "the parameter namespace",
             )
         names = sorted(known)
-        allowed = await asyncio.gather(*(self._may_list(caller, "", "pods", name) for name in names))
+        # A caller without rights costs a question for each namespace: callers with some need not wait for all of them.
+        turns = self._passes.setdefault(caller.share, asyncio.Semaphore(max(1, self._limits.reviews // 4)))
+
+        async def may_list_pods(name: str) -> bool:
+            async with turns:
+                return await self._may_list(caller, "", "pods", name)
+
+        allowed = await asyncio.gather(*map(may_list_pods, names))
         return [name for name, may in zip(names, allowed, strict=True) if may]
 
     async def _may_list(self, caller: Caller, group: str, resource: str, namespace: str) -> bool:
@@ -126,10 +143,12 @@ class ReviewedAccess:
             self._new -= 1
 
     async def _review_token(self, token: str) -> Caller | None:
-        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token}}
+        spec = {"token": token, "audiences": [AUDIENCE]}
+        body = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": spec}
         async with self._slots:
             status = (await self._ask(TOKEN_REVIEWS, body, _TokenReview)).status
-        if not status.authenticated or not status.user.username:
+        # An authenticator that knows no audiences says none: then the token may be one of the API server's own.
+        if not status.authenticated or AUDIENCE not in status.audiences or not status.user.username:
             return None
         return Caller(status.user.username, msgspec.json.encode(status.user, order="sorted"))
 

@@ -10,7 +10,7 @@ import asyncio
 import hashlib
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Final
+from typing import Final, get_args
 from urllib.parse import unquote
 
 import msgspec
@@ -25,6 +25,7 @@ from thalweg_view.events import Events
 from thalweg_view.limits import Limits
 from thalweg_view.messages import Need, OperationShape, problem
 from thalweg_view.page_files import NOT_GATHERED, PageFile
+from thalweg_view.places import Places
 from thalweg_view.requests import TOKEN_HEADER, check_host, check_site, get_query, read_body, token_of
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
@@ -32,6 +33,7 @@ from thalweg_view.source import ViewSource
 _log = structlog.get_logger()
 API: Final = "/api/v1/"
 _EVENTS: Final = "events"
+_KINDS: Final = get_args(Need)
 _PAGE: Final = "page"
 #: Nothing is fetched from elsewhere, nothing inline runs, and no other page may frame this one.
 HEADERS: Final = {
@@ -73,6 +75,9 @@ class ViewServer:
         self._source, self._access, self._answering = source, access, answering
         self._page, self._limits, self._on_request, self._loopback = page, limits, on_request, loopback
         self._events = Events(limits)
+        share = limits.questions_per_caller
+        self._questions = Places(limits.questions, share, "questions", retry_after=1)
+        self._bodies = Places(limits.questions, share, "bodies of questions", retry_after=1)
         answering.on_state = lambda: self._events.state_read(answering.generation)
         source.on_round(self._round_planned)
 
@@ -109,15 +114,14 @@ class ViewServer:
         name, _, rest = path.removeprefix(API).partition("/")
         if name == _EVENTS and request.method == "GET":
             return await self._stream(request, caller)
-        async with self._answering.place(caller.name):
-            operations = await self._answering.operations()
-            operation = operations.get(name)
-            if operation is None or not path.startswith(API):
-                names = ", ".join((*operations, _EVENTS))
-                raise RequestRefused(404, f"there is no such operation; below {API} there are {names}")
-            if request.method != operation.method:
-                raise RequestRefused(405, f"{name} is asked by {operation.method}")
-            return await self._answer(request, name, operation, rest, caller)
+        operations = await self._answering.operations()
+        operation = operations.get(name)
+        if operation is None or not path.startswith(API):
+            names = ", ".join((*operations, _EVENTS))
+            raise RequestRefused(404, f"there is no such operation; below {API} there are {names}")
+        if request.method != operation.method:
+            raise RequestRefused(405, f"{name} is asked by {operation.method}")
+        return await self._answer(request, name, operation, rest, caller)
 
     def _check_available(self) -> None:
         if reason := self._source.unavailable():
@@ -147,17 +151,54 @@ class ViewServer:
         strict = operation.method == "POST"
         if strict and asked.keys() - {"namespace"}:
             raise RequestRefused(400, f"{name} takes its query as the body of the request")
-        query = await read_body(request, self._limits) if strict else msgspec.json.encode(asked)
+        # Nothing is read of a caller who may see nothing, and a place is taken by who has said all.
+        sees_all = await self._check_sees(caller, namespace)
+        await self._check_needs(name, operation.needs_for(asked), caller)
         nodes = await self._access.may_list(caller, "nodes")
-        await self._check_needs(name, operation.needs, caller)
         namespaces = await self._visible(caller, namespace)
-        answered = await self._answering.ask(caller.name, name, query, namespaces, strict=strict, nodes=nodes)
+        if strict:
+            with self._bodies.place(caller, sees_all=sees_all):
+                query = await read_body(request, self._limits)
+        else:
+            query = msgspec.json.encode(asked)
+        with self._questions.place(caller, sees_all=sees_all):
+            answered = await self._answering.ask(caller.share, name, query, namespaces, strict=strict, nodes=nodes)
         if answered.status != 200 or strict:
             return _json(answered.status, answered.body)
         tag = f'"{hashlib.sha256(answered.body).hexdigest()[:32]}"'
         if request.headers.get("If-None-Match") == tag:
             return _json(304, b"", {"ETag": tag})
         return _json(200, answered.body, {"ETag": tag})
+
+    async def _check_sees(self, caller: Caller, namespace: str) -> bool:
+        """Whether a caller may see all pods.
+
+        Args:
+            namespace: that the caller asks about; "": all.
+
+        Raises:
+            RequestRefused: it may see nothing that the view shows (403).
+        """
+        access = self._access
+        if await access.namespaces(caller, ()) is None:
+            return True
+        if namespace and await access.namespaces(caller, [namespace]):
+            return False
+        for kind in _KINDS:
+            if await access.may_list(caller, kind):
+                return False
+        try:
+            visible = await access.namespaces(caller, await self._answering.namespaces())
+        except RequestRefused as error:
+            if error.status != 400 or not namespace:
+                raise
+            visible = []
+        if not visible:
+            kinds = ", ".join(_KINDS)
+            raise RequestRefused(
+                403, f"{caller.name} may list nothing that the view shows: no {kinds}, and no pods where there are any"
+            )
+        return False
 
     async def _check_needs(self, name: str, needs: frozenset[Need], caller: Caller) -> None:
         for kind in sorted(needs):
@@ -176,7 +217,8 @@ class ViewServer:
     async def _stream(self, request: web.BaseRequest, caller: Caller) -> web.StreamResponse:
         headers = {**HEADERS, "Content-Type": "text/event-stream", "Cache-Control": "no-store"}
         response = web.StreamResponse(headers=headers)
-        async with self._events.stream(caller.name) as stream:
+        sees_all = await self._check_sees(caller, request.query.get("namespace", ""))
+        async with self._events.stream(caller, sees_all=sees_all) as stream:
             await response.prepare(request)
             text = b"retry: 2000\n\n"
             with suppress(RequestRefused, ConnectionError):
@@ -221,6 +263,6 @@ def _refusal(error: RequestRefused) -> web.Response:
     if error.status == 401:
         headers["WWW-Authenticate"] = "Bearer"
     response = _json(error.status, problem(str(error)), headers)
-    if error.status in (400, 408, 413, 415, 421, 429, 503):
+    if error.status in (400, 401, 403, 408, 413, 415, 421, 429, 503):
         response.force_close()  # a body may not have been read, and the next connection may lead elsewhere
     return response

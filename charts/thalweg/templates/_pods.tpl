@@ -88,7 +88,7 @@ spec:
     {{- include "thalweg.jobContainer" (list .root (last .containers)) | nindent 4 }}
   volumes:
     - name: tmp
-      emptyDir: {}
+      emptyDir: {sizeLimit: 256Mi}
 {{- end -}}
 
 {{- define "thalweg.jobContainer" -}}

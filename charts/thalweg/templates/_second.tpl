@@ -32,12 +32,13 @@
 
 {{- define "thalweg.secondVolumes" -}}
 - name: config
-  emptyDir: {}
+  emptyDir: {sizeLimit: 16Mi}
 - name: tmp
-  emptyDir: {}
+  emptyDir: {sizeLimit: 256Mi}
 # The keys are named, so the pod starts when the certificates are there.
 - name: client
   secret:
     secretName: {{ include "thalweg.clientSecret" . }}
+    defaultMode: 0440
     items: [{key: tls.crt, path: tls.crt}, {key: tls.key, path: tls.key}, {key: ca.crt, path: ca.crt}]
 {{- end -}}

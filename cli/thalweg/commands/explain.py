@@ -21,12 +21,7 @@ def explain(pods: tuple[str, ...], source: SourceOptions, output: str) -> None:
     or why none would.
 
     Without -f the API server of the kubeconfig lists the objects: this needs the right to list nodes and pods. Kinds
-    that you may not list are named in warnings. This command dumps a cluster. Add ,fsp ,podgroups and
-    ,noderesourcetopologies if it has these kinds. Add ,deviceclasses if pods ask for devices.
-
-    \b
-      kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
-        -A -o json > now.json
+    that you may not list are named in warnings. A dump for -f is written by: thalweg dump > now.json
 
     Warnings about ignored kinds and missing objects go to standard error.
 
@@ -36,7 +31,7 @@ def explain(pods: tuple[str, ...], source: SourceOptions, output: str) -> None:
     \b
     Examples:
       thalweg explain -f now.json
-      kubectl get nodes,pods,namespaces -A -o json | thalweg explain -f -
+      thalweg dump | thalweg explain -f -
       thalweg explain shop/cart-0 -f now.json
       thalweg explain -f now.json -o json
       thalweg explain --context staging shop/cart-0

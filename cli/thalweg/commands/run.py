@@ -16,6 +16,9 @@ from thalweg_executor.available_cores import MOST_CORES
 @options.context
 @click.option("--listen", type=HOST_PORT, default="0.0.0.0:8080", show_default=True,
               help="Address that serves /healthz, /readyz and /metrics.")  # fmt: skip
+@click.option("--probe-listen", type=HOST_PORT,
+              help="A second address of the same pages, for the kubelet's probes alone: whoever floods the first one "
+                   "does not reach it. Default: none.")  # fmt: skip
 @click.option("--log-format", type=click.Choice(["json", "text"]), default="json", show_default=True,
               help="Format of log lines.")  # fmt: skip
 @click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"]), default="info",
@@ -82,11 +85,12 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--prometheus-query", "prometheus_queries", multiple=True, metavar="NAME=PROMQL",
               help="What Prometheus measures of each node, by the label node. NAME is cpu (cores), memory (bytes) or "
                    "bandwidth (bits per second). cpu and memory take the place of NodeMetrics. May be "
-                   "repeated.")  # fmt: skip
+                   "given several times.")  # fmt: skip
 def run(
     kubeconfig: Path | None,
     context: str | None,
     listen: Address,
+    probe_listen: Address | None,
     log_format: str,
     log_level: str,
     round_budget: float,
@@ -148,6 +152,7 @@ def run(
         kubeconfig,
         context,
         listen,
+        probe_listen,
         log_format,
         log_level,
         round_budget,

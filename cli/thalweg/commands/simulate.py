@@ -35,12 +35,7 @@ def simulate(source: SourceOptions, output: str, *, reschedule: bool, compare: b
     One by one knows no gangs and no queues, and evicts no pod.
 
     Without -f the API server of the kubeconfig lists the objects: this needs the right to list nodes and pods. Kinds
-    that you may not list are named in warnings. This command dumps a cluster. Add ,fsp ,podgroups and
-    ,noderesourcetopologies if it has these kinds. Add ,deviceclasses if pods ask for devices.
-
-    \b
-      kubectl get nodes,pods,namespaces,pdb,pc,pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments \\
-        -A -o json > now.json
+    that you may not list are named in warnings. A dump for -f is written by: thalweg dump > now.json
 
     Warnings about ignored kinds and missing objects go to standard error and into the JSON output. If several files
     contain the same object, the last file counts.
@@ -51,7 +46,7 @@ def simulate(source: SourceOptions, output: str, *, reschedule: bool, compare: b
     \b
     Examples:
       thalweg simulate -f now.json
-      kubectl get nodes,pods,namespaces,fsp -A -o yaml | thalweg simulate -f - -o json
+      thalweg dump | thalweg simulate -f - -o json
       thalweg simulate -f now.json -f new-pods.yaml
       thalweg simulate -f now.json --reschedule
       thalweg simulate -f now.json --compare

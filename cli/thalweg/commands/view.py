@@ -31,7 +31,7 @@ def view(files: tuple[str, ...], record: Path | None, port: int, *, opens: bool)
     \b
     Examples:
       thalweg view -f now.json
-      kubectl get nodes,pods,namespaces,fsp -A -o json | thalweg view -f - --open
+      thalweg dump | thalweg view -f - --open
       thalweg view --record rounds --port 8081
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     if bool(files) == (record is not None):

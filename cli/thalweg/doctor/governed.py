@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 
 from flowcore.api.base import to_labels
 from flowcore.api.policies import parse_policy
+from flowcore.cluster.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
@@ -39,7 +40,7 @@ def steered_policies(facts: Facts) -> list[Policy]:
 
 
 def policies(facts: Facts) -> Iterator[Finding]:
-    """Whether every policy is accepted, governs pods, and comes before or after any other that matches its pods."""
+    """Whether every policy is accepted, does something, and comes before or after any other that matches its pods."""
     if isinstance(facts.policies, NotRead):
         yield Finding(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
@@ -48,7 +49,7 @@ def policies(facts: Facts) -> Iterator[Finding]:
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
         index = PolicyIndex(parsed(facts.policies), facts.service_account.namespace)
-        found += _matches(index, pods, labels, facts.service_account.namespace)
+        found += _matches(index, pods, labels)
     yield from found
     if not found:
         count = len(facts.policies)
@@ -77,49 +78,24 @@ def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[Finding]:
 
 
 def _matches(
-    index: PolicyIndex, pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]], own_namespace: str
+    index: PolicyIndex, pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]]
 ) -> Iterator[Finding]:
-    governs: dict[str, str] = {}
-    loses: dict[str, tuple[str, str]] = {}
-    left_out: dict[str, str] = {}
-    equal: dict[tuple[str, str], str] = {}
+    coverages = PolicyCoverages(index)
     for pod in pods:
-        labels = to_labels(pod.metadata.labels)
-        governed = pod.spec.scheduler_name, labels, namespaces.get(pod.metadata.namespace, ())
-        matching = index.governing(*governed)
-        for policy in index.left_out(*governed):
-            left_out.setdefault(policy.name, pod.key)
-        for place, policy in enumerate(matching):
-            if place == 0:
-                governs.setdefault(policy.name, pod.key)
-            elif policy is not BUILT_IN:
-                loses.setdefault(policy.name, (matching[0].name, pod.key))
-                if policy.precedence == matching[0].precedence:
-                    equal.setdefault((matching[0].name, policy.name), pod.key)
-    for (first, second), pod_key in equal.items():
-        yield Finding(
-            _CHECK,
-            Verdict.WARN,
-            f"FlowSchedulingPolicies {first} and {second} have the same precedence and both match pod {pod_key}: "
-            f"{first} governs it, because its name comes first.",
-            f"Give one of them a higher spec.precedence: kubectl edit fsp {first}",
-        )
+        namespace, bound = pod.metadata.namespace, bool(pod.spec.node_name)
+        labels, of_namespace = to_labels(pod.metadata.labels), namespaces.get(namespace, ())
+        coverages.add(namespace, labels, pod.spec.scheduler_name, of_namespace, bound, not bound, pod.key)
     for policy in index.ordered:
-        if policy is BUILT_IN or policy.name in governs:
+        if policy is BUILT_IN:
             continue
-        if policy.selects.nothing:
-            said = "spec.selects is empty: it governs no pod."
-        elif policy.name in loses:
-            first, pod_key = loses[policy.name]
-            said = f"it governs no pod: {first} comes first, for example for pod {pod_key}."
-        elif policy.name in left_out:
-            left = f"pods of kube-system and of {own_namespace} are left to kube-scheduler"
-            said = f"it governs no pod: {left}, such as {left_out[policy.name]}."
-        else:
-            said = "spec.selects matches no pod of the cluster."
-        yield Finding(
-            _CHECK,
-            Verdict.WARN,
-            f"FlowSchedulingPolicy {policy.name}: {said}",
-            f"kubectl get fsp {policy.name} -o yaml",
-        )
+        coverage, show = coverages.of(policy), f"kubectl get fsp {policy.name} -o yaml"
+        for _, sentence in without_effect(policy, coverage):
+            yield Finding(_CHECK, Verdict.WARN, f"FlowSchedulingPolicy {policy.name}: {sentence}.", show)
+        if coverage.governed and coverage.equal:
+            yield Finding(
+                _CHECK,
+                Verdict.WARN,
+                f"FlowSchedulingPolicies {coverage.equal} and {policy.name} have the same precedence and both match "
+                f"pods such as {coverage.example}: {coverage.equal} governs them, because its name comes first.",
+                f"Give one of them a higher spec.precedence: kubectl edit fsp {coverage.equal}",
+            )

@@ -38,7 +38,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         return snapshot
     constraint_by_gang: dict[str, tuple[Policy, OneDomain | Global]] = {}
     sizes: dict[str, int] = {}
-    with_victim: dict[str, str] = {}
+    with_victim: dict[str, None] = {}
     gangs_by_labels: dict[tuple[str, Labels], tuple[str, ...]] = {}
 
     def with_gangs(pod: PendingPod) -> PendingPod:
@@ -53,7 +53,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         for name in names:
             sizes[name] = sizes.get(name, 0) + 1
             if pod.victim is not None:
-                with_victim.setdefault(name, pod.key)
+                with_victim[name] = None
         return replace(pod, gangs=(*pod.gangs, *names)) if names else pod
 
     pending = tuple(map(with_gangs, snapshot.pending))
@@ -61,8 +61,8 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         name: _gang(name, sizes[name], policy, constraint, snapshot)
         for name, (policy, constraint) in constraint_by_gang.items()
     }
-    for name, key in with_victim.items():
-        reason = f"{name} has {key} among its pods, which is to take another's place: that is decided for it alone"
+    for name in with_victim:  # it may be of another namespace than those that are told
+        reason = f"{name} has a pod that is to take another's place: that is decided for it alone"
         gangs[name] = msgspec.structs.replace(gangs[name], unschedulable_reason=reason)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})
 

@@ -253,11 +253,6 @@ class ApiClient:
             trace_configs=trace_configs,
         )
 
-    async def token(self) -> str:
-        """The token of the login; "" where a client certificate is the login."""
-        kind, _, token = (await self._headers()).get("authorization", "").partition(" ")
-        return token if kind == "Bearer" else ""
-
     async def _headers(self) -> dict[str, str]:
         await self.credentials.refresh(self.outages)
         return await self._login()

@@ -108,8 +108,8 @@ class NodeSink(_NameKeyed):
 class PodSink(_NamespaceKeyed):
     """Pods into the cluster."""
 
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
+    def __init__(self, shell: Shell, bad_input: BadInput) -> None:
+        self._shell, self._bad_input = shell, bad_input
 
     def key(self, value: Pod) -> str:
         """See Sink."""
@@ -118,6 +118,9 @@ class PodSink(_NamespaceKeyed):
     def upsert(self, value: Pod) -> None:
         """See Sink."""
         self._shell.apply(PodPut(value))
+        index = self._shell.cluster.occupancy.pod_index
+        if value.node_name and (problem := index.terms_problem(value.signature)):
+            self._bad_input.refuse("pod", "spec.affinity", value.key, problem)
 
     def delete(self, key: str) -> None:
         """See Sink."""
@@ -252,7 +255,7 @@ class DisruptionBudgetSink(_NamespaceKeyed):
 
     def keys(self) -> list[str]:
         """See Sink."""
-        return list(self._shell.cluster.disruption_budgets)
+        return list(self._shell.cluster.budgets.objects)
 
     def unreadable(self, key: str) -> None:
         """See Sink: which pods it protects is unknown, so nobody of its namespace is evicted."""

@@ -61,7 +61,7 @@ def make_reflectors(
         )
 
     add(NODE, NODE.plural, sinks.node_decoder(intern), sinks.NodeSink(shell))
-    add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell))
+    add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell, bad_input))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
     add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
     add(NODE_TOPOLOGY, NODE_TOPOLOGY.plural, sinks.numa_node_decoder(intern), sinks.NumaNodeSink(shell))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from flowcore.api.kinds import ObjectKind
 from thalweg_operator.api.events import EventWriter, Subject
+
+#: Conditions that follow the pods that there are: a Deployment that is scaled to none is no event of its policy.
+_WITHOUT_EVENTS: Final = frozenset({"Effective"})
 
 
 class _Named(Protocol):
@@ -37,6 +40,8 @@ class ConditionEvents:
         known = {each["type"]: each for each in (before or {}).get("conditions", ())}
         subject = Subject(self._kind.api_version, self._kind.kind, "", record.name, record.uid)
         for condition in status["conditions"]:
+            if condition["type"] in _WITHOUT_EVENTS:
+                continue
             old, warning = known.get(condition["type"]), condition["status"] == "False"
             if warning if old is None else (old["status"], old["reason"]) != (condition["status"], condition["reason"]):
                 message = f"Condition {condition['type']} is {condition['status']}: {condition['message']}"

@@ -119,7 +119,8 @@ class Evictor:
             return self._refused(write, tries, error)
         self._count(write, "allowed" if write.dry_run else "evicted")
         if not write.dry_run:
-            _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message)
+            preemptors = {"preemptors": write.preemptors} if write.preemptors else {}
+            _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message, **preemptors)
             await self._write_condition(write, path)
             self._write_event(write, write.message)
         return Finished.ANSWERED, Answer.DONE, ""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.policy_coverage import PolicyCoverage, PolicyCoverages, without_effect
 from flowcore.model.constraint_limits import reasons_nothing_fits
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode
@@ -34,20 +34,6 @@ _MAX_PROPOSALS, _MAX_FOR_PODS = 20, 10
 
 
 OnWritten: TypeAlias = Callable[[PolicyRecord, dict[str, Any] | None, dict[str, Any]], None]
-
-
-@dataclass(slots=True)
-class PodCounts:
-    """Pods of one policy."""
-
-    placed: int = 0
-    waiting: int = 0
-    #: Pods that it selects and another policy governs, and the name of such a policy.
-    overridden: int = 0
-    overridden_by: str = ""
-    #: Pods that it selects and that are left to kube-scheduler because of their namespaces.
-    left_out: int = 0
-    left_out_namespaces: set[str] = field(default_factory=set)
 
 
 class PolicyStatus:
@@ -89,7 +75,7 @@ class PolicyStatus:
             refused.intersection_update(each.name for each in records)
             # A status that was refused is tried last, so that it does not block the others.
             for record in sorted(records, key=lambda each: each.name in refused):
-                if not await self._write(record, counts.get(record.name, PodCounts())):
+                if not await self._write(record, _coverage(record, counts)):
                     refused.add(record.name)
                     failures += 1
                     await asyncio.sleep(_BACKOFF.pause(failures))
@@ -104,28 +90,16 @@ class PolicyStatus:
         self._written = {name: each for name, each in self._written.items() if each[0] in uids}
         self._condition_since = {key: each for key, each in self._condition_since.items() if key[0] in uids}
 
-    async def _counts(self) -> dict[str, PodCounts]:
-        result: dict[str, PodCounts] = {}
+    async def _counts(self) -> PolicyCoverages:
+        counts, namespaces = PolicyCoverages(self._cluster.policies), self._cluster.namespaces
         for index, ((namespace, labels, scheduler), population) in enumerate(list(self._cluster.populations.items())):
             if index % 500 == 499:
                 await asyncio.sleep(0)
-            pod = scheduler, labels, self._cluster.namespaces.get(namespace, ())
-            for policy in self._cluster.policies.left_out(*pod):
-                counts = result.setdefault(policy.name, PodCounts())
-                counts.left_out += population.placed + population.waiting
-                counts.left_out_namespaces.add(namespace)
-            found = self._cluster.policies.governing(*pod)
-            for place, policy in enumerate(found):
-                counts = result.setdefault(policy.name, PodCounts())
-                if place == 0:
-                    counts.placed += population.placed
-                    counts.waiting += population.waiting
-                else:
-                    counts.overridden += population.placed + population.waiting
-                    counts.overridden_by = found[0].name
-        return result
+            known = namespaces.get(namespace, ())
+            counts.add(namespace, labels, scheduler, known, population.placed, population.waiting)
+        return counts
 
-    async def _write(self, record: PolicyRecord, counts: PodCounts) -> bool:
+    async def _write(self, record: PolicyRecord, counts: PolicyCoverage) -> bool:
         """Writes one status; returns whether the API server takes writes, so that others need not be tried if not."""
         status = self._status(record, counts)
         if self._written.get(record.name) == (record.uid, status):
@@ -151,7 +125,7 @@ class PolicyStatus:
         self._api_client.outages.recovered("policy status")
         return True
 
-    def _status(self, record: PolicyRecord, counts: PodCounts) -> dict[str, Any]:
+    def _status(self, record: PolicyRecord, counts: PolicyCoverage) -> dict[str, Any]:
         if not record.problem:
             accepted = ("True", "Valid", "The policy is valid.")
         else:
@@ -180,6 +154,8 @@ class PolicyStatus:
         else:
             ready = ("True", "InForce", "In force.")
         conditions = [self._condition(record, "Accepted", *accepted), self._condition(record, "Ready", *ready)]
+        if record.in_force is not None:
+            conditions.append(self._condition(record, "Effective", *_effective(record.in_force, counts)))
         if record.in_force is not None and self._may_contradict(record.uid, record.in_force):
             conditions.append(self._condition(record, "Consistent", *self._consistent(record.uid, record.in_force)))
         if record.in_force is not None and auto_waiting.decides(record.in_force):
@@ -191,7 +167,7 @@ class PolicyStatus:
             "observedGeneration": record.generation,
             "conditions": conditions,
             "pods": {
-                "governed": counts.placed + counts.waiting,
+                "governed": counts.governed,
                 "placed": counts.placed,
                 "waiting": counts.waiting,
             },
@@ -244,6 +220,19 @@ class PolicyStatus:
             "observedGeneration": record.generation,
             "lastTransitionTime": since[1],
         }
+
+
+def _coverage(record: PolicyRecord, counts: PolicyCoverages) -> PolicyCoverage:
+    return PolicyCoverage() if record.in_force is None else counts.of(record.in_force)
+
+
+def _effective(policy: Policy, coverage: PolicyCoverage) -> tuple[str, str, str]:
+    """Condition Effective: whether the policy and each of its constraints do anything for the pods that there are."""
+    idle = list(without_effect(policy, coverage))
+    if not idle:
+        return "True", "GovernsPods", "It governs pods, and each of its constraints rules some of them."
+    text = "; ".join(sentence for _, sentence in idle)
+    return "False", idle[0][0], f"{text[0].upper()}{text[1:]}."
 
 
 def _log_proposals(record: PolicyRecord, before: dict[str, Any] | None, status: dict[str, Any]) -> None:

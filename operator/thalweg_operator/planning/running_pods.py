@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import BudgetIndex, budgets_left, gang_disruption, is_running, to_running_pod
+from flowcore.cluster.running import budgets_left, gang_disruption, is_running, to_running_pod
 from flowcore.explain.codes import UNRESOLVABLE
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
@@ -38,8 +38,6 @@ class RunningChanges:
 class _Read:
     """What running pods are read with."""
 
-    policies: tuple[Policy, ...]
-    budgets: BudgetIndex
     reasons: Mapping[str, str]
     now: float
 
@@ -63,8 +61,9 @@ class RunningPodsTracker:
         #: Sent pods that may read otherwise though they do not change: too young to move, or refused to leave.
         self._passing: set[str] = set()
         self._policies: tuple[Policy, ...] = ()
-        self._selectors: object = None
         self._queues: object = None
+        #: Whether any of the sent pods may read otherwise: namespaces changed while nothing was sent.
+        self._stale = False
 
     def need(self) -> bool:
         """Running pods may have to leave for others; whether the last request had none and the next one will."""
@@ -91,23 +90,15 @@ class RunningPodsTracker:
         cluster, changes = self._cluster, RunningChanges()
         if fresh:
             self._sent, self._passing = {}, set()
+        # Other policies may govern the pods of a namespace with other labels, and other budgets may protect them.
+        namespaces = {*changed_namespaces, *cluster.budgets.take_changed_namespaces()}
         if not (self._is_needed() and self._budgets_known()):
-            if changed_namespaces:
-                self._selectors = None  # policies may govern other pods
+            self._stale |= bool(namespaces)
             return changes
-        policies = tuple(cluster.policies.ordered)
-        selectors = {key: budget.selector for key, budget in cluster.disruption_budgets.items()}
-        tree = cluster.queues.tree
-        anew = (policies, selectors, tree) != (self._policies, self._selectors, self._queues) or bool(
-            changed_namespaces
-        )
-        self._policies, self._selectors, self._queues = policies, selectors, tree
-        read = _Read(
-            policies,
-            BudgetIndex(cluster.disruption_budgets.values()),
-            unevictable.reasons(self._ledger, self._clock()),
-            self._wall_clock(),
-        )
+        policies, tree = tuple(cluster.policies.ordered), cluster.queues.tree
+        anew = self._stale or (policies, tree) != (self._policies, self._queues)
+        self._policies, self._queues, self._stale = policies, tree, False
+        read = _Read(unevictable.reasons(self._ledger, self._clock()), self._wall_clock())
         leaving: set[str] = set()
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
@@ -115,7 +106,8 @@ class RunningPodsTracker:
             if not self._may_leave(key):
                 leaving.add(key)
                 continue
-            if sent is not None and sent[0] is pod and not (anew or key in self._passing or pod.uid in read.reasons):
+            anew_here = anew or pod.namespace in namespaces or key in self._passing or pod.uid in read.reasons
+            if sent is not None and sent[0] is pod and not anew_here:
                 continue
             running = self._to_running_pod(pod, read)
             self._sent[key] = (pod, running)
@@ -129,10 +121,8 @@ class RunningPodsTracker:
         changes.put = [running for running in changes.put if running.key in self._sent]
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
         leaves = self._leaving(leaving.union(changes.removed))
-        # Budgets may have come or gone too.
-        budgets = BudgetIndex(cluster.disruption_budgets.values())
         changes.state = RunningState(
-            budgets_left(cluster, budgets, leaves),
+            budgets_left(cluster, leaves),
             {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
             recent_moves(cluster, self._ledger, self._clock()),
         )
@@ -162,7 +152,7 @@ class RunningPodsTracker:
         gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
         queue = cluster.queues.of(pod, cluster.namespaces)
-        running = to_running_pod(pod, policy, read.budgets.of(pod), gang, read.now, reason, queue)
+        running = to_running_pod(pod, policy, cluster.budgets.of(pod), gang, read.now, reason, queue)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running

@@ -15,9 +15,9 @@ from thalweg_operator.reservations import (
     partial_gangs,
     plans,
     replacements,
-    terminating,
     victims,
     watches,
+    written_nominations,
 )
 from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
@@ -123,7 +123,7 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
         case PoliciesChanged():
             _policies_changed(step, event)
         case Synced():
-            terminating.wait_for_terminating(step)
+            written_nominations.take_up_nominations(step)
             nomination_events.adopt_nominations(step)
         case TimePassed():
             _time_passed(step)

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
-from flowcore.model.selector_index import SelectorIndex
+from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.selectors import Labels
 from flowcore.topology.limits import limit_match
 
@@ -24,7 +24,7 @@ class CountedPods:
     def forget(self) -> None:
         """Other pods are reserved, or by other policies."""
         self.known = False
-        self._index: SelectorIndex[PodMatch] = SelectorIndex()
+        self._index: ScopedIndex[PodMatch] = ScopedIndex()
         self._counting: dict[PodMatch, set[PodSignature]] = {}
 
     def learn(self, signatures: Iterable[PodSignature]) -> None:
@@ -32,14 +32,15 @@ class CountedPods:
         self.known = True
         for signature in dict.fromkeys(signatures):
             for match in _matches(signature.namespace, signature.constraints or InterPodConstraints()):
-                self._index.add(match, match.selector)
+                self._index.add(match)
                 self._counting.setdefault(match, set()).add(signature)
 
     def by_others(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
         """Whether the rules of other pods than those of this signature count pods of this signature."""
+        namespace = signature.namespace
         return any(
             match.includes(signature, namespaces) and self._counting[match] != {signature}
-            for match in self._index.find(signature.labels)
+            for match in self._index.find(namespace, namespaces.get(namespace, ()), signature.labels)
         )
 
 

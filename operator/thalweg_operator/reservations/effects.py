@@ -95,6 +95,7 @@ class Evict(_Effect, frozen=True, gc=False):
         departure: why it leaves.
         dry_run: only ask whether the API server would evict it.
         gang: the partial gang that is ended by this; None: there is none.
+        preemptors: keys of the pods that it leaves for, for the log: they may be of other namespaces.
     """
 
     pod: Pod
@@ -102,6 +103,7 @@ class Evict(_Effect, frozen=True, gc=False):
     departure: Departure
     dry_run: bool = False
     gang: GangKey | None = None
+    preemptors: str = ""
 
 
 # --- the rest is not answered ---

@@ -48,7 +48,10 @@ class IllegalTransition(OperatorError):
 TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (None, Phase.BINDING): "a plan of delivery Binder has a node for the pod",
     (None, Phase.QUEUED): "a plan of delivery Extender has a node for the pod",
-    (None, Phase.AWAITING_VICTIM): "the plan has the pod, or a pod of its gang, take the place of running ones",
+    (
+        None,
+        Phase.AWAITING_VICTIM,
+    ): "the plan has the pod, or a pod of its gang, take the place of running ones; or a restart finds it nominated",
     (None, Phase.AWAITING_REPLACEMENT): "the plan has a node for the replacement of a pod that leaves",
     (None, Phase.HELD): "the pod is the replacement of one that leaves, and its place is reserved",
     (None, Phase.NOMINATED): "the watch shows our nomination, written before a restart",

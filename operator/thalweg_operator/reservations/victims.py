@@ -18,7 +18,7 @@ from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.explain.codes import REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
-from thalweg_operator.reservations import unevictable
+from thalweg_operator.reservations import unevictable, victim_messages
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import Answer
@@ -40,8 +40,6 @@ EVICTION_TIMEOUT = 60.0
 TERMINATION_SLACK = 30.0
 #: Seconds that it may take at most, however long its grace period.
 LONGEST_TERMINATION = 600.0
-#: Victims that a message names.
-_MAX_NAMED = 3
 
 
 def look_after_victims(step: Step) -> None:
@@ -116,7 +114,7 @@ def _wait(step: Step, members: list[Reservation]) -> None:
         if record.pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         if _is_stuck(record, now):
-            _cannot_leave(step, record, f"it did not terminate within {_patience(record):.0f} s")
+            _cannot_leave(step, record, f"it did not terminate within {_patience(record):.0f} s", refused=False)
             return
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
@@ -185,17 +183,8 @@ def nomination_answered(ledger: Ledger, write: Nominate) -> None:
 
 
 def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
-    names = ", ".join(sorted(record.for_pods)[:_MAX_NAMED])
-    more = len(record.for_pods) - _MAX_NAMED
-    names += f" and {more} more" if more > 0 else ""
-    if record.departure is Departure.REPLACEMENT:
-        message = f"{names} replaces this pod."
-    else:
-        message = f"Evicted from node {record.pod.node_name} for {names}."
-    place = ledger.reservations.get(place_key(record.pod))
-    if place is not None:
-        message += f" Room for its replacement is reserved on node {place.node}."
-    return Evict(record.pod, message, record.departure, dry_run)
+    message = victim_messages.eviction_message(ledger, record)
+    return Evict(record.pod, message, record.departure, dry_run, preemptors=victim_messages.preemptors(record))
 
 
 def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> None:
@@ -217,15 +206,24 @@ def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> 
         _cannot_leave(step, record, reason)
 
 
-def _cannot_leave(step: Step, record: VictimRecord, reason: str) -> None:
-    """A victim does not leave: those that wait for it are planned anew, without it."""
+def _cannot_leave(step: Step, record: VictimRecord, reason: str, *, refused: bool = True) -> None:
+    """A victim does not leave: those that wait for it are planned anew, without it.
+
+    Args:
+        refused: the reason is the API server's.
+    """
     ledger = step.ledger
     unevictable.refused(ledger, record.pod.uid, reason, step.now)
     for key in sorted(record.for_pods):
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
-        _tell(step, reservation, f"{record.pod.key}: {reason}")
+        pod, victim = reservation.pod, record.pod
+        if refused:
+            problem = victim_messages.refusal(pod, victim, reason)
+        else:
+            problem = f"{victim_messages.named(victim, pod.namespace)}: {reason}"
+        _tell(step, reservation, problem)
         give_up(step, reservation)
 
 
@@ -351,7 +349,7 @@ def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
     record = ledger.victims.get(key)
     if record is not None:
         replaces = record.departure is Departure.REPLACEMENT
-        first = min(record.for_pods)
+        first = victim_messages.named(ledger.reservations[min(record.for_pods)].pod, pod.namespace)
         reason = f"{first} already replaces {key}" if replaces else f"{key} already leaves for {first}"
         return Victim(unschedulable_reason=reason)
     victim = cluster.pods.get(key)
@@ -371,11 +369,7 @@ def _tell(step: Step, reservation: Reservation, problem: str) -> None:
 def _waits(ledger: Ledger, reservation: Reservation) -> str:
     own = [ledger.victims[key] for key in reservation.victims]
     records = own or _records(ledger, ledger.members_of(reservation))
-    if len(records) == 1:
-        return f"Waiting for {records[0].pod.key} to terminate on {records[0].pod.node_name}."
-    names = ", ".join(record.pod.key for record in records[:_MAX_NAMED])
-    more = len(records) - _MAX_NAMED
-    return f"Waiting for {len(records)} pods to terminate: {names}{f' and {more} more' if more > 0 else ''}."
+    return victim_messages.waiting_message(reservation.pod, records)
 
 
 def _not_now(why: str) -> str:

@@ -19,8 +19,9 @@ export function TokenForm({ problem, enter }) {
         <input id="token" name="token" type="password" autocomplete="off" spellcheck="false" ref=${field}
           aria-describedby=${problem ? "token-problem token-help" : "token-help"} />
         <p class="quiet" id="token-help">
-          A token of a user or ServiceAccount that may list pods and nodes, for example from
-          ${" "}<code>kubectl create token</code>. It stays in this tab.
+          A token for this page alone, of a ServiceAccount that may list pods and nodes:
+          ${" "}<code>kubectl create token -n thalweg-system thalweg-viewer --audience thalweg-view</code>. It stays in
+          this tab. Give no token of the API server.
         </p>
         <button type="submit">Open</button>
       </form>

@@ -1,0 +1,54 @@
+"""``thalweg dump``: the objects of a cluster that plans depend on, as one JSON list."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import click
+import msgspec
+
+from flowcore.api.read_fields import read_fields
+from flowcore.model.errors import ModelError
+from flowcore.scenario.objects import name_of
+from thalweg.asking import run
+from thalweg.cluster_source import listed_objects
+from thalweg.source import SourceOptions
+from thalweg.tables import counted
+
+_HEAD, _END = b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[\n', b"\n]}\n"
+
+
+def run_dump(source: SourceOptions, *, redact: bool) -> None:
+    """Lists the objects, then writes them: an API server that fails half-way leaves no half of a dump."""
+
+    async def write() -> None:
+        listing = await listed_objects(source)
+        warnings = listing.warnings
+        items = listing.objects
+        if redact:
+            items = list(_redacted(items, warnings))
+        for warning in warnings:
+            click.echo(f"Warning: {warning}", err=True)
+        out = sys.stdout.buffer
+        out.write(_HEAD)
+        for number, item in enumerate(items):
+            out.write(b",\n" if number else b"")
+            out.write(msgspec.json.encode(item))
+        out.write(_END)
+        out.flush()
+        click.echo(f"{counted(len(items), 'object')} written", err=True)
+
+    run(write())
+
+
+def _redacted(items: list[dict[str, Any]], warnings: list[str]) -> Iterator[dict[str, Any]]:
+    """The objects with the fields that plans read. An object that does not match its kind is left out and named."""
+    for item in items:
+        try:
+            yield read_fields(item)
+        except (msgspec.ValidationError, ModelError) as error:
+            namespace, name = name_of(item)
+            shown = f"{namespace}/{name}" if namespace else name
+            warnings.append(f"{item['kind']} {shown} is left out, since --redact cannot read it: {error}")

@@ -1,0 +1,78 @@
+"""Objects with only the fields that plans read, for dumps that leave a company."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from flowcore.api.base import Wire
+from flowcore.api.devices import WireDeviceClass
+from flowcore.api.disruption_budgets import WireDisruptionBudget
+from flowcore.api.gangs import WirePodGroup
+from flowcore.api.kinds import (
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    NODE_TOPOLOGY,
+    POD,
+    POD_GROUPS,
+    PRIORITY_CLASS,
+)
+from flowcore.api.node_topology import WireNodeTopology
+from flowcore.api.nodes import WireNamespace, WireNode
+from flowcore.api.pod_objects import WirePod
+from flowcore.api.priority_classes import PriorityClass
+from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
+from flowcore.model.nodes import MEASURED_BANDWIDTH
+
+_WIRES: Final[dict[str, type[Wire]]] = {
+    NODE.kind: WireNode,
+    POD.kind: WirePod,
+    NAMESPACE.kind: WireNamespace,
+    DEVICE_CLASS.kind: WireDeviceClass,
+    DISRUPTION_BUDGET.kind: WireDisruptionBudget,
+    NODE_TOPOLOGY.kind: WireNodeTopology,
+    PRIORITY_CLASS.kind: PriorityClass,
+    **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
+    **STORAGE_WIRES,
+}
+#: Kinds whose structs take all annotations, and what is read of them.
+_WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))
+_ANNOTATIONS: Final = READ_ANNOTATIONS | {MEASURED_BANDWIDTH}
+#: Of kinds that are kept whole (policies, queues, samples of metrics): plans read all of their spec.
+_UNREAD_METADATA: Final = ("annotations", "managedFields")
+
+
+def read_fields(item: dict[str, Any]) -> dict[str, Any]:
+    """An object with the fields that plans read, and no others: a plan of such objects is the same.
+
+    Names, namespaces, labels and names of images are read, so they stay. Environment variables, commands, other
+    annotations, addresses and managed fields do not.
+
+    Args:
+        item: an object of a kind that is read (``flowcore.api.kinds``), with ``kind`` and ``apiVersion``.
+
+    Raises:
+        msgspec.ValidationError: it does not match its kind.
+    """
+    wire = _WIRES.get(item["kind"])
+    if wire is None or item["apiVersion"].startswith("metrics.k8s.io/"):
+        metadata = {name: value for name, value in item["metadata"].items() if name not in _UNREAD_METADATA}
+        return item | {"metadata": metadata}
+    kept: dict[str, Any] = _without_none(msgspec.to_builtins(msgspec.convert(item, wire)))
+    metadata = kept["metadata"]
+    if item["kind"] in _WITH_ALL_ANNOTATIONS and "annotations" in metadata:
+        metadata["annotations"] = {
+            name: value for name, value in metadata["annotations"].items() if name in _ANNOTATIONS
+        }
+    return {"kind": item["kind"], "apiVersion": item["apiVersion"], **kept}
+
+
+def _without_none(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_none(inner) for name, inner in value.items() if inner is not None}
+    if isinstance(value, list):
+        return [_without_none(inner) for inner in value]
+    return value

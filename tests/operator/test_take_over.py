@@ -1,0 +1,200 @@
+"""The next leader finds nominations, and pods that were evicted for them: nobody else is evicted for the same pods."""
+
+from typing import Any
+
+import pytest
+from support.eviction_scene import EvictionScene
+from thalweg_operator.reservations.effects import ClearNomination
+from thalweg_operator.reservations.events import QueueSet
+from thalweg_operator.reservations.transitions import Phase
+
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import STEERED_NAME
+from flowcore.model.queues import Queue
+from flowcore.model.selectors import LabelSelector
+
+BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
+
+
+def urgent(scene: EvictionScene, name: str, cpu: int, **fields: Any) -> Pod:
+    """An urgent pod waits."""
+    return scene.pod(name, cpu, pod_class=PodClass(requests=(("cpu", cpu),), priority=1000), **fields)
+
+
+def full_nodes(count: int) -> EvictionScene:
+    """Nodes that are full of two pods each, such as ``n0-1``."""
+    scene = EvictionScene()
+    for node in range(count):
+        scene.node(f"n{node}")
+        for pod in range(2):
+            scene.pod(f"n{node}-{pod}", 500, node_name=f"n{node}", started=float(node))
+    return scene
+
+
+async def evicted(scene: EvictionScene, *waiting: str) -> list[str]:
+    """Two of a node are evicted for each of these pods, which are nominated; their names."""
+    await scene.turn(2)
+    for each in scene.dry_runs():
+        each.done()
+    scene.tick()
+    victims = scene.evictions()
+    assert len(victims) == 2 * len(waiting)
+    for name in victims:
+        scene.change(name, deleting=True, grace_period=30.0)
+    for name in waiting:
+        node = scene.nominated[f"ns/{name}"]
+        scene.change(name, nominated_node=node, planned_node=node)
+    return victims
+
+
+def watching(scene: EvictionScene) -> EvictionScene:
+    """A standby: it knows the same objects, and nothing else."""
+    standby = EvictionScene(now=scene.now)
+    for node in scene.state.nodes.values():
+        standby.state.upsert_node(node)
+    for pod in scene.state.pods.values():
+        standby.state.upsert_pod(pod)
+    return standby
+
+
+def lead(standby: EvictionScene) -> EvictionScene:
+    """It takes over."""
+    standby.state.sync()
+    return standby
+
+
+async def let_plan(scene: EvictionScene, rounds: int = 3) -> None:
+    """Rounds, and what is due between them; kube-scheduler has time to ask."""
+    for _ in range(rounds):
+        await scene.turn(1)
+        scene.now += 1.0
+    scene.tick()
+
+
+@BOTH
+@pytest.mark.parametrize("standby", [False, True], ids=["a new process", "a standby"])
+async def test_victims_ended_while_nobody_led(scheduler: str, standby: bool) -> None:  # noqa: FBT001
+    """Their replacements wait already: the pod gets its place, they do not, and nobody is evicted once more."""
+    scene = full_nodes(2)
+    urgent(scene, "u", 900, scheduler_name=scheduler)
+    victims = await evicted(scene, "u")
+    node = scene.nominated["ns/u"]
+    following = watching(scene)
+    for each in (scene, following):
+        for name in victims:
+            each.pod(f"new-{name}", 500, scheduler_name=scheduler)
+            each.gone(name)
+        if scheduler == STEERED_NAME:  # kube-scheduler's attempt failed, since nobody answered
+            each.change("u", nominated_node="")
+    leader = lead(following if standby else watching(scene))
+    await let_plan(leader)
+    assert not leader.asked
+    assert leader.bound == {"ns/u": node}
+    assert not leader.cleared
+
+
+@BOTH
+async def test_one_victim_has_ended_and_one_not(scheduler: str) -> None:
+    """The pod waits for the second one; the first one's room is not given to its replacement."""
+    scene = full_nodes(2)
+    urgent(scene, "u", 900, scheduler_name=scheduler)
+    gone, stays = await evicted(scene, "u")
+    node = scene.nominated["ns/u"]
+    scene.gone(gone)
+    scene.pod("new", 500, scheduler_name=scheduler)
+    if scheduler == STEERED_NAME:
+        scene.change("u", nominated_node="")
+    leader = lead(watching(scene))
+    reservation = leader.state.reservations["ns/u"]
+    assert (reservation.phase, reservation.victims) == (Phase.AWAITING_VICTIM, (f"ns/{stays}",))
+    assert leader.nominated == ({"ns/u": node} if scheduler == STEERED_NAME else {}), "written again if it is lost"
+    await let_plan(leader)
+    assert not leader.bound
+    assert not leader.asked
+    leader.gone(stays)
+    await let_plan(leader)
+    assert leader.bound == {"ns/u": node}
+    assert not leader.asked
+
+
+@BOTH
+async def test_a_gang_whose_victims_have_ended(scheduler: str) -> None:
+    """Each of its pods gets the place that was made for it."""
+    scene = full_nodes(3)
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    for name in ("g0", "g1"):
+        urgent(scene, name, 900, gang=gang, scheduler_name=scheduler)
+    victims = await evicted(scene, "g0", "g1")
+    places = dict(scene.nominated)
+    for name in victims:
+        scene.gone(name)
+        scene.pod(f"new-{name}", 500, scheduler_name=scheduler)
+    if scheduler == STEERED_NAME:
+        for name in ("g0", "g1"):
+            scene.change(name, nominated_node="")
+    leader = lead(watching(scene))
+    await let_plan(leader)
+    assert leader.bound == places
+    assert not leader.asked
+
+
+async def test_a_gang_that_was_not_nominated_as_a_whole() -> None:
+    """Nobody was evicted for it: it is planned anew, as a whole."""
+    scene = EvictionScene()
+    scene.node("n0")
+    scene.node("n1")
+    gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    urgent(scene, "g0", 900, gang=gang, nominated_node="n0", planned_node="n0")
+    urgent(scene, "g1", 900, gang=gang)
+    leader = lead(watching(scene))
+    assert not leader.state.held
+    assert leader.cleared == ["g0"]
+
+
+@pytest.mark.parametrize("why", ["nobody has a lower priority", "no room", "in a queue", "preempts nobody", "Binder"])
+async def test_an_annotation_alone(why: str) -> None:
+    """Whoever creates a pod may write it: it counts only for a pod that may have preempted, and where there is room."""
+    scene = EvictionScene()
+    scene.node("n0")
+    scene.node("n1")
+    scene.pod("low", 100, node_name="n1")
+    fields: dict[str, Any] = {"scheduler_name": STEERED_NAME, "planned_node": "n0"}
+    if why == "nobody has a lower priority":
+        scene.pod("u", 900, **fields)
+    elif why == "no room":
+        scene.pod("full", 500, node_name="n0")
+        urgent(scene, "u", 900, **fields)
+    elif why == "in a queue":
+        urgent(scene, "u", 900, **fields)
+    elif why == "preempts nobody":
+        urgent(scene, "u", 900, preempts=False, **fields)
+    else:
+        urgent(scene, "u", 900, planned_node="n0")
+    standby = watching(scene)
+    if why == "in a queue":
+        standby.state.apply(QueueSet("q", Queue("q", pods=LabelSelector(), namespaces=LabelSelector())))
+    leader = lead(standby)
+    assert not leader.state.reservations
+    assert [pod.name for pod in leader.state.plannable()] == ["u"]
+
+
+async def test_an_annotation_where_there_is_room() -> None:
+    """Its place is kept until a round confirms it."""
+    scene = EvictionScene()
+    scene.node("n0")
+    scene.node("n1")
+    scene.pod("low", 100, node_name="n1")
+    urgent(scene, "u", 900, scheduler_name=STEERED_NAME, planned_node="n0")
+    leader = lead(watching(scene))
+    assert leader.state.held == {"ns/u"}
+    assert not leader.state.taken(ClearNomination)
+
+
+async def test_a_nomination_that_a_standby_saw_come_and_go() -> None:
+    """The leader wrote it and cleared it: the place is nobody's."""
+    scene = EvictionScene()
+    scene.node("n0")
+    urgent(scene, "u", 900, nominated_node="n0", planned_node="n0")
+    scene.change("u", nominated_node="", planned_node="")
+    assert not lead(scene).state.reservations
