@@ -18,6 +18,7 @@ from thalweg_controlplane.components import SCHEDULER
 from thalweg_controlplane.errors import ControlPlaneError
 from thalweg_controlplane.up import serve
 from thalweg_controlplane.work_folders import work_folder
+from thalweg_view.access import AUDIENCE
 from thalweg_view.page_files import NOT_GATHERED, read_page
 
 from thalweg.files import DumpError
@@ -119,7 +120,7 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         web.write_text(_WEB)
         steered = plane.workdir / "steered.yaml"
         steered.write_text(_STEERED)
-        token = await account_token(api, *VIEWER)
+        token = await account_token(api, *VIEWER, audiences=(AUDIENCE,))
         return (
             *_page_lines(f"http://{view}", token),
             "Things to try:",
