@@ -120,7 +120,7 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         web.write_text(_WEB)
         steered = plane.workdir / "steered.yaml"
         steered.write_text(_STEERED)
-        token = await account_token(api, *VIEWER, [AUDIENCE])
+        token = await account_token(api, *VIEWER, audiences=(AUDIENCE,))
         return (
             *_page_lines(f"http://{view}", token),
             "Things to try:",

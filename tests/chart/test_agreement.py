@@ -208,7 +208,7 @@ def test_metrics_are_not_open_to_everybody(helm: Helm) -> None:
     monitoring = {"namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "monitoring"}}}
     for values, expected in (({}, [monitoring]), ({"networkPolicy.metricsFrom": []}, [])):
         objects = helm.template({"mode": "Extender", **values})
-        metrics, extender = one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]
+        metrics, extender, _view = one(objects, "NetworkPolicy", "thalweg")["spec"]["ingress"]
         *others, test = metrics["from"]
         assert others == expected
         assert test["podSelector"]["matchLabels"]["app.kubernetes.io/component"] == "test"

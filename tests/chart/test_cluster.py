@@ -207,7 +207,7 @@ async def test_install_and_uninstall(
     assert re.findall(r"^  (\d)\. ", notes, re.MULTILINE) == ["1", "2", "3"]
     assert "<no value>" not in notes
     assert {each for each in (STRICT, IGNORABLE) if each in notes} == said
-    for words in ("PriorityClass thalweg", "kubectl thalweg why POD", "thalweg-viewer --duration", "uninstall --list"):
+    for words in ("PriorityClass thalweg", "kubectl thalweg why POD", "--audience thalweg-view", "uninstall --list"):
         assert words in notes
     await api.wait_for(POLICIES, lambda _: True)
     await api.create(policy("mine"))
