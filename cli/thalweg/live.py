@@ -93,7 +93,7 @@ class LiveSource:
             listing = await list_objects(self._client)
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
-        scenario = read_listing(listing.objects, self._where)
+        scenario = read_listing(listing.objects, self._where, time.time())
         scenario.warnings += listing.warnings
         return scenario
 

@@ -47,6 +47,7 @@ class SourceOptions:
         service: the view's Service; None: the one with the chart's labels in the chart's usual namespace.
         service_account: whose token is asked for where the kubeconfig has none; None: the chart's.
         token_file: file of a token to show to the operator; None: the kubeconfig's.
+        now: when a dump was made, in seconds since the epoch; None: as its objects say.
     """
 
     files: tuple[str, ...] = ()
@@ -56,6 +57,7 @@ class SourceOptions:
     service: NamespacedName | None = None
     service_account: NamespacedName | None = None
     token_file: Path | None = None
+    now: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from flowcore.model.pods import Pod
 from flowcore.problem.result import Placement
 from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.moment import moment_text
 from flowcore.scenario.redaction import Redaction
 
 #: Who waits for these need only wait: what would place it earlier comes after that.
@@ -42,6 +43,7 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
         next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
         waiting=len(pods),
         alike=alike,
+        now=moment_text(context.now),
     )
 
 

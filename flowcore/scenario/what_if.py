@@ -14,6 +14,7 @@ from flowcore.scenario.apply_changes import applied
 from flowcore.scenario.changes import Change
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.missing_objects import unknown_namespace
+from flowcore.scenario.moment import moment_text
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import Scenario
@@ -82,6 +83,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
         hidden: how many pods these lists leave out, because the asker may not see them.
         notes: what the changes would meet in a real cluster, and what does not count.
         workloads: what becomes of each workload that the plans treat differently, those that lose most first.
+        now: the moment that the answer is for; "": unknown.
     """
 
     placed: list[str]
@@ -96,6 +98,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
     hidden: int = 0
     notes: list[str] = []
     workloads: list[WorkloadChange] = []
+    now: str = ""
 
     @property
     def same(self) -> bool:
@@ -235,6 +238,7 @@ def compare(
         hidden=len(names) - len(context.visible(names)),
         notes=[*notes, *map(redacted, dict.fromkeys((*before.warnings, *after.warnings)))],
         workloads=[each for each in workloads if context.sees(each.namespace)],
+        now=moment_text(context.now),
     )
 
 
