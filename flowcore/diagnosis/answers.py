@@ -72,6 +72,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
         waiting: how many pods of the target wait.
         alike: how many of them wait for this reason.
         now: the moment that the answer is for; "": unknown.
+        details: sentences with the numbers of the plan.
     """
 
     pod: str
@@ -83,3 +84,4 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
     waiting: int = 1
     alike: int = 1
     now: str = ""
+    details: list[str] = []
