@@ -1,13 +1,20 @@
 """What why advises, case by case: the commonest mistakes by name, and the fix that people want first."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
+from harness.small_fixes import NOW, draw_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
 from support.cli import Manifest, pod
-from support.scenario_state import NOW, scenario_of
+from support.profiles import examples
+from support.scenario_state import scenario_of
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.fixes import find_fixes
+from flowcore.diagnosis.fixes.replanning import nodes_held
 from flowcore.diagnosis.why import answer_why
 from flowcore.scenario import Scenario, applied, plan_scenario
 from flowcore.scenario.changes import (
@@ -217,6 +224,30 @@ def test_pods_of_one_workload_that_exchange_their_nodes_lose_nothing() -> None:
             after = {each.pod.key for each in plan_scenario(scenario, NOW).result.placements}
         fewer = sum("batch" in key for key in before) - sum("batch" in key for key in after)
         assert len(fix.loses) == max(0, fewer)
+
+
+@settings(max_examples=examples(10))
+@given(st.integers(0, 10_000))
+def test_losers_are_those_of_each_workload_that_wait_more(seed: int) -> None:
+    """Each fix is planned here once more, and the pods of each Job that wait are counted anew."""
+    this = draw_scenario(seed)
+    cluster = this.cluster
+    for each in list(cluster.pods.values()):
+        cluster.put_pod(replace(each, controller=f"Job/{dict(each.labels)['app']}"))
+    plan, names = plan_scenario(this, NOW), {key: dict(each.labels)["app"] for key, each in cluster.pods.items()}
+
+    def waiting(held: dict[str, str]) -> Counter[str]:
+        return Counter(name for key, name in names.items() if key not in held)
+
+    before = nodes_held(this, plan)
+    for unplaced in plan.result.unplaced[:1]:
+        for fix in find_fixes(this, plan, [unplaced.pod.key], CONTEXT):
+            with applied(this, fix.change, CONTEXT):
+                after = nodes_held(this, plan_scenario(this, NOW))
+            assert unplaced.pod.key in after
+            assert Counter(names[key] for key in fix.loses) == waiting(after) - waiting(before)
+            assert set(fix.loses) <= before.keys() - after.keys()
+            assert waiting(after)[names[unplaced.pod.key]] < waiting(before)[names[unplaced.pod.key]]
 
 
 def test_what_a_removed_taint_lets_in_is_told_and_comes_last() -> None:
