@@ -53,6 +53,7 @@ class SourceOptions:
         service: the view's Service; None: the one with the chart's labels in the chart's usual namespace.
         service_account: in whose name the operator is asked; None: see ``ViewToken``.
         token_file: file of a token to show to the operator; None: one is made.
+        now: when a dump was made, in seconds since the epoch; None: as its objects say.
     """
 
     files: tuple[str, ...] = ()
@@ -65,6 +66,7 @@ class SourceOptions:
     service: NamespacedName | None = None
     service_account: NamespacedName | None = None
     token_file: Path | None = None
+    now: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

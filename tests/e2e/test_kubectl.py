@@ -41,6 +41,7 @@ from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_listener import ConnectionLimits, listening
 from thalweg_view.access import AUDIENCE
 
+from flowcore.scenario.moment import NO_TIME, parse_moment
 from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -119,7 +120,9 @@ async def test_the_plan_and_who_may_see_it(
         assert code == 0, err
         assert "large" in out
         assert "0/1 nodes are available: 1 Insufficient cpu." in out
+        assert out.splitlines()[-1].startswith("as of 20")  # the moment that the answer is for
         found = await answer(developer, "plan", "-A")
+        assert parse_moment(found["now"]) > NO_TIME
         assert [each["pod"] for each in found["waiting"]] == [f"{scene.namespace}/large"]
         assert found["hidden"] >= 1
         assert "secret" not in json.dumps(found)
