@@ -6,9 +6,9 @@
 
 Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `bounds` (the same with the usual budget),
 `rules` (with rules between pods and gangs), `growth` (the same batch on 1,250 and on 12,500 nodes, the worker's state
-kept), `classes` (the same batch in 1 to 1,000 classes), `quality` (small instances beside what CP-SAT proves), `openb`
-(a production trace beside one-by-one placement). docs/reference/performance.md says what the columns mean, the modules
-in harness/ how instances are made and plans checked.
+kept), `classes` (the same batch in 1 to 1,000 classes, another in up to 3,000), `quality` (small instances beside what
+CP-SAT proves), `openb` (a production trace beside one-by-one placement).
+docs/reference/performance.md says what the columns mean, the modules in harness/ how instances are made and checked.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import click
@@ -50,6 +50,8 @@ RULED = ((600, 2_000, 48, 2_000), (5_000, 5_000, 100, 50_000))
 GROWTH = ((1_250, 100, 10, 15_000), (12_500, 100, 10, 150_000))
 GROWTH_GOAL = 1.5
 CLASSES = (1, 10, 100, 1_000)
+#: On few nodes, with the time for the steps that know the relaxation: of over 200 classes it takes alike ones for one.
+MANY_CLASSES, MANY_LOAD, MANY_BUDGET = (290, 310, 1_000, 3_000), 1.3, 5.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,10 @@ def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
             for load in LOADS:
                 size = choice.size(5_000, 5_000, classes, 50_000, load)
                 yield f"classes: {size}, load {load}", SizeJob("classes", size, choice.repeat)
+        for classes in MANY_CLASSES:
+            size = replace(choice.size(1_000, 8_000, classes, 0, MANY_LOAD), spread=False)
+            name = f"classes: {size}, load {MANY_LOAD}"
+            yield name, SizeJob("classes", size, choice.repeat, budget=MANY_BUDGET)
     if "quality" in choice.parts:
         for load in QUALITY_LOADS:
             yield f"quality: load {load}", QualityJob(load, 5, choice.cpsat_seconds, os.cpu_count() or 1)

@@ -27,7 +27,7 @@ from thalweg_controlplane.objects import Manifest, node, pod
 GPU = "nvidia.com/gpu"
 MODEL = "gpu-model"
 CREATED = "openb/creation-time"
-LISTS = ("default", "gpuspec33", "multigpu50")
+LISTS = ("default", "gpuspec20", "gpuspec33", "multigpu50")
 
 
 def nodes_file(folder: Path) -> Path:

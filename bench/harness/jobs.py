@@ -33,7 +33,12 @@ _OF_THE_GOAL = 0.5
 
 
 class SizeJob(msgspec.Struct, tag="size"):
-    """A round over a generated cluster, nothing cached before it; ``ruled``: with rules between pods and gangs."""
+    """A round over a generated cluster, nothing cached before it.
+
+    Attributes:
+        ruled: with rules between pods and gangs.
+        budget: CPU seconds; None: half the goal, or the usual ones.
+    """
 
     part: str
     size: Size
@@ -41,17 +46,19 @@ class SizeJob(msgspec.Struct, tag="size"):
     goal_seconds: float | None = None
     goal_gigabytes: float | None = None
     ruled: bool = False
+    budget: float | None = None
 
     def run(self) -> list[Row]:
         """One row."""
         instance = make(self.size)
         if self.ruled:
             instance = replace(instance, snapshot=under_rules(instance.snapshot))
+        usual = _OF_THE_GOAL * self.goal_seconds if self.goal_seconds else USUAL
         seconds, again, peak = [], [], 0.0
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)
             before = time.process_time()
-            result = round_within(snapshot, _OF_THE_GOAL * self.goal_seconds if self.goal_seconds else USUAL)
+            result = round_within(snapshot, self.budget or usual)
             between = time.process_time()
             peak = peak or used([os.getpid()]).peak_mib  # of one round
             second = run_round(snapshot, steps=result.steps)

@@ -13,6 +13,7 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
+from flowcore.scenario.moment import moment_text
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
 from thalweg.logs import set_up_logging
@@ -32,7 +33,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
         SourceError: it cannot be used.
     """
     if options.files:
-        yield DumpSource(options.files, options.namespace or "default")
+        yield DumpSource(options.files, options.namespace or "default", options.now)
         return
     from thalweg.cluster_source import cluster_source  # noqa: PLC0415 - a dump needs no client
 
@@ -64,8 +65,10 @@ def tell(
     def put(answer: _Answer) -> None:
         if output == "json":
             click.echo(msgspec.json.encode(answer))
-        else:
-            show(answer)
+            return
+        show(answer)
+        if not options.files and (now := getattr(answer, "now", "")):
+            click.echo(f"as of {now}")
 
     run(_tell(options, question, query, put, watch=watch))
 
@@ -79,6 +82,8 @@ def read_scenario(options: SourceOptions) -> Scenario:
             found.append(await source.scenario())
 
     run(read())
+    if not options.files:
+        click.echo(f"as of {moment_text(found[0].moment)}", err=True)
     return found[0]
 
 
@@ -94,7 +99,7 @@ async def _tell(
         last: _Answer | None = None
         while True:
             answer = await source.ask(question, query(source.namespace))
-            if answer != last:
+            if last is None or _timeless(answer) != _timeless(last):
                 if last is not None:
                     click.echo()
                 put(answer)
@@ -102,6 +107,11 @@ async def _tell(
             if not watch:
                 return
             await asyncio.sleep(WATCH_INTERVAL)
+
+
+def _timeless(answer: _Answer) -> _Answer:
+    """An answer without the moment that it is for, which changes whenever somebody asks."""
+    return msgspec.structs.replace(answer, now="") if hasattr(answer, "now") else answer
 
 
 def run(asked: Coroutine[Any, Any, None]) -> None:

@@ -17,6 +17,7 @@ from thalweg.direct_source import DirectSource
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.live import LiveOperator
 from thalweg.live_service import NoView
+from thalweg.server_operator import ServerOperator, server_session
 from thalweg.source import Source, SourceError, SourceOperation, SourceOptions
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -59,7 +60,13 @@ async def cluster_source(options: SourceOptions) -> AsyncIterator[Source]:
     """
     async with _connected(options) as (client, where):
         objects = DirectSource(client, options.namespace or client.credentials.namespace, where)
-        yield objects if options.direct else ClusterSource(LiveOperator(client, options, where), objects)
+        if options.direct:
+            yield objects
+        elif options.server:
+            async with server_session(options) as session:
+                yield ClusterSource(ServerOperator(client, options, where, session), objects)
+        else:
+            yield ClusterSource(LiveOperator(client, options, where), objects)
 
 
 async def listed_objects(options: SourceOptions) -> Listing:

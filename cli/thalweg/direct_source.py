@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any, TypeVar
 
 import click
@@ -51,6 +52,6 @@ class DirectSource:
             listing = await list_objects(self._client)
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
-        scenario = read_listing(listing.objects, self._where)
+        scenario = read_listing(listing.objects, self._where, time.time())
         scenario.warnings += listing.warnings
         return scenario

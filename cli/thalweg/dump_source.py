@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from contextlib import redirect_stdout
 from functools import cached_property
 from typing import Any, TypeVar
@@ -29,7 +28,7 @@ def answer_here(question: SourceOperation[Any, _Answer], scenario: Scenario, que
         ModelError: the question names something that is not there, or contradicts itself.
     """
     with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
-        return question.compute(scenario, query, AnswerContext(time.time(), find_models().usable))
+        return question.compute(scenario, query, AnswerContext(scenario.moment, find_models().usable))
 
 
 class DumpSource:
@@ -39,8 +38,9 @@ class DumpSource:
         namespace: of names without a namespace.
     """
 
-    def __init__(self, files: tuple[str, ...], namespace: str) -> None:
-        self._files, self.namespace = files, namespace
+    def __init__(self, files: tuple[str, ...], namespace: str, moment: float | None = None) -> None:
+        """``moment``: see ``read_dump``."""
+        self._files, self.namespace, self._moment = files, namespace, moment
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
@@ -56,6 +56,6 @@ class DumpSource:
     @cached_property
     def _read(self) -> Scenario:
         try:
-            return read_dump(self._files)
+            return read_dump(self._files, self._moment)
         except DumpError as error:
             raise SourceError(str(error)) from error

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -168,7 +167,7 @@ def run_explanation(names: tuple[str, ...], dump: Scenario, output: str) -> None
         click.echo(f"Warning: {warning}", err=True)
     explanations = explain(dump, pods)
     if names:
-        explanations = with_evictions(dump, explanations, time.time())
+        explanations = with_evictions(dump, explanations, dump.moment)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explanations)))
     elif names:

@@ -23,7 +23,7 @@ _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - the name of a header
 #: Seconds for one answer: longer than the operator gives itself.
-_ANSWER_WITHIN = 40.0
+ANSWER_WITHIN = 40.0
 
 
 class _Problem(msgspec.Struct):
@@ -76,12 +76,20 @@ class LiveOperator:
             path = api_path(self._service.proxy_path, "api", "v1", *operation.split("/"))
             headers = {TOKEN_HEADER: await self._token.get(self._service)}
             return await self._client.request(
-                method, path, body=body, params=params, headers=headers, seconds=_ANSWER_WITHIN
+                method, path, body=body, params=params, headers=headers, seconds=ANSWER_WITHIN
             )
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
         except Refused as error:
             raise SourceError(_sentence(error, self._service, operation)) from error
+
+
+def problem_of(answer: bytes) -> str:
+    """What the operator says of a request that it refuses; "": the answer is not the operator's."""
+    try:
+        return _problems.read(answer).error
+    except UnreadableJson:
+        return ""
 
 
 def _parameters(query: msgspec.Struct) -> dict[str, str]:
@@ -91,10 +99,8 @@ def _parameters(query: msgspec.Struct) -> dict[str, str]:
 
 def _sentence(error: Refused, service: ServiceAddress | None, operation: str) -> str:
     """What to tell of a refusal, of the operator or of the API server on the way to it."""
-    try:
-        return _problems.read(error.answer).error
-    except UnreadableJson:
-        pass
+    if problem := problem_of(error.answer):
+        return problem
     if service is None:
         return (
             f"the API server does not say which Service leads to the operator's view: {error}. Name it with "

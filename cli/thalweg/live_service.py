@@ -75,6 +75,10 @@ class ServiceAddress:
         return f"{self.namespace}/{self.name}"
 
 
+#: As the chart makes it.
+CHARTS_VIEW: Final = ServiceAddress(*_CHARTS, _CHARTS_PORT, secure=True)
+
+
 async def find_service(client: ApiClient, named: NamespacedName | None) -> ServiceAddress:
     """The Service of this name, or the one with the chart's labels; as the chart makes it for who may not read it.
 

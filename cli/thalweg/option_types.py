@@ -71,5 +71,22 @@ class DnsNameType(click.ParamType):  # type: ignore[type-arg]
         return str(value)
 
 
+class MomentType(click.ParamType):  # type: ignore[type-arg]
+    """A time as RFC 3339 has it, in seconds since the epoch."""
+
+    name = "TIME"
+
+    def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        from flowcore.scenario.moment import parse_moment  # noqa: PLC0415 - help must be instant
+
+        if isinstance(value, float):
+            return value
+        try:
+            return parse_moment(str(value))
+        except ValueError as error:
+            self.fail(str(error), param, ctx)
+
+
+MOMENT = MomentType()
 NAMESPACED_NAME = NamespacedNameType()
 DNS_NAME = DnsNameType()

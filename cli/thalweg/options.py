@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from thalweg.option_types import NAMESPACED_NAME
+from thalweg.option_types import MOMENT, NAMESPACED_NAME
 from thalweg.source import SourceOptions
 
 kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
@@ -24,6 +24,11 @@ watch = click.option("-w", "--watch", is_flag=True,
                           "cluster.")  # fmt: skip
 
 
+now = click.option("--now", type=MOMENT,
+                   help="When the dump was made, such as 2026-11-23T09:30:00Z: ages count up to then. Default: the "
+                        "newest time that its objects name.")  # fmt: skip
+
+
 def _files(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
     return click.option("-f", "--filename", "files", multiple=True, metavar="FILE",
                         help="Ask a dump: objects as JSON or YAML, as kubectl prints them. - is standard input. May be "
@@ -32,10 +37,11 @@ def _files(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]
 
 _users_kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                                  help="Path of the kubeconfig. Default: as for kubectl.")  # fmt: skip
-_OBJECTS = (_files("what the API server lists"), _users_kubeconfig, context)
+_OBJECTS = (_files("what the API server lists"), now, _users_kubeconfig, context)
 _CLUSTER = (_users_kubeconfig, context)
 _QUESTIONS = (
     _files("ask a live cluster"),
+    now,
     click.option("--direct", is_flag=True,
                  help="Plan here from what the API server lists, without the operator. Default where no operator has a "
                       "view. Needs the right to list nodes and pods."),
@@ -43,6 +49,11 @@ _QUESTIONS = (
     context,
     click.option("-n", "--namespace", metavar="NAME", default="",
                  help="Namespace of names without one. Default: that of the context; `default` for a dump."),
+    click.option("--server", metavar="URL", default="",
+                 help="URL of the operator's view, such as http://127.0.0.1:8444 where it runs by hand. Default: the "
+                      "API server's proxy leads to its Service."),
+    click.option("--server-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+                 help="File of the CA (PEM) that signed the certificate of --server. Default: the machine's CAs."),
     click.option("--service", type=NAMESPACED_NAME,
                  help="Service of the operator's view. Default: the one with the chart's labels in namespace "
                       "thalweg-system."),
@@ -56,7 +67,7 @@ _QUESTIONS = (
 
 
 #: Options about the operator's view.
-_OF_OPERATOR = ("service", "service_account", "token_file")
+_OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
@@ -82,9 +93,12 @@ def _with_source(
     @wraps(command)
     def with_source(**arguments: Any) -> None:
         chosen = SourceOptions(**{name: arguments.pop(name) for name in names if name in arguments})
-        live = [name for name in names if name not in ("files", "namespace") and getattr(chosen, name)]
+        of_both = ("files", "namespace", "now")
+        live = [name for name in names if name not in of_both and getattr(chosen, name)]
         if chosen.files and live:
             raise click.UsageError(f"-f asks a dump and --{live[0].replace('_', '-')} a live cluster: give one of them")
+        if chosen.now is not None and not chosen.files:
+            raise click.UsageError("--now is for a dump (-f FILE): a live cluster has the time of its clock")
         if chosen.files and arguments.get("watch"):
             raise click.UsageError("--watch needs a live cluster: a dump does not change")
         of_operator = [name for name in _OF_OPERATOR if getattr(chosen, name)]
@@ -92,6 +106,10 @@ def _with_source(
             raise click.UsageError(
                 f"--direct asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"
             )
+        if chosen.server and chosen.service:
+            raise click.UsageError("--server and --service both say where the view is: give one of them")
+        if chosen.server_ca and not chosen.server:
+            raise click.UsageError("--server-ca is about --server: give both")
         command(source=chosen, **arguments)
 
     for option in reversed(chosen_by):

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import click
 
-from flowcore.api.kinds import POLICY, QUEUE
+from flowcore.api.kinds import NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario
 from flowcore.scenario.dump_commands import DUMP_COMMAND
 from flowcore.scenario.edits import Edits
 from flowcore.scenario.missing_objects import unknown_namespace
+from flowcore.scenario.moment import Times, moment_text
 from flowcore.scenario.objects import WORKLOADS, ObjectReader, api_group, name_of, unread_kind, why_ignored
 from flowcore.scenario.saved import read_state
 from thalweg.files import DumpError, display_name, parse_objects, read_text
@@ -24,10 +24,15 @@ from thalweg_cost_models import find_models
 
 #: API group, kind, namespace and name.
 _Key = tuple[str, str, str, str]
+#: A sample is refused if it lies in the future, so the time of the dump must be known first.
+_SAMPLES = (NODE_METRICS.kind, POD_METRICS.kind)
 
 
-def read_dump(files: tuple[str, ...]) -> Scenario:
+def read_dump(files: tuple[str, ...], moment: float | None = None) -> Scenario:
     """Reads all files into one dump.
+
+    Args:
+        moment: when the cluster was so, in seconds since the epoch; None: the newest time that the objects name.
 
     Raises:
         DumpError: a file cannot be read, an object does not match its kind, or the files are no dump of a cluster.
@@ -35,22 +40,23 @@ def read_dump(files: tuple[str, ...]) -> Scenario:
     reader = _Reader()
     for name in files:
         reader.read_file(name)
-    return _checked(reader.dump())
+    return _checked(reader.dump(moment))
 
 
-def read_listing(objects: Iterable[dict[str, Any]], shown: str) -> Scenario:
+def read_listing(objects: Iterable[dict[str, Any]], shown: str, moment: float) -> Scenario:
     """A scenario of the objects that an API server lists.
 
     Args:
         objects: each with its kind and version.
         shown: what names the API server in messages.
+        moment: when it listed them, in seconds since the epoch.
 
     Raises:
         DumpError: an object does not match its kind, or there is no node.
     """
     reader = _Reader()
     reader.read_objects(objects, shown)
-    return _checked(reader.dump())
+    return _checked(reader.dump(moment))
 
 
 def _checked(scenario: Scenario) -> Scenario:
@@ -83,7 +89,9 @@ class _Reader:
 
     def __init__(self) -> None:
         self._dump = Scenario()
-        self._objects = ObjectReader(Edits(self._dump), time.time(), find_models().known, checked_spec)
+        self._objects = ObjectReader(Edits(self._dump), 0.0, find_models().known, checked_spec)
+        self._times = Times()
+        self._samples: list[tuple[dict[str, Any], str]] = []
         self._known: set[_Key] = set()
         self._files: list[str] = []
         #: Number of skipped objects of each kind, and the first object of each.
@@ -131,13 +139,17 @@ class _Reader:
     def _read_state(self, file: str, text: str) -> None:
         """Reads what ``thalweg run --dump-directory`` wrote."""
         try:
-            read_state(text.rstrip("\n").split("\n"), self._dump)
+            self._times.written.append(read_state(text.rstrip("\n").split("\n"), self._dump).moment)
         except UnreadableState as error:
             raise DumpError(f"{file}: {error}") from error
         self._files.append(file)
 
-    def dump(self) -> Scenario:
-        """The dump, once all files are read."""
+    def dump(self, moment: float | None) -> Scenario:
+        """The dump, once all files are read.
+
+        Args:
+            moment: see ``read_dump``.
+        """
         dump = self._dump
         workload = min(WORKLOADS & self._skipped.keys(), default="")
         if workload and not dump.cluster.pods:
@@ -147,10 +159,30 @@ class _Reader:
             )
         if not dump.cluster.nodes:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
+        self._read_times(moment)
         dump.gaps += self._objects.resolve_priorities()
         dump.warnings += self._objects.warnings
         dump.warnings += self.skip_warnings()
         return dump
+
+    def _read_times(self, moment: float | None) -> None:
+        """Settles the time of the dump, and reads the samples, which depend on it."""
+        refused = {shown for _, shown in self._samples}  # the reader tells of these itself
+        dump, late = self._dump, [each for each in self._times.too_late() if each not in refused]
+        dump.moment = self._times.moment() if moment is None else moment
+        if moment is None and late:
+            which = late[0] if len(late) == 1 else f"{len(late)} objects, such as {late[0]}"
+            dump.warnings.append(
+                f"{which}: a time long after those of most objects does not count. The dump is taken to be of "
+                f"{moment_text(dump.moment)}; give another time with --now"
+            )
+        samples = ObjectReader(Edits(dump), dump.moment, find_models().known)
+        for item, shown in self._samples:
+            try:
+                samples.put(item, shown)
+            except ModelError as error:
+                raise DumpError(f"{shown}: {error}") from error
+        dump.warnings += samples.warnings
 
     def skip_warnings(self) -> Iterator[str]:
         """Sentences about objects that plans do not depend on."""
@@ -159,6 +191,10 @@ class _Reader:
             yield f"{which} ignored, such as {self._first_seen_in[kind]}: {why_ignored(kind)}"
 
     def _put(self, item: dict[str, Any], shown: str) -> None:
+        self._times.read(item, shown)
+        if item["kind"] in _SAMPLES:
+            self._samples.append((item, shown))
+            return
         try:
             self._objects.put(item, shown)
         except ModelError as error:

@@ -21,6 +21,7 @@ from flowcore.explain import node_reasons
 from flowcore.planning import Placement
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.comparison import Comparison, compare_one_by_one
+from flowcore.scenario.moment import moment_text
 from thalweg import evictions
 from thalweg.print_comparison import print_comparison
 from thalweg.progress import passing, planning
@@ -82,6 +83,7 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool
         "bound": len(result.placements),
         "seconds": round(simulation.seconds, 6),
         "warnings": list(warnings),
+        "now": moment_text(result.after.now),
     }
 
 
@@ -107,7 +109,7 @@ def run_simulation(dump: Scenario, output: str, *, reschedule: bool, with_compar
     """Plans and prints."""
     pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
     with planning(dump):
-        simulation = plan(dump, time.time(), reschedule=reschedule)
+        simulation = plan(dump, dump.moment, reschedule=reschedule)
     comparison = None
     if with_comparison:
         with passing(f"placing {pods} on {on} one by one"):

@@ -48,9 +48,12 @@ class SourceOptions:
         direct: plan here from what the API server lists; False: the operator answers where it has a view.
         kubeconfig, context: of the live cluster; None: as kubectl chooses them.
         namespace: of names without a namespace; "": that of the context, and ``default`` for a dump.
+        server: URL of the view; "": the API server's proxy leads to its Service.
+        server_ca: file of the CA that signed the certificate of ``server``; None: the machine's CAs.
         service: the view's Service; None: the one with the chart's labels in the chart's usual namespace.
         service_account: in whose name the operator is asked; None: see ``ViewToken``.
         token_file: file of a token to show to the operator; None: one is made.
+        now: when a dump was made, in seconds since the epoch; None: as its objects say.
     """
 
     files: tuple[str, ...] = ()
@@ -58,9 +61,12 @@ class SourceOptions:
     kubeconfig: Path | None = None
     context: str | None = None
     namespace: str = ""
+    server: str = ""
+    server_ca: Path | None = None
     service: NamespacedName | None = None
     service_account: NamespacedName | None = None
     token_file: Path | None = None
+    now: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,7 +127,7 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
             f"  kubectl apply -f {web}   # 30 pods that name the scheduler thalweg, and a policy for them",
             f"  kubectl apply -f {steered}   # 20 pods that Thalweg plans and kube-scheduler binds",
             "  kubectl get pods -o wide && kubectl get fsp   # see their nodes; scale to 500 to see why some wait",
-            "  thalweg why NAME   # why a pod waits, and what would place it",
+            f"  thalweg why NAME --server http://{view}   # why a pod waits, and what would place it",
             f"  thalweg doctor --server http://{view}   # whether all of this works",
             f"  curl -s http://{_LOOPBACK}:{port}/metrics | grep ^thalweg",
         )

@@ -56,7 +56,7 @@ class FixedSource:
 
     async def state(self) -> AsyncIterator[bytes]:
         """See ``ViewSource``."""
-        lines = state_of(self._scenario, time.time())
+        lines = state_of(self._scenario)
         while piece := b"".join(islice(lines, _LINES)):
             yield piece
             await asyncio.sleep(0)
@@ -69,7 +69,7 @@ class FixedSource:
 
 def dump_source(scenario: Scenario, name: str) -> FixedSource:
     """A dump and its plan. Warnings go to standard error."""
-    now, began = time.time(), time.perf_counter()
+    now, began = scenario.moment, time.perf_counter()
     with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the address
         planned = plan_scenario(scenario, now, find_models().usable)
     for warning in (*scenario.warnings, *planned.warnings, *planned.gaps):
@@ -112,13 +112,13 @@ def _objects(request: RoundRequest) -> Scenario:
     return scenario
 
 
-def run_view(files: tuple[str, ...], record: Path | None, port: int, *, opens: bool) -> None:
+def run_view(files: tuple[str, ...], record: Path | None, port: int, now: float | None, *, opens: bool) -> None:
     """Serves until Ctrl-C.
 
     Exit code 2: the files cannot be read. Exit code 1: the page is missing, or the port is in use.
     """
     try:
-        make = _reader(files, record)
+        make = _reader(files, record, now)
         if not read_page():
             click.echo(f"Error: {NOT_GATHERED}", err=True)
             sys.exit(1)
@@ -131,8 +131,11 @@ def run_view(files: tuple[str, ...], record: Path | None, port: int, *, opens: b
         sys.exit(1)
 
 
-def _reader(files: tuple[str, ...], record: Path | None) -> Callable[[], FixedSource]:
+def _reader(files: tuple[str, ...], record: Path | None, now: float | None) -> Callable[[], FixedSource]:
     """Reads what is shown; a dump is planned by the function that is returned.
+
+    Args:
+        now: of a dump; see ``read_dump``.
 
     Raises:
         DumpError: the files cannot be read.
@@ -141,7 +144,7 @@ def _reader(files: tuple[str, ...], record: Path | None) -> Callable[[], FixedSo
     if record is not None:
         source = record_source(record)
         return lambda: source
-    scenario = read_dump(files)
+    scenario = read_dump(files, now)
     return lambda: dump_source(scenario, ", ".join(display_name(name) for name in files))
 
 

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 from flowcore.model.pods import Pod
 from flowcore.model.queues import Queue
+from flowcore.model.selector_index import SelectorIndex, label_pairs
 from flowcore.model.selectors import Labels
+
+#: Levels of the tree; a queue below that many others does not count.
+MOST_LEVELS = 16
+#: Queues that the message of a circle names.
+_NAMED = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +35,13 @@ class QueueTree:
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
         known = {queue.name: queue for queue in sorted(queues, key=lambda each: each.name)}
-        self.problems = {name: problem for name in known if (problem := _problem(name, known)) is not None}
-        paths = {name: _path(name, known) for name in known if name not in self.problems}
-        self._paths = dict(sorted(paths.items(), key=lambda item: (len(item[1]), item[0])))
+        places = _Places(known)
+        self.problems: Mapping[str, QueueProblem] = places.problems()
+        self._paths = dict(sorted(places.paths.items(), key=lambda item: (len(item[1]), item[0])))
         self.queues: Mapping[str, Queue] = {name: known[name] for name in self._paths}
         self._children: dict[str, list[str]] = {}
         for name, queue in self.queues.items():
             self._children.setdefault(queue.parent, []).append(name)
-        self._deepest_first = sorted(self.queues.values(), key=lambda each: (-len(self._paths[each.name]), each.name))
 
     def path(self, name: str) -> tuple[str, ...]:
         """Names from the top of the tree down to this queue."""
@@ -47,7 +53,22 @@ class QueueTree:
 
     def of(self, labels: Labels, namespace_labels: Labels) -> str:
         """Name of the queue that a pod counts for: the deepest that selects it, then the first by name; "": none."""
-        return next((each.name for each in self._deepest_first if each.selects(labels, namespace_labels)), "")
+        by_pods, by_namespaces = self._selectors
+        found = {*by_pods.find(labels), *by_namespaces.find(namespace_labels)}
+        selecting = (name for name in found if self.queues[name].selects(labels, namespace_labels))
+        return min(selecting, key=lambda name: (-len(self._paths[name]), name), default="")
+
+    @cached_property
+    def _selectors(self) -> tuple[SelectorIndex[str], SelectorIndex[str]]:
+        """Each queue by one of its selectors, that of pods or of namespaces: by one that names labels, if one does."""
+        by_pods, by_namespaces = SelectorIndex[str](), SelectorIndex[str]()
+        for name, queue in self.queues.items():
+            pods, namespaces = queue.pods, queue.namespaces
+            if pods is None or (namespaces is not None and label_pairs(namespaces) is not None):
+                by_namespaces.add(name, namespaces)
+            else:
+                by_pods.add(name, pods)
+        return by_pods, by_namespaces
 
 
 class QueueIndex:
@@ -107,26 +128,75 @@ class QueueIndex:
 _MAX_KNOWN = 50_000
 
 
-def _path(name: str, known: Mapping[str, Queue]) -> tuple[str, ...]:
-    path = [name]
-    while parent := known[path[-1]].parent:
-        path.append(parent)
-    return tuple(reversed(path))
+class _Places:
+    """Where each queue is in the tree, or why it has no place. Each queue is looked at once.
 
+    Attributes:
+        paths: names from the top down to each queue that counts.
+    """
 
-def _problem(name: str, known: Mapping[str, Queue]) -> QueueProblem | None:
-    """Why a queue is not accepted; None: it is."""
-    if known[name].problem:
-        return QueueProblem("Invalid", known[name].problem)
-    seen = [name]
-    while parent := known[seen[-1]].parent:
-        if parent in seen:
-            circle = " -> ".join([*seen[seen.index(parent) :], parent])
-            return QueueProblem("Circle", f"spec.parent: the queue is below itself or below a circle: {circle}")
-        if parent not in known:
-            where = "" if len(seen) == 1 else f" of {seen[-1]}"
-            return QueueProblem("UnknownParent", f"spec.parent{where}: there is no FlowQueue {parent}; create it")
-        if known[parent].problem:
-            return QueueProblem("UnknownParent", f"spec.parent: FlowQueue {parent} is not valid")
-        seen.append(parent)
-    return None
+    def __init__(self, known: Mapping[str, Queue]) -> None:
+        self._known = known
+        self.paths: dict[str, tuple[str, ...]] = {}
+        #: Why others have no place: a reason, and the queue that it is about, itself or one above.
+        self._causes: dict[str, tuple[str, str]] = {}
+        #: Of queues of a circle: their names in a message.
+        self._circles: dict[str, str] = {}
+        for name in known:
+            self._place(name)
+
+    def problems(self) -> dict[str, QueueProblem]:
+        """Why queues have no place, in the order in which they are known."""
+        return {name: self._problem(name, *self._causes[name]) for name in self._known if name in self._causes}
+
+    def _place(self, name: str) -> None:
+        """A queue, and those above it that have no place yet."""
+        climbed: dict[str, None] = {}
+        while name in self._known and name not in self.paths and name not in self._causes:
+            if name in climbed:
+                names = list(climbed)
+                self._take_circle(names[names.index(name) :])
+                break
+            if self._known[name].problem:
+                self._causes[name] = "Invalid", name
+                break
+            climbed[name] = None
+            name = self._known[name].parent
+        for below in reversed(climbed):
+            if below not in self._causes:
+                self._place_below(below, self._known[below].parent)
+
+    def _place_below(self, name: str, parent: str) -> None:
+        """A queue whose parent has a place, or has none, or does not exist."""
+        if parent in self._causes:
+            self._causes[name] = self._causes[parent]
+        elif parent and parent not in self._known:
+            self._causes[name] = "UnknownParent", name
+        elif len(self.paths.get(parent, ())) >= MOST_LEVELS:
+            self._causes[name] = "TooDeep", name
+        else:
+            self.paths[name] = (*self.paths.get(parent, ()), name)
+
+    def _take_circle(self, names: Sequence[str]) -> None:
+        """Queues of a circle, each below the next one; a message begins with the queue that it is about."""
+        more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
+        for at, name in enumerate(names):
+            first = [names[(at + step) % len(names)] for step in range(min(_NAMED, len(names)))]
+            self._circles[name] = " -> ".join([*first, *more, name])
+            self._causes[name] = "Circle", name
+
+    def _problem(self, name: str, reason: str, about: str) -> QueueProblem:
+        where, parent = "" if about == name else f" of {about}", self._known[about].parent
+        if reason == "Circle":
+            text = f"spec.parent: the queue is below itself or below a circle: {self._circles[about]}"
+        elif reason == "UnknownParent":
+            text = f"spec.parent{where}: there is no FlowQueue {parent}; create it"
+        elif reason == "TooDeep":
+            text = (
+                f"spec.parent{where}: FlowQueue {parent} is at level {MOST_LEVELS} of the tree, the deepest that counts"
+            )
+        elif about == name:
+            text = self._known[name].problem
+        else:
+            reason, text = "UnknownParent", f"spec.parent: FlowQueue {about} is not valid"
+        return QueueProblem(reason, text)

@@ -64,9 +64,14 @@ class BesideCluster:
 
 @dataclass(slots=True)
 class ReadState:
-    """What a saved state has beside the objects of a cluster; see ``BesideCluster``."""
+    """What a saved state has beside the objects of a cluster; see ``BesideCluster``.
+
+    Attributes:
+        written: seconds since the epoch.
+    """
 
     complete: bool = True
+    written: float = 0.0
     policies: list[Policy] = field(default_factory=list)
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
@@ -242,7 +247,7 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
                     raise UnreadableState(
                         "line 1", f"version {header.version} of the format; this Thalweg reads version {VERSION}"
                     )
-                state.complete = header.complete
+                state.complete, state.written = header.complete, header.written
                 continue
             _put(_object.decode(line), cluster, state)
         except msgspec.DecodeError as error:

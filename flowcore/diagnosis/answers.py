@@ -71,6 +71,8 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
         next: what to do: the first fix, where there is one and waiting is not enough.
         waiting: how many pods of the target wait.
         alike: how many of them wait for this reason.
+        now: the moment that the answer is for; "": unknown.
+        details: sentences with the numbers of the plan.
     """
 
     pod: str
@@ -81,3 +83,5 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
     next: str = ""
     waiting: int = 1
     alike: int = 1
+    now: str = ""
+    details: list[str] = []

@@ -16,12 +16,17 @@ from flowcore.scenario.context import AnswerContext
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """Why a pod waits: the fields of a WhyAnswer."""
+    """Why a pod waits: the fields of a WhyAnswer.
+
+    Attributes:
+        details: sentences with the numbers of the plan, for programs.
+    """
 
     kind: WhyKind
     text: str
     evidence: tuple[str, ...] = ()
     next: str = ""
+    details: tuple[str, ...] = ()
 
 
 class UnplacedPod:

@@ -9,6 +9,8 @@ from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.diagnosis.answers import WhyKind
 from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.lists import listed
+from flowcore.diagnosis.missing_storage import missing_storage
+from flowcore.diagnosis.near_labels import missing_labels
 from flowcore.explain.exclusion import WayOut, smallest_exclusion, way_out
 from flowcore.explain.preemption import why_nobody_leaves
 from flowcore.filters import (
@@ -58,7 +60,9 @@ STEPS = {
 def nothing_fits(pod: UnplacedPod) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
-    evidence = list(excluding_filters(verdicts))
+    missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes)
+    lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key])
+    evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
     out, step = way_out(verdicts, _too_small(pod)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
@@ -66,6 +70,17 @@ def nothing_fits(pod: UnplacedPod) -> Finding:
         evidence.append(_opens(pod, out, nearest))
         step = " ".join(STEPS[name] for name in out.filters)
     evidence.extend(nobody_leaves(pod))
+    if lacking:
+        step = lacking[0].step
+    elif missing:
+        wrong = missing[0]
+        right = f"{wrong.near_label}={wrong.near_value}"
+        asked = f"{wrong.label}={wrong.value}"
+        step = (
+            f"Ask for {right}, not {asked}."
+            if wrong.near_label
+            else f"Label a node with {asked}, or do not ask for it."
+        )
     return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
 
 

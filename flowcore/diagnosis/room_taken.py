@@ -14,6 +14,7 @@ from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.lists import listed_pods
 from flowcore.filters import node_ports, node_resources_fit
 from flowcore.filters.registry import PORTS, RESOURCES, run_filter
+from flowcore.model.workloads import workload_of
 from flowcore.problem.result import Placement
 from flowcore.shares.shares import Shares
 
@@ -48,20 +49,36 @@ def room_taken(pod: UnplacedPod) -> Finding | None:
         return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, (f"Before the plan {some} had room for it.",), higher)
     who = [each.pod.key for each in found.placements]
     has = "has" if len(who) == 1 else "have"
-    more = found.price - pod.unplaced.price
-    difference = f"{more} more" if more > 0 else "no more, but they cost less on their nodes"
+    evidence = [f"{listed_pods(who, pod.context)} {has} its room on {found.node}.", _comparison(pod, found)]
     it = "it" if len(who) == 1 else "them"
-    evidence = [
-        f"{listed_pods(who, pod.context)} {has} its room on {found.node}.",
-        f"To leave {it} costs {found.price}, and to leave this pod {pod.unplaced.price}: {difference}.",
-    ]
-    highest = max(each.pod.pod_class.priority for each in found.placements)
-    if highest > pod.unplaced.pod.pod_class.priority:
-        evidence.append(f"Their priority is {highest}, its own {pod.unplaced.pod.pod_class.priority}.")
+    details = (f"To leave {it} costs {found.price}, and to leave this pod {pod.unplaced.price}.",)
     if share := _share(pod, found):
         wait = "Wait until pods of the queue end, or give it a higher weight."
-        return Finding(WhyKind.SHARE, pod.unplaced.reason, (share, *evidence), wait)
-    return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher)
+        return Finding(WhyKind.SHARE, pod.unplaced.reason, (share, *evidence), wait, details)
+    return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher, details)
+
+
+def _comparison(pod: UnplacedPod, found: Takers) -> str:
+    """Why they have the room and not the pod, in words; what both cost is in the details."""
+    own, theirs = pod.unplaced.pod, [each.pod for each in found.placements]
+    it, has = ("It", "has") if len(theirs) == 1 else ("They", "have")
+    pods = pod.scenario.cluster.pods
+    own_workload = workload_of(pods[own.key])
+    if all(workload_of(pods[each.key]) == own_workload for each in theirs):
+        are = "It is another pod" if len(theirs) == 1 else "They are other pods"
+        return f"{are} of {own_workload}: which of them waits is all the same."
+    priorities = [each.pod_class.priority for each in theirs]
+    priority = own.pod_class.priority
+    if max(priorities) > priority:
+        whose = "Its priority is" if len(theirs) == 1 else "Their highest priority is"
+        return f"{whose} {max(priorities)}, that of this pod {priority}."
+    if min(priorities) == max(priorities) == priority:
+        if all(each.waiting_since < own.waiting_since for each in theirs):
+            return f"{it} {has} the same priority and came earlier."
+        if found.price > pod.unplaced.price:
+            return f"{it} {has} the same priority, and the plan counts their waiting for more."
+        return f"{it} {has} the same priority, and with {it.lower().replace('they', 'them')} there the plan costs less."
+    return "More of the pods have a node this way, or the plan costs less."
 
 
 def takers(pod: UnplacedPod) -> Takers | None:

@@ -1,26 +1,21 @@
 """The waiting pods that a question is about: a pod by itself, or those of a gang or a controller.
 
-A scenario knows a pod's labels and the uid of its controller, not the controller. So pods are found by what controllers
-write: the label of a Job, the label and the ordinal of a StatefulSet, the name of a ReplicaSet before five random
-characters, the hash of a Deployment's template.
+A pod names its controller in its owner references; a Deployment is known by the hash of its template in the name of its
+ReplicaSet. The label of a Job counts too: a pod may be the Job's by way of another controller.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
+from functools import partial
 
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import value_of
+from flowcore.model.workloads import controller_of, workload_of
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext, UnknownName
 
 _JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name")
-_TEMPLATE_HASH = "pod-template-hash"
-_STATEFUL_POD = "statefulset.kubernetes.io/pod-name"
-#: A generated name: at most so many characters of the prefix, then five random ones
-#: (apiserver/pkg/storage/names/generate.go).
-_MAX_PREFIX, _RANDOM = 58, re.compile(r"[a-z0-9]{5}")
 
 
 def waiting_pods(scenario: Scenario, target: str, context: AnswerContext) -> list[Pod]:
@@ -59,7 +54,7 @@ def waiting_pods(scenario: Scenario, target: str, context: AnswerContext) -> lis
 def _pod(scenario: Scenario, key: str, context: AnswerContext) -> Pod:
     pod = scenario.cluster.pods.get(key) if context.may_name(key) else None
     if pod is None:
-        raise UnknownName(f"pod {key}", "there is no such pod")
+        raise UnknownName(f"pod {key}", f"there is no such pod{_hint(scenario, key, context)}")
     if pod.terminal:
         raise UnknownName(f"pod {key}", "it has finished and needs no node")
     if pod.node_name:
@@ -67,35 +62,39 @@ def _pod(scenario: Scenario, key: str, context: AnswerContext) -> Pod:
     return scenario.cluster.waiting.get(key, pod)
 
 
+def _hint(scenario: Scenario, key: str, context: AnswerContext) -> str:
+    """The waiting workload of that name, as it is to be asked about; "": there is none that may be seen."""
+    namespace, _, name = key.partition("/")
+    if not context.sees(namespace):
+        return ""
+    for pod in scenario.waiting():
+        for found in (controller_of(pod), workload_of(pod)) if pod.namespace == namespace else ():
+            kind, _, own = found.partition(f"/{namespace}/")
+            if own == name and kind in _MEMBERS:
+                return f", but {kind}/{namespace}/{name} has pods that wait"
+    return ""
+
+
 def _in_gang(pod: Pod, name: str) -> bool:
     return pod.gang is not None and pod.gang.key.name == name
 
 
 def _of_job(pod: Pod, name: str) -> bool:
-    return any(value_of(pod.labels, label) == name for label in _JOB_LABELS)
-
-
-def _of_stateful_set(pod: Pod, name: str) -> bool:
-    return (
-        value_of(pod.labels, _STATEFUL_POD) == pod.name
-        and re.fullmatch(rf"{re.escape(name)}-\d+", pod.name) is not None
-    )
+    return _controlled("job", pod, name) or any(value_of(pod.labels, label) == name for label in _JOB_LABELS)
 
 
 def _of_replica_set(pod: Pod, name: str) -> bool:
-    prefix = f"{name}-"[:_MAX_PREFIX]
-    return bool(pod.owner) and pod.name.startswith(prefix) and bool(_RANDOM.fullmatch(pod.name.removeprefix(prefix)))
+    return pod.controller == f"ReplicaSet/{name}"
 
 
-def _of_deployment(pod: Pod, name: str) -> bool:
-    template = value_of(pod.labels, _TEMPLATE_HASH)
-    return bool(template) and _of_replica_set(pod, f"{name}-{template}")
+def _controlled(kind: str, pod: Pod, name: str) -> bool:
+    return controller_of(pod) == f"{kind}/{pod.namespace}/{name}"
 
 
 _MEMBERS: dict[str, Callable[[Pod, str], bool]] = {
     "gang": _in_gang,
     "job": _of_job,
-    "statefulset": _of_stateful_set,
+    "statefulset": partial(_controlled, "statefulset"),
     "replicaset": _of_replica_set,
-    "deployment": _of_deployment,
+    "deployment": partial(_controlled, "deployment"),
 }

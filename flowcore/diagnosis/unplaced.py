@@ -11,6 +11,7 @@ from flowcore.diagnosis.leaving import waits_for_terminating
 from flowcore.diagnosis.nothing_fits import nothing_fits
 from flowcore.diagnosis.policy_terms import cheaper_to_wait, constraint_decides, queue_limit
 from flowcore.diagnosis.room_taken import room_taken
+from flowcore.diagnosis.too_few_domains import too_few_domains
 from flowcore.explain import codes
 
 
@@ -19,7 +20,13 @@ def why_unplaced(pod: UnplacedPod) -> Finding:
     known = _BY_CODE.get(pod.unplaced.code)
     if known is not None:
         return known(pod)
-    return waits_for_terminating(pod) or constraint_decides(pod) or room_taken(pod) or nothing_fits(pod)
+    return (
+        waits_for_terminating(pod)
+        or constraint_decides(pod)
+        or too_few_domains(pod)
+        or room_taken(pod)
+        or nothing_fits(pod)
+    )
 
 
 def _room_held(pod: UnplacedPod) -> Finding:
@@ -31,8 +38,10 @@ def _room_held(pod: UnplacedPod) -> Finding:
 
 
 def _room_goes_to_others(pod: UnplacedPod) -> Finding:
-    return room_taken(pod) or Finding(
-        WhyKind.ROOM_TAKEN, pod.unplaced.reason, next="Give it a priority as high, or add room."
+    return (
+        too_few_domains(pod)
+        or room_taken(pod)
+        or Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, next="Give it a priority as high, or add room.")
     )
 
 

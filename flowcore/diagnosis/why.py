@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.diagnosis.blocked import why_skipped
 from flowcore.diagnosis.finding import Finding, UnplacedPod
 from flowcore.diagnosis.fixes import find_fixes
 from flowcore.diagnosis.leaving import waits_for_victims
@@ -14,6 +15,7 @@ from flowcore.model.pods import Pod
 from flowcore.problem.result import Placement
 from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.moment import moment_text
 from flowcore.scenario.redaction import Redaction
 
 #: Who waits for these need only wait: what would place it earlier comes after that.
@@ -42,6 +44,8 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
         next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
         waiting=len(pods),
         alike=alike,
+        now=moment_text(context.now),
+        details=[redacted(each) for each in found.details],
     )
 
 
@@ -55,7 +59,7 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
     if awaited := scenario.awaiting.get(pod.key):
         return waits_for_victims(scenario, awaited.node, awaited.victims)
     if pod.key in plan.skipped:
-        return _skipped(plan.skipped[pod.key], pod, governed)
+        return why_skipped(plan.skipped[pod.key], pod, scenario, governed)
     for placement in plan.result.placements:
         if placement.pod.key == pod.key:
             if placement.victims:
@@ -73,17 +77,6 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int]:
         return pods[0], len(pods)
     reason, alike = max(counts.items(), key=lambda each: each[1])
     return next(pod for pod in pods if reasons.get(pod.key) == reason), alike
-
-
-def _skipped(reason: str, pod: Pod, governed: GovernedScenario) -> Finding:
-    if not governed.governs(pod) and not pod.skip_reason(governed.policy_of(pod).delivery):
-        return Finding(
-            WhyKind.HANDED_OVER,
-            f"It is left to the scheduler {pod.scheduler_name}: {reason}.",
-            next="Ask that scheduler, or write a FlowSchedulingPolicy that selects the pod.",
-        )
-    text = f"{reason[:1].upper()}{reason[1:].removesuffix('.')}."
-    return Finding(WhyKind.BLOCKED, text, next="Mend what the reason names. Room does not matter before that.")
 
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:

@@ -1,4 +1,4 @@
-"""The round in fractions: pods may be split, and nodes in one state are one pool.
+"""The round in fractions: pods may be split, nodes in one state are one pool, and so are demands beyond some hundreds.
 
 The convex program of ``solve.interior_point`` over demands and states of nodes, with the nodes' potentials. Its prices
 of resources and its loads give lower bounds (``problem.bounds``) and say what each pod is worth on each node.
@@ -15,17 +15,17 @@ from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
 from flowcore.methods.assignment_program import AtomicBundles, price_runs
+from flowcore.methods.merged_demands import MergedDemand, merged
 from flowcore.methods.node_states import NodeStates
 from flowcore.methods.potential_columns import PotentialColumns
 from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import Demand
 from flowcore.problem.tangents import Mixture
 from flowcore.solve.interior_point import FluidProgram, FluidSolution, solve_fluid
 
 #: Runs that the prices of a demand are merged into; the bound uses each pod's own price.
 _STEPS = 4
-#: Pairs of demand and state at most, and demands: more take longer than they help.
-_MOST_PAIRS, _MOST_DEMANDS = 45_000, 300
+#: Pairs of demand and state at most, and demands: more take longer than they help. Beyond that demands are merged.
+_MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,23 +34,29 @@ class RelaxedSolution:
 
     Attributes:
         shadow_prices: float64[N, R], of a unit of each resource on each node.
-        placed: float64[C], how many pods of each demand it places.
+        members: places of the demands that it took for one.
+        placed: float64[M], how many pods of these together it places.
         loads: how full nodes are for pods of each potential, as mixtures of loads.
     """
 
     shadow_prices: Float64s
+    members: tuple[tuple[int, ...], ...]
     placed: Float64s
     loads: dict[NodePotential, Mixture | None]
 
 
 def relax(
-    cost_matrix: CostMatrix, prices: Sequence[Int64s] | None = None, bundles: AtomicBundles | None = None
+    cost_matrix: CostMatrix,
+    prices: Sequence[Int64s] | None = None,
+    bundles: AtomicBundles | None = None,
+    most_demands: int = _MOST_DEMANDS,
 ) -> RelaxedSolution | None:
-    """Solves the program; None where it is too large or the solver failed.
+    """Solves the program; None where no pod is left to place or the solver failed.
 
     Args:
         prices: of the pods of each demand that are in no bundle; None: of all.
         bundles: pods that are placed or left pending together.
+        most_demands: beyond so many, demands that are alike are taken for one.
     """
     demands = cost_matrix.demands
     if bundles is None:
@@ -60,14 +66,15 @@ def relax(
     placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
     pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
     chosen = np.nonzero(fits & (pods > 0))[0]
-    if not len(chosen) or len(chosen) > _MOST_DEMANDS:
+    if not len(chosen):
         return None
-    mine = [demands[at] for at in chosen.tolist()]
-    states = NodeStates.at_most(cost_matrix, mine, _MOST_PAIRS // len(chosen))
-    scaled = _Scaled.of(cost_matrix, mine, states)
-    runs = [(at, run) for at, place in enumerate(chosen.tolist()) for run in price_runs(leaving[place], _STEPS)]
-    of_runs = np.zeros((len(runs), len(chosen)))
+    classes = merged(demands, chosen, pods, most_demands)
+    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], _MOST_PAIRS // len(classes))
+    scaled = _Scaled.of(cost_matrix, classes, states)
+    runs = [(at, run) for at, each in enumerate(classes) for run in price_runs(_falling(leaving, each), _STEPS)]
+    of_runs = np.zeros((len(runs), len(classes)))
     of_runs[np.arange(len(runs)), [at for at, _ in runs]] = 1.0
+    bundled = np.column_stack([bundles.counts[placeable][:, each.members].sum(axis=1) for each in classes])
     solution = solve_fluid(
         FluidProgram(
             arcs=scaled.arcs,
@@ -76,20 +83,19 @@ def relax(
             requests=scaled.requests,
             room=scaled.room,
             nodes=states.sizes,
-            pods=pods[chosen].astype(np.float64),
+            pods=np.array([each.pods for each in classes]),
             leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices[placeable]]),
             leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(int(placeable.sum()))]),
-            leaving_pods=np.concatenate([of_runs, bundles.counts[np.ix_(placeable, chosen)]]),
+            leaving_pods=np.concatenate([of_runs, bundled]),
             slopes=scaled.slopes,
         )
     )
     if solution is None:
         return None
-    placed = np.zeros(len(demands))
-    placed[chosen] = np.where(scaled.usable, solution.placed, 0.0).sum(axis=1)
     return RelaxedSolution(
         shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
-        placed=placed,
+        members=tuple(each.members for each in classes),
+        placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
         loads={
             block.potential: block.expected(
                 solution.added[:, block.places], solution.placed, states, cost_matrix.capacity
@@ -97,6 +103,14 @@ def relax(
             for block in scaled.blocks
         },
     )
+
+
+def _falling(prices: Sequence[Int64s], of: MergedDemand) -> Int64s:
+    """int64[pods]: prices of all pods of merged demands, the dearest to leave first."""
+    if len(of.members) == 1:
+        return prices[of.members[0]]
+    found: Int64s = np.sort(np.concatenate([prices[at] for at in of.members]))[::-1]
+    return found
 
 
 def min_shadow_costs(cost_matrix: CostMatrix, shadow_prices: Float64s) -> list[float]:
@@ -122,16 +136,17 @@ class _Scaled:
     asked: Bools
 
     @classmethod
-    def of(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], states: NodeStates) -> _Scaled:
+    def of(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], states: NodeStates) -> _Scaled:
+        demands = [each.demand for each in classes]
         usable = states.total(np.array([demand.counts > 0 for demand in demands]).T).T > 0
         arcs = states.mean(np.array([demand.arc for demand in demands]).T).T
-        requests = np.array([demand.requests for demand in demands], dtype=np.float64)
+        requests = np.array([each.requests for each in classes], dtype=np.float64)
         resources = np.nonzero(requests.any(axis=0))[0].tolist()
         free = cost_matrix.spare[:, resources]
         scale = np.maximum(free.max(axis=0, initial=1), 1).astype(np.float64)
         requests = requests[:, resources] / scale
         asked = (usable.T.astype(np.float64) @ requests) > 0
-        pods = np.array([demand.count for demand in demands], dtype=np.float64)
+        pods = np.array([each.pods for each in classes])
         blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
         counted = np.concatenate([block.counted for block in blocks], axis=1)
         room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
 
+from flowcore.cluster.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.methods.constructive import FixedPart, completed, in_parts
 from flowcore.methods.greedy import greedy
@@ -24,7 +25,7 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
     shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
     order = sorted(range(len(demands)), key=lambda at: (-shadow_costs[at], -demands[at].dominant_share, at))
     everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
-    chosen = np.minimum(np.floor(relaxed.placed + 1e-6).astype(np.int64), everyone)
+    chosen = np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
 
     def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()
@@ -32,3 +33,17 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
         return completed(problem, "shares", [*fixed.commits, *placed], capacity)
 
     return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]
+
+
+def _shares(problem: Problem, relaxed: RelaxedSolution, shadow_costs: Sequence[float]) -> Int64s:
+    """int64[C]: how many pods of each demand are placed; of merged demands those worth most beyond what they pay.
+
+    To the nearest whole number: rounded down, hundreds of demands would leave half a pod of room each.
+    """
+    found = np.zeros(len(problem.demands), dtype=np.int64)
+    for members, placed in zip(relaxed.members, np.rint(relaxed.placed).astype(np.int64), strict=True):
+        worth = [problem.demands[at].prices - shadow_costs[at] for at in members]
+        of = np.repeat(members, [len(each) for each in worth])
+        first = np.argsort(-np.concatenate(worth), kind="stable")[:placed]
+        np.add.at(found, of[first], 1)
+    return found

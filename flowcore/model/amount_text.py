@@ -21,6 +21,13 @@ def exact_amount(resource: str, amount: int) -> str:
     return str(amount)
 
 
+def same_units(resource: str, amount: int, beside: int) -> str:
+    """A quantity that is read as the same amount, as people write it beside another: 2.94, not 2940m, beside 200."""
+    if resource == CPU and max(amount, beside) >= 1000:
+        return f"{amount / 1000:.3f}".rstrip("0").rstrip(".")
+    return exact_amount(resource, amount)
+
+
 def short_amount(resource: str, amount: int, *, round_up: bool = False) -> str:
     """A quantity with at most two digits after the point: 250m, 1.5, 16Gi; with ``round_up`` never too little."""
     if resource == CPU:

@@ -118,19 +118,22 @@ class PodTerms(Generic[T]):
 
     def change(self, term: T, namespace: str, node: str, delta: int, revision: int) -> None:
         """So many more (or fewer) pods of a namespace bring a term on a node."""
-        own = self._of.setdefault(namespace, _OfNamespace())
+        own = self._of.get(namespace)
+        if own is None:
+            own = self._of[namespace] = _OfNamespace()
         place, about_others = self.place(term, namespace), term.scope.reaches_beyond(namespace)
         if place is None:
             place = own.new_place(about_others=about_others)
         self._count(own, place, term, namespace, node, delta, revision)
+        gone = own.place(term) is None
         if about_others and place is not _Place.SHARED:
-            if own.place(term) is None:
+            if gone:
                 own.beyond.pop(term, None)
             else:
                 own.beyond[term] = None
-        if self._base is None and own.place(term) is None:
+        if gone and self._base is None:
             self._advance(own, namespace, revision)
-        if not own:
+        if gone and not own:
             del self._of[namespace]
 
     def place(self, term: T, namespace: str) -> _Place | None:
@@ -157,7 +160,9 @@ class PodTerms(Generic[T]):
             if own.home.change(term, base, node, delta, revision):
                 self.forget_answers(namespace)
         else:
-            pods = own.unheeded.setdefault(term, MatchingPods(revision, base))
+            pods = own.unheeded.get(term)
+            if pods is None:
+                pods = own.unheeded[term] = MatchingPods(revision, base)
             pods.change(node, delta, revision)
             if not pods.by_node:
                 del own.unheeded[term]

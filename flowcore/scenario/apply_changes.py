@@ -22,6 +22,7 @@ from flowcore.scenario.changes import (
     RaiseQueueLimit,
     RemoveNode,
     RemoveTaint,
+    ReplaceNodeLabel,
     Request,
     SetPriority,
     Tolerate,
@@ -77,7 +78,7 @@ def _apply(edits: Edits, change: Change, context: AnswerContext) -> list[str]:
             return notes
         case MovePod():
             change_pods.move(edits, change, context)
-        case SetPriority() | Tolerate() | DropNodeSelector() | Request() | DropPodRules():
+        case SetPriority() | Tolerate() | DropNodeSelector() | ReplaceNodeLabel() | Request() | DropPodRules():
             change_pods.change(edits, change, context)
         case RaiseCap():
             change_rules.raise_cap(edits, change)

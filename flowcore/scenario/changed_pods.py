@@ -9,9 +9,17 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import is_counted
-from flowcore.scenario.changes import DropNodeSelector, DropPodRules, Request, SetPriority, Tolerate
+from flowcore.model.selectors import Requirement
+from flowcore.scenario.changes import (
+    DropNodeSelector,
+    DropPodRules,
+    ReplaceNodeLabel,
+    Request,
+    SetPriority,
+    Tolerate,
+)
 
-PodChange = SetPriority | Tolerate | DropNodeSelector | Request | DropPodRules
+PodChange = SetPriority | Tolerate | DropNodeSelector | ReplaceNodeLabel | Request | DropPodRules
 
 #: Fields of InterPodConstraints by the names that DropPodRules gives them.
 _RULES = {"affinity": "affinity", "antiAffinity": "anti_affinity", "spread": "spread"}
@@ -33,6 +41,8 @@ def changed(pod: Pod, change: PodChange) -> Pod:
             return _with_class(pod, tolerations=(*pod.pod_class.tolerations, added))
         case DropNodeSelector():
             return _without_node_label(pod, change.label)
+        case ReplaceNodeLabel():
+            return _with_other_label(pod, change)
         case Request():
             return _requesting(pod, change)
         case DropPodRules():
@@ -56,6 +66,26 @@ def _without_node_label(pod: Pod, label: str) -> Pod:
     return _with_class(
         pod, node_selector=tuple((key, value) for key, value in kept if key != label), required_affinity=required
     )
+
+
+def _with_other_label(pod: Pod, change: ReplaceNodeLabel) -> Pod:
+    """With another label in place of one, wherever it asks for that value."""
+    asked, new = (change.label, change.value), (change.new_label, change.new_value)
+    selector = tuple(sorted(new if each == asked else each for each in pod.pod_class.node_selector))
+    required = pod.pod_class.required_affinity
+    if required is not None:
+        required = tuple(
+            msgspec.structs.replace(term, expressions=tuple(_mended(each, change) for each in term.expressions))
+            for term in required
+        )
+    return _with_class(pod, node_selector=selector, required_affinity=required)
+
+
+def _mended(asked: Requirement, change: ReplaceNodeLabel) -> Requirement:
+    if asked.key != change.label or asked.operator != "In" or change.value not in asked.values:
+        return asked
+    values = tuple(change.new_value if value == change.value else value for value in asked.values)
+    return msgspec.structs.replace(asked, key=change.new_label, values=values)
 
 
 def _requesting(pod: Pod, change: Request) -> Pod:

@@ -138,6 +138,21 @@ class DropNodeSelector(_Change, frozen=True):
     label: str
 
 
+class ReplaceNodeLabel(_Change, frozen=True):
+    """A pod asks for another label of its node in place of one: in its node selector and its required node affinity.
+
+    Attributes:
+        label, value: what it asks for.
+        new_label, new_value: what it asks for instead.
+    """
+
+    pod: str
+    label: str
+    value: str
+    new_label: str
+    new_value: str
+
+
 class Request(_Change, frozen=True):
     """A pod asks for another amount of a resource.
 
@@ -202,6 +217,7 @@ Change = (
     | RemoveTaint
     | Tolerate
     | DropNodeSelector
+    | ReplaceNodeLabel
     | Request
     | DropPodRules
     | RaiseCap

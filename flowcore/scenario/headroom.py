@@ -20,6 +20,7 @@ from flowcore.scenario.change_pods import to_waiting
 from flowcore.scenario.changes import AddNodes
 from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.edits import Edits
+from flowcore.scenario.moment import moment_text
 from flowcore.scenario.node_shapes import offers
 from flowcore.scenario.plan import plan_scenario, with_learnt_costs
 from flowcore.scenario.redaction import Redaction
@@ -81,6 +82,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         cost: of the plan.
         scale_ups: new nodes that help, the best first.
         notes: what is not known of the cluster.
+        now: the moment that the answer is for; "": unknown.
     """
 
     fits: int | None
@@ -93,6 +95,7 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
     cost: int
     scale_ups: list[ScaleUp]
     notes: list[str] = []
+    now: str = ""
 
 
 def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
@@ -129,6 +132,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         cost=before.summary.cost,
         scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
         notes=[redacted(each) for each in before.warnings],
+        now=moment_text(context.now),
     )
 
 

@@ -9,6 +9,7 @@ import msgspec
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning import Eviction
 from flowcore.scenario.context import AnswerContext, UnknownName
+from flowcore.scenario.moment import moment_text
 from flowcore.scenario.observed import ObservedPod, compare_observed
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.scenario.redaction import Redaction
@@ -78,6 +79,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         cost, lower_bound: of the whole plan, of pods that are not listed too.
         certified: whether no plan costs less.
         warnings: sentences about what may change the plan.
+        now: the moment that the answer is for; "": unknown.
     """
 
     placed: list[PlannedPod]
@@ -90,6 +92,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     lower_bound: int
     certified: bool
     warnings: list[str]
+    now: str = ""
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -144,6 +147,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         lower_bound=plan.result.lower_bound,
         certified=plan.certified,
         warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
+        now=moment_text(context.now),
     )
 
 

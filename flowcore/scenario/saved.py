@@ -8,12 +8,8 @@ from flowcore.cluster.saved_state import BesideCluster, put_lines, to_lines
 from flowcore.scenario.scenario import Scenario
 
 
-def state_of(scenario: Scenario, now: float) -> Iterator[bytes]:
-    """The lines of a scenario's state, each with its line break.
-
-    Args:
-        now: seconds since the epoch.
-    """
+def state_of(scenario: Scenario) -> Iterator[bytes]:
+    """The lines of a scenario's state, each with its line break."""
     beside = BesideCluster(
         complete=scenario.complete,
         awaiting=scenario.awaiting,
@@ -23,7 +19,7 @@ def state_of(scenario: Scenario, now: float) -> Iterator[bytes]:
         pod_samples=scenario.pod_samples,
         held=scenario.held,
     )
-    return to_lines(scenario.cluster, beside, now, scenario.policies.values())
+    return to_lines(scenario.cluster, beside, scenario.moment, scenario.policies.values())
 
 
 def read_state(lines: Iterable[str], scenario: Scenario | None = None) -> Scenario:
@@ -37,7 +33,7 @@ def read_state(lines: Iterable[str], scenario: Scenario | None = None) -> Scenar
     """
     scenario = scenario or Scenario()
     state = put_lines(lines, scenario.cluster)
-    scenario.complete = state.complete
+    scenario.complete, scenario.moment = state.complete, state.written
     scenario.policies |= {policy.name: policy for policy in state.policies}
     scenario.awaiting |= state.awaiting
     scenario.loads |= state.loads

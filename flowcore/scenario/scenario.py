@@ -38,6 +38,7 @@ class Scenario:
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
+        moment: when the cluster was so, in seconds since the epoch; 0: unknown. Ages count up to it.
     """
 
     cluster: Cluster = field(default_factory=Cluster)
@@ -52,6 +53,7 @@ class Scenario:
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    moment: float = 0.0
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that is not known."""

@@ -6,17 +6,23 @@ it or a queue above it reaches a limit; the others go on. Guarantees are served 
 its guarantee waits until they have as much. In a tree the same is done among the children of each queue. As a queue
 that stopped counts no more for how fast its parent grows, a subtree never waits for a child that cannot grow
 (Bhattacharya et al.: the nodes that are blocked are left out).
+
+Queues are not grown step by step. Among siblings all who grow have the same level: their dominant share for their
+weight. So what a queue has is a function of its level, made of straight pieces, and that of its parent is their sum
+over the level of the children: sorting the ends of the pieces is enough. Only where a bound stops some of the queues
+below it and others go on are these functions made anew.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 Float64s = NDArray[np.float64]
+Int64s = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 #: Parts of a capacity that count as nothing.
 EPSILON = 1e-9
@@ -64,125 +70,222 @@ def fill(nodes: list[Node], capacity: Float64s) -> list[Float64s]:
     return _Filling(nodes, capacity).run()
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Pieces:
+    """How queues of one parent grow: each piece is a straight line from one level of the siblings to another.
+
+    Attributes:
+        begin, end: float64[K], levels of the siblings.
+        slopes: float64[K, R], growth for a unit of that level.
+    """
+
+    begin: Float64s
+    end: Float64s
+    slopes: Float64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Curve:
+    """How a queue grows with the level of its children.
+
+    Attributes:
+        water: float64[K + 1], levels of the children, rising.
+        levels: float64[K + 1], level of the queue itself there, before its weight.
+        slopes: float64[K, R], growth for a unit of the children's level.
+        valid: the level of the children from which on some of the queues below stop and others go on.
+    """
+
+    water: Float64s
+    levels: Float64s
+    slopes: Float64s
+    valid: float
+
+    @classmethod
+    def of(cls, pieces: _Pieces, capacity: Float64s, level: float, valid: float) -> _Curve:
+        """The sum of what its children have; at least one piece."""
+        ends = np.concatenate([pieces.begin, pieces.end])
+        order = np.argsort(ends, kind="stable")
+        signs = np.repeat([1, -1], len(pieces.begin))
+        growing = np.cumsum(signs[order])[:-1] > 0
+        changes = np.concatenate([pieces.slopes, -pieces.slopes])[order]
+        # What is left of sums of what stopped is rounding.
+        slopes = np.where(growing[:, np.newaxis], np.maximum(np.cumsum(changes, axis=0)[:-1], 0.0), 0.0)
+        water = ends[order]
+        shares = _dominant_shares(slopes, capacity)
+        return cls(water, level + np.concatenate([[0.0], np.cumsum(shares * np.diff(water))]), slopes, valid)
+
+    def bounded(self, has: Float64s, limit: Float64s, asked: Bools, by_all: Bools) -> _Curve:
+        """The curve until a limit is reached that stops all queues below; what reaches another is valid until there.
+
+        Args:
+            has: float64[R], what the queue has as the curve begins; limit: float64[R].
+            asked: bool[R], resources that some growing queue below asks for; by_all: that all of them ask for.
+        """
+        bounds = np.nonzero(asked & np.isfinite(limit))[0]
+        last, valid = np.inf, self.valid
+        for resource in bounds.tolist():
+            slopes = self.slopes[:, resource]
+            amounts = has[resource] + np.concatenate([[0.0], np.cumsum(slopes * np.diff(self.water))])
+            if amounts[-1] <= limit[resource]:
+                continue
+            # The first piece that passes the limit.
+            at = max(0, int((amounts > limit[resource]).argmax()) - 1)
+            reached = self.water[at] + max(0.0, limit[resource] - amounts[at]) / slopes[at]
+            if by_all[resource]:
+                last = min(last, reached)
+            else:
+                valid = min(valid, reached)
+        if last >= self.water[-1]:
+            return _Curve(self.water, self.levels, self.slopes, valid)
+        kept = int(np.searchsorted(self.water, last, side="right"))
+        water = np.append(self.water[:kept], last)
+        levels = np.append(self.levels[:kept], np.interp(last, self.water, self.levels))
+        return _Curve(water, levels, self.slopes[:kept], valid if valid < last else np.inf)
+
+    def pieces(self, weight: float) -> _Pieces:
+        """The curve over the level of the queue's siblings."""
+        grown = np.diff(self.levels)
+        grows = grown > 0
+        rates = self.slopes[grows] * (np.diff(self.water)[grows] / grown[grows])[:, np.newaxis]
+        return _Pieces(self.levels[:-1][grows] / weight, self.levels[1:][grows] / weight, rates * weight)
+
+    def valid_level(self, weight: float) -> float:
+        """``valid`` as a level of the queue's siblings."""
+        return float(np.interp(self.valid, self.water, self.levels)) / weight if np.isfinite(self.valid) else np.inf
+
+
 class _Filling:
-    """The state: how much each node has."""
+    """The state: how much each node has. The root is one more node, the last: the cluster."""
 
     def __init__(self, nodes: list[Node], capacity: Float64s) -> None:
-        self._nodes, self._capacity = nodes, capacity
-        self._has = [np.zeros(len(capacity)) for _ in nodes]
-        self._free = capacity.copy()
-        self._sizes = [dominant_share(node.demand, capacity) for node in nodes]
-        self._limits = [node.limit for node in nodes]
-        self._paths = [self._path(at) for at in range(len(nodes))]
-        self._levels = [0.0] * len(nodes)
-        self._tops = [at for at, node in enumerate(nodes) if node.parent < 0]
-
-    def _path(self, at: int) -> list[int]:
-        path = []
-        while at >= 0:
-            path.append(at)
-            at = self._nodes[at].parent
-        return path
+        count = len(nodes)
+        self._nodes, self._capacity, self._root = nodes, capacity, count
+        self._parents = np.array([node.parent if node.parent >= 0 else count for node in nodes], dtype=np.int64)
+        self._depths = np.zeros(count + 1, dtype=np.int64)
+        for at, parent in enumerate(self._parents.tolist()):
+            self._depths[at] = self._depths[parent] + 1
+        #: Nodes of each depth, the deepest first.
+        self._by_depth = [np.nonzero(self._depths == depth)[0] for depth in range(int(self._depths.max()), 0, -1)]
+        self._weights = np.array([float(node.weight) for node in nodes])
+        self._demands = np.array([node.demand for node in nodes]).reshape(count, -1)
+        self._sizes = _dominant_shares(self._demands, capacity)
+        self._asked = self._demands > 0
+        self._limits = np.array([*(node.limit for node in nodes), capacity]).reshape(count + 1, -1)
+        self._has = np.zeros((count + 1, len(capacity)))
+        self._levels = np.zeros(count + 1)
 
     def run(self) -> list[Float64s]:
         """Guarantees, the deepest first, then everything."""
-        own = [at for at, size in enumerate(self._sizes) if size > 0]
-        depth = [len(path) for path in self._paths]
-        guaranteed = [at for at, node in enumerate(self._nodes) if not np.isnan(node.guarantee).all()]
-        for level in sorted({depth[at] for at in guaranteed}, reverse=True):
+        own = self._sizes > 0
+        guarantees = np.array([node.guarantee for node in self._nodes]).reshape(len(self._nodes), -1)
+        listed = ~np.isnan(guarantees)
+        guaranteed = listed.any(axis=1)
+        for depth in sorted(set(self._depths[:-1][guaranteed].tolist()), reverse=True):
             # A guarantee is the limit of what is served first.
-            limits, self._limits = self._limits, list(self._limits)
-            served = [at for at in guaranteed if depth[at] == level]
-            for at in served:
-                listed, most = self._nodes[at].guarantee, limits[at]
-                self._limits[at] = np.where(np.isnan(listed), most, np.minimum(np.fmax(listed, self._has[at]), most))
-            self._grow([leaf for leaf in own if any(self._is_guaranteed(leaf, at) for at in served)])
+            limits, self._limits = self._limits, self._limits.copy()
+            served = np.nonzero(guaranteed & (self._depths[:-1] == depth))[0]
+            least = np.fmax(guarantees[served], self._has[served])
+            self._limits[served] = np.where(listed[served], np.minimum(least, limits[served]), limits[served])
+            about = np.zeros_like(self._limits, dtype=np.bool_)
+            about[served] = listed[served]
+            for nodes in reversed(self._by_depth):
+                about[nodes] |= about[self._parents[nodes]]
+            self._grow(own & (about[:-1] & self._asked).any(axis=1))
             self._limits = limits
         self._grow(own)
-        return self._has
+        return list(self._has[:-1])
 
-    def _is_guaranteed(self, leaf: int, at: int) -> bool:
-        """Whether a guarantee is about anything that a leaf below it asks for."""
-        listed = ~np.isnan(self._nodes[at].guarantee)
-        return at in self._paths[leaf] and bool((self._nodes[leaf].demand[listed] > 0).any())
+    def _grow(self, leaves: Bools) -> None:
+        """Grows these leaves, bool[nodes], until none of them can any more."""
+        self._levels = np.append(_dominant_shares(self._has[:-1], self._capacity), 0.0)
+        # Each time but the last a bound stops a leaf at least.
+        for _ in range(int(leaves.sum()) + 1):
+            active = leaves & self._can_grow()
+            if not active.any():
+                return
+            curves = self._curves(active)
+            self._settle(curves, active)
 
-    def _grow(self, leaves: Collection[int]) -> None:
-        """Grows these leaves until none of them can any more."""
-        self._levels = [dominant_share(has, self._capacity) for has in self._has]
-        while active := [at for at in leaves if self._can_grow(at)]:
-            speeds = self._speeds(set(active))
-            growth = {
-                at: speed * self._nodes[at].demand / self._sizes[at] for at, speed in speeds.items() if at in leaves
-            }
-            step = self._longest_step(speeds, growth)
-            for at, more in growth.items():
-                self._free -= step * more
-                for above in self._paths[at]:
-                    self._has[above] = self._has[above] + step * more
-            for at, speed in speeds.items():
-                self._levels[at] += step * speed
-
-    def _can_grow(self, at: int) -> bool:
-        demand = self._nodes[at].demand
-        asked = demand > 0
-        if dominant_share(demand - self._has[at], self._capacity) <= EPSILON:
-            return False
+    def _can_grow(self) -> Bools:
+        """bool[nodes]."""
         small = EPSILON * self._capacity
-        if (self._free[asked] <= small[asked]).any():
-            return False
-        return not any(((self._limits[up] - self._has[up] <= small) & asked).any() for up in self._paths[at])
+        full = self._limits - self._has <= small
+        for nodes in reversed(self._by_depth):
+            full[nodes] |= full[self._parents[nodes]]
+        wants = _dominant_shares(self._demands - self._has[:-1], self._capacity) > EPSILON
+        found: Bools = wants & ~(full[:-1] & self._asked).any(axis=1)
+        return found
 
-    def _speeds(self, active: set[int]) -> dict[int, float]:
-        """By how much the dominant share of each growing node grows in a unit of time."""
-        units: dict[int, Float64s] = {}
-        parts: dict[int, dict[int, float]] = {}
-        for at in reversed(range(len(self._nodes))):
-            if at in active:
-                units[at] = self._nodes[at].demand / self._sizes[at]
-            growing = self._lowest([child for child in self._nodes[at].children if child in units])
-            if growing:
-                total = sum((self._nodes[child].weight * units[child] for child in growing), np.zeros(len(self._free)))
-                size = dominant_share(total, self._capacity)
-                units[at] = total / size
-                parts[at] = {child: self._nodes[child].weight / size for child in growing}
-        speeds: dict[int, float] = {}
-        pending = [(at, self._nodes[at].weight) for at in self._lowest([at for at in self._tops if at in units])]
-        while pending:
-            at, speed = pending.pop()
-            speeds[at] = speed
-            pending += [(child, speed * part) for child, part in parts.get(at, {}).items()]
-        return speeds
+    def _curves(self, active: Bools) -> dict[int, _Curve]:
+        """The curve of each node with children that grow, the deepest first; of the root last."""
+        some, every = np.zeros_like(self._has, dtype=np.bool_), np.ones_like(self._has, dtype=np.bool_)
+        some[:-1], every[:-1] = self._asked & active[:, np.newaxis], self._asked | ~active[:, np.newaxis]
+        ends = self._ends()
+        curves: dict[int, _Curve] = {}
+        for nodes in self._by_depth:
+            np.logical_or.at(some, self._parents[nodes], some[nodes])
+            np.logical_and.at(every, self._parents[nodes], every[nodes])
+            growing = nodes[active[nodes] | np.isin(nodes, list(curves))]
+            for parent in np.unique(self._parents[growing]).tolist():
+                children = growing[self._parents[growing] == parent]
+                pieces, valid = self._pieces(children, active, ends, curves)
+                if len(pieces.begin):
+                    curve = _Curve.of(pieces, self._capacity, float(self._levels[parent]), valid)
+                    curves[parent] = curve.bounded(self._has[parent], self._limits[parent], some[parent], every[parent])
+        return curves
 
-    def _lowest(self, siblings: list[int]) -> list[int]:
-        """Those that have the least for their weight."""
-        lowest = min((self._weighted(at) for at in siblings), default=0.0)
-        return [at for at in siblings if self._weighted(at) <= lowest + EPSILON]
+    def _ends(self) -> Float64s:
+        """float64[nodes]: level at which a leaf has all it asks for, or its own limit."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = np.where(self._asked, self._limits[:-1] / self._demands, np.inf).min(axis=1, initial=1.0)
+        found: Float64s = np.maximum(self._sizes * parts, self._levels[:-1])
+        return found
 
-    def _weighted(self, at: int) -> float:
-        return self._levels[at] / self._nodes[at].weight
+    def _pieces(
+        self, children: Int64s, active: Bools, ends: Float64s, curves: dict[int, _Curve]
+    ) -> tuple[_Pieces, float]:
+        """Of growing siblings, and the lowest of their levels up to which their curves are valid."""
+        leaves = children[active[children]]
+        weights = self._weights[leaves]
+        found = [
+            _Pieces(
+                self._levels[leaves] / weights,
+                ends[leaves] / weights,
+                self._demands[leaves] * (weights / self._sizes[leaves])[:, np.newaxis],
+            )
+        ]
+        valid = np.inf
+        for at in children[~active[children]].tolist():
+            weight = float(self._weights[at])
+            found.append(curves[at].pieces(weight))
+            valid = min(valid, curves[at].valid_level(weight))
+        columns = zip(*((each.begin, each.end, each.slopes) for each in found), strict=True)
+        return _Pieces(*(np.concatenate(column) for column in columns)), valid
 
-    def _longest_step(self, speeds: Mapping[int, float], growth: Mapping[int, Float64s]) -> float:
-        """How long all can grow like this until one must stop, or another has as little and grows too."""
-        ends = []
-        total = np.zeros(len(self._free))
-        by_node: dict[int, Float64s] = {}
-        for at, more in growth.items():
-            total += more
-            asked = more > 0
-            ends.append(float(((self._nodes[at].demand - self._has[at])[asked] / more[asked]).min()))
-            for above in self._paths[at]:
-                by_node[above] = by_node.get(above, np.zeros(len(total))) + more
-        grows = total > 0
-        ends.append(float((self._free[grows] / total[grows]).min()))
-        for at, more in by_node.items():
-            bounded = (more > 0) & np.isfinite(self._limits[at])
-            if bounded.any():
-                ends.append(float(((self._limits[at] - self._has[at])[bounded] / more[bounded]).min()))
-        for siblings in (self._tops, *(node.children for node in self._nodes)):
-            growing = [at for at in siblings if at in speeds]
-            if growing:
-                first = growing[0]
-                level, speed = self._weighted(first), speeds[first] / self._nodes[first].weight
-                gaps = [self._weighted(at) - level for at in siblings if at not in speeds]
-                ends += [gap / speed for gap in gaps if gap > EPSILON]
-        return max(0.0, min(ends))
+    def _settle(self, curves: dict[int, _Curve], active: Bools) -> None:
+        """All grow as far as their curves are valid."""
+        ends, root = self._ends(), curves[self._root]
+        water = np.full(len(self._nodes) + 1, -np.inf)
+        water[self._root] = min(root.valid, float(root.water[-1]))
+        for nodes in reversed(self._by_depth):
+            reached = water[self._parents[nodes]] * self._weights[nodes]
+            leaves = active[nodes]
+            at = nodes[leaves]
+            self._levels[at] = np.clip(reached[leaves], self._levels[at], ends[at])
+            for node, level in zip(nodes[~leaves].tolist(), reached[~leaves].tolist(), strict=True):
+                curve = curves.get(node)
+                if curve is not None and level > curve.levels[0]:
+                    water[node] = np.interp(level, curve.levels, curve.water)
+                    self._levels[node] = min(level, float(curve.levels[-1]))
+        self._has[:] = 0.0
+        own = self._sizes > 0
+        self._has[:-1][own] = self._demands[own] * (self._levels[:-1][own] / self._sizes[own])[:, np.newaxis]
+        for nodes in self._by_depth:
+            np.add.at(self._has, self._parents[nodes], self._has[nodes])
+
+
+def _dominant_shares(amounts: Float64s, capacity: Float64s) -> Float64s:
+    """float64[M]: ``dominant_share`` of each row of amounts, float64[M, R]."""
+    offered = capacity > 0
+    found: Float64s = (np.maximum(amounts[:, offered], 0.0) / capacity[offered]).max(axis=1, initial=0.0)
+    return found

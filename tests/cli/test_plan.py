@@ -75,7 +75,7 @@ def test_the_status_for_people(dump: Path) -> None:
 def test_the_status_says_what_auto_decided(capsys: pytest.CaptureFixture[str]) -> None:
     """Where new pods wait and why, as an operator's saved state has it."""
     scenario = Scenario(policies={"p": Policy("p", delivery=Delivery.EXTENDER)}, held={"p": "New pods get the gate."})
-    again = read_state(line.decode() for line in state_of(scenario, 0.0))
+    again = read_state(line.decode() for line in state_of(scenario))
     show(of_dump(again, StatusQuery(), AnswerContext(0.0)))
     assert "p: waiting Auto. New pods get the gate." in capsys.readouterr().out
 

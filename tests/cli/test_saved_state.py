@@ -168,7 +168,7 @@ def test_what_is_beside_the_cluster_is_read_again() -> None:
         loads={"n1": MeasuredLoad("n1", 500, None, 7)},
         foreseen={"default/p": (100, 200)},
     )
-    again = read_state(line.decode() for line in state_of(before, 0.0))
+    again = read_state(line.decode() for line in state_of(before))
     for name in ("complete", "node_samples", "pod_samples", "awaiting", "loads", "foreseen", "policies"):
         assert getattr(again, name) == getattr(before, name), name
     assert list(again.cluster.pods) == list(before.cluster.pods)

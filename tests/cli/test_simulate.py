@@ -32,7 +32,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 #: What ``-o json`` prints.
 _ANSWER = {
     "placements", "pending", "reasons", "evictions", "proposals", "cost", "lowerBound", "gap", "certified", "bound",
-    "seconds", "warnings",
+    "seconds", "warnings", "now",
 }  # fmt: skip
 
 
@@ -150,7 +150,8 @@ def test_no_pending_pods() -> None:
     answer = simulate(node("a"))
     nothing = {"cost": 0, "lowerBound": 0, "gap": 0.0, "certified": True, "bound": 0, "seconds": 0, "warnings": []}
     assert {**answer, "seconds": 0} == {
-        "placements": {}, "pending": {}, "reasons": {}, "evictions": {}, "proposals": {}, **nothing
+        "placements": {}, "pending": {}, "reasons": {}, "evictions": {}, "proposals": {},
+        "now": "2026-01-01T00:00:00Z", **nothing
     }  # fmt: skip
     done = thalweg("simulate", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n", "")

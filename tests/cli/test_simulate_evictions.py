@@ -175,7 +175,7 @@ def test_priorities_beyond_their_range(bad: Manifest, words: str) -> None:
 
 #: Two nodes with a hole each; a pod that fits if one of the running pods moves.
 HOLES = [node("a"), node("b"), running("p", "2"), running("q", "2", on="b")]
-LARGE = pod("large", "4")
+LARGE = pod("large", "4", metadata={"creationTimestamp": "2020-02-01T00:00:00Z"})
 
 
 def test_a_large_pod_fits_by_a_move() -> None:

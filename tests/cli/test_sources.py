@@ -85,6 +85,33 @@ def test_a_dump_is_no_live_cluster(option: str) -> None:
     assert "--watch needs a live cluster: a dump does not change" in done.output
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--server", "thalweg.example:8444"), "give a URL such as https://thalweg.example:8444"),
+        (("--server", "http://thalweg.example:8444"), "http does not hide it: use https"),
+        (("--server", "https://a", "--service", "a/b"), "--server and --service both say where the view is"),
+        (("--server-ca", "ca.pem"), "--server-ca is about --server: give both"),
+        (("--direct", "--server", "https://a"), "--direct asks no operator, and --server is for one"),
+        (("--direct", "--token-file", "ca.pem"), "--direct asks no operator, and --token-file is for one"),
+    ],
+)
+def test_options_of_a_view_that_contradict_each_other(
+    options: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each is one sentence; no token leaves for an address in clear text."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ca.pem").write_text("")
+    user = {"name": "u", "user": {"token": "t"}}
+    cluster = {"name": "c", "cluster": {"server": f"http://{free_address()}"}}
+    context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    config = {"current-context": "c", "contexts": [context], "clusters": [cluster], "users": [user]}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    done = CliRunner().invoke(main, ["plan", "--kubeconfig", "config", *options])
+    assert done.exit_code == 2
+    assert said in " ".join(done.output.split())
+
+
 def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:
     """As for `simulate`."""
     file = tmp_path / "dump.yaml"

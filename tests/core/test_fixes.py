@@ -324,7 +324,7 @@ def test_a_gang_asks_for_less_all_together() -> None:
     this = scenario(node("a"), *gang("g", 6))
     found = {type(fix.change[0]): fix for fix in fixes(this, *(f"default/g{at}" for at in range(6)))}
     assert found[Request].change == [Request(f"default/g{at}", "cpu", 666) for at in range(6)]
-    assert found[Request].text == "Ask for 666m of cpu, not 1: nobody loses a place."
+    assert found[Request].text == "Ask for 0.666 of cpu, not 1: nobody loses a place."
 
 
 def test_a_workload_of_which_some_fit() -> None:

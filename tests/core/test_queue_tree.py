@@ -1,9 +1,12 @@
 """Which queues count, and which queue a pod counts for."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from support.model import GI, amounts
+from support.work import lines_run
 
-from flowcore.cluster.queue_index import QueueIndex, QueueTree
+from flowcore.cluster.queue_index import MOST_LEVELS, QueueIndex, QueueTree
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
 from flowcore.shares.guarantees import check_guarantees
@@ -66,6 +69,97 @@ def test_the_message_of_a_circle_names_it() -> None:
     """The condition shows which queues point at each other."""
     problem = QueueTree([Queue("a", parent="b"), Queue("b", parent="a")]).problems["a"]
     assert problem.message.endswith(": a -> b -> a")
+
+
+def test_the_message_of_a_large_circle_fits_a_status() -> None:
+    """Of 400 queues in a circle it names eight, however long names are; queues below have it too."""
+    names = [f"{at:03}" + "q" * 250 for at in range(400)]
+    queues = [Queue(name, parent=names[(at + 1) % 400]) for at, name in enumerate(names)]
+    problems = QueueTree([*queues, Queue("below", parent=names[7])]).problems
+    assert {problem.reason for problem in problems.values()} == {"Circle"}
+    assert len(problems) == 401
+    assert max(len(problem.message) for problem in problems.values()) < 4096
+    assert problems[names[7]].message.endswith(f" -> 392 more -> {names[7]}")
+    assert problems["below"].message == problems[names[7]].message
+
+
+def test_a_queue_below_sixteen_others_does_not_count() -> None:
+    """Neither do those below it; the message says whose parent is the deepest that counts."""
+    tree = QueueTree(
+        [Queue(f"q{at:02}", parent=f"q{at - 1:02}" if at else "", pods=EVERYTHING) for at in range(MOST_LEVELS + 2)]
+    )
+    assert list(tree.queues) == [f"q{at:02}" for at in range(16)]
+    assert {name: (problem.reason, problem.message) for name, problem in tree.problems.items()} == {
+        "q16": ("TooDeep", "spec.parent: FlowQueue q15 is at level 16 of the tree, the deepest that counts"),
+        "q17": ("TooDeep", "spec.parent of q16: FlowQueue q15 is at level 16 of the tree, the deepest that counts"),
+    }
+    assert tree.of((), ()) == "q15"
+
+
+@pytest.mark.parametrize("circle", [False, True])
+def test_each_queue_is_looked_at_once(*, circle: bool) -> None:
+    """A chain or a circle of four times as many queues takes four times the work."""
+
+    def lines(count: int) -> int:
+        queues = [Queue(f"q{at}", parent=f"q{(at - 1) % count}" if at or circle else "") for at in range(count)]
+        return lines_run(lambda: QueueTree(queues))
+
+    assert lines(160) < 6 * lines(40)
+
+
+def test_the_queue_of_a_pod_is_found_by_labels() -> None:
+    """Among many queues that name different labels only few selectors are tested for a pod."""
+
+    def lines(count: int) -> int:
+        queues = [Queue(f"q{at}", namespaces=labelled("team", f"t{at}")) for at in range(count)]
+        queues += [Queue(f"r{at}", pods=labelled("app", f"a{at}"), namespaces=EVERYTHING) for at in range(count)]
+        tree = QueueTree(queues)
+        assert tree.of((("app", "a5"),), ()) == "r5"
+        assert tree.of((("app", "a5"),), (("team", "t3"),)) == "q3"
+        return lines_run(lambda: tree.of((("app", "a5"),), (("team", "t3"),)))
+
+    assert lines(200) == lines(20)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(-3, 12), st.sampled_from((None, EVERYTHING, "x", "y", "not x")),
+            st.sampled_from((None, EVERYTHING, "x", "y", "not x")),
+        ),
+        max_size=8,
+    ),
+    st.sampled_from("xyz"), st.sampled_from("xyz"),
+)  # fmt: skip
+def test_the_tree_is_what_each_queue_says_by_itself(
+    drawn: list[tuple[int, LabelSelector | str | None, LabelSelector | str | None]], pod: str, namespace: str
+) -> None:
+    """Against a walk from each queue to the top, and a test of each queue for a pod."""
+
+    def selector(value: LabelSelector | str | None) -> LabelSelector | None:
+        if value == "not x":
+            return LabelSelector((Requirement("l", "NotIn", ("x",)),))
+        return labelled("l", value) if isinstance(value, str) else value
+
+    queues = {
+        f"q{at}": Queue(
+            f"q{at}", parent=f"q{parent}" if parent >= 0 else "", pods=selector(pods), namespaces=selector(of)
+        )
+        for at, (parent, pods, of) in enumerate(drawn)
+    }
+    paths = {}
+    for name in queues:
+        path = [name]
+        while len(path) <= len(queues) and path[-1] in queues and queues[path[-1]].parent:
+            path.append(queues[path[-1]].parent)
+        if path[-1] in queues and not queues[path[-1]].parent:
+            paths[name] = tuple(reversed(path))
+    tree = QueueTree(queues.values())
+    assert {name: tree.path(name) for name in tree.queues} == paths
+    assert paths.keys() | tree.problems.keys() == queues.keys()
+    labels, above = (("l", pod),), (("l", namespace),)
+    selecting = [(-len(path), name) for name, path in paths.items() if queues[name].selects(labels, above)]
+    assert tree.of(labels, above) == min(selecting, default=(0, ""))[1]
 
 
 @pytest.mark.parametrize(

@@ -83,9 +83,9 @@ def test_who_has_the_room_and_how_much_more_it_costs_to_leave_them() -> None:
     answer = why("default/p", node("a", "2"), pod("p", "2"), *rivals)
     assert answer.kind is WhyKind.ROOM_TAKEN
     assert answer.evidence[0] == "default/q and default/r have its room on a."
-    them, own, more = map(int, re.findall(r"\d+", answer.evidence[1]))
-    assert (more, them > own) == (them - own, True)
-    assert answer.evidence[2] == "Their priority is 10, its own 0."
+    assert answer.evidence[1] == "Their highest priority is 10, that of this pod 0."
+    them, own = map(int, re.findall(r"\d+", answer.details[0]))
+    assert them > own
 
 
 def test_room_that_is_taken_back_for_a_higher_priority() -> None:
@@ -94,7 +94,7 @@ def test_room_that_is_taken_back_for_a_higher_priority() -> None:
     scenario = scenario_of(objects)
     answers = [answer_why(scenario, WhyQuery(f"default/{name}", fixes=False), EVERYTHING) for name in "pq"]
     answer = next(each for each in answers if each.kind is WhyKind.ROOM_TAKEN)
-    assert "To leave it costs 100100, and to leave this pod 100000: 100 more." in answer.evidence
+    assert "To leave it costs 100100, and to leave this pod 100000." in answer.details
 
 
 def test_a_pod_that_may_not_be_seen_is_not_named() -> None:
@@ -239,28 +239,39 @@ def test_kube_scheduler_has_it(delivery: str, scheduler: str) -> None:
     assert why("default/w", node("a"), web("w"), policy()).kind is WhyKind.PLANNED
 
 
+def owned(name: str, kind: str, controller: str, cpu: str = "9", **labels: str) -> Manifest:
+    owner = {"apiVersion": "v1", "kind": kind, "name": controller, "uid": "u", "controller": True}
+    return pod(name, cpu, metadata={"labels": labels, "ownerReferences": [owner]})
+
+
 def test_pods_of_a_controller() -> None:
-    """They are found by what controllers write, and the commonest reason is told."""
-    owner = {
-        "ownerReferences": [
-            {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "x", "uid": "u", "controller": True}
-        ]
-    }
-    template = {"labels": {"pod-template-hash": "abc12"}, **owner}
+    """They are found by their owner references, and the commonest reason is told."""
     pods = [
-        pod(f"cart-abc12-{name}", cpu, metadata=template)
+        owned(f"cart-abc12-{name}", "ReplicaSet", "cart-abc12", cpu, **{"pod-template-hash": "abc12"})
         for name, cpu in (("aaaaa", "1"), ("bbbbb", "9"), ("ccccc", "9"))
     ]
     for target in ("deployment/default/cart", "replicaset/default/cart-abc12"):
         answer = why(target, node("a"), *pods)
         assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 3, 2)
-    job = pod("job-x", "9", metadata={"labels": {"batch.kubernetes.io/job-name": "job"}})
-    assert why("job/default/job", node("a"), job).pod == "default/job-x"
-    member = pod("db-0", "9", metadata={"labels": {"statefulset.kubernetes.io/pod-name": "db-0"}})
+    labelled = pod("job-x", "9", metadata={"labels": {"batch.kubernetes.io/job-name": "job"}})
+    for job in (labelled, owned("job-x", "Job", "job")):
+        assert why("job/default/job", node("a"), job).pod == "default/job-x"
+    member = owned("db-0", "StatefulSet", "db")
     assert why("statefulset/default/db", node("a"), member).pod == "default/db-0"
     for target in ("deployment/default/other", "deployment/red/cart", "job/default/cart", "statefulset/default/d"):
         with pytest.raises(UnknownName, match="no pod belongs to it"):
             why(target, node("a"), *pods, member)
+
+
+def test_a_name_without_its_kind_is_a_hint() -> None:
+    """Somebody who asks why cart waits means the Deployment, if they may see it."""
+    cart = owned("cart-abc12-aaaaa", "ReplicaSet", "cart-abc12", **{"pod-template-hash": "abc12"})
+    with pytest.raises(UnknownName, match="no such pod, but deployment/default/cart has pods that wait"):
+        why("default/cart", node("a"), cart)
+    with pytest.raises(UnknownName, match="no such pod, but gang/default/g has pods that wait"):
+        why("default/g", node("a"), of_gang("g-0"))
+    with pytest.raises(UnknownName, match=r"no such pod$"):
+        why("default/cart", node("a"), cart, sees=lambda _: False)
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_listener import ConnectionLimits, listening
 from thalweg_view.access import AUDIENCE
 
+from flowcore.scenario.moment import NO_TIME, parse_moment
 from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -119,7 +120,9 @@ async def test_the_plan_and_who_may_see_it(
         assert code == 0, err
         assert "large" in out
         assert "0/1 nodes are available: 1 Insufficient cpu." in out
+        assert out.splitlines()[-1].startswith("as of 20")  # the moment that the answer is for
         found = await answer(developer, "plan", "-A")
+        assert parse_moment(found["now"]) > NO_TIME
         assert [each["pod"] for each in found["waiting"]] == [f"{scene.namespace}/large"]
         assert found["hidden"] >= 1
         assert "secret" not in json.dumps(found)
@@ -356,6 +359,34 @@ async def test_a_cluster_without_an_operator(
     code, out, err = await plugin(stranger, "simulate", program=program)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the API server does not list nodes: 403" in err
+
+
+async def test_an_operator_at_an_address(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """--server asks a view that no Service leads to, with a token for the view alone."""
+    control_plane, api = plane
+    await scene.nodes("small", cpu="2")
+    await scene.create("large", "3")
+    await scene.reason_of("large", "Insufficient cpu")
+    await make_viewer(api)
+    await api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/{NAME}")
+    address = free_address()
+    log = tmp_path / "operator.log"
+    more = ("--lease", f"{scene.namespace}/second", "--view-listen", address)
+    async with running_operator(control_plane.kubeconfig, log, extender=more):
+        why = await answer(control_plane.kubeconfig, "why", "large", "-n", scene.namespace, *_at(f"http://{address}"))
+        assert (why["pod"], why["kind"]) == (f"{scene.namespace}/large", "NothingFits")
+        code, out, err = await plugin(control_plane.kubeconfig, "why", "none", *_at(f"http://{address}"))
+        assert (code, out, err.count("\n")) == (2, "", 1)
+        assert "none" in err
+    code, out, err = await plugin(control_plane.kubeconfig, "plan", *_at(f"http://{address}"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert f"the operator's view at http://{address} cannot be asked" in err
+
+
+def _at(url: str) -> tuple[str, str]:
+    return "--server", url
 
 
 @pytest.mark.parametrize("redact", [(), ("--redact",)])

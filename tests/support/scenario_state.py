@@ -28,7 +28,7 @@ _KINDS = {
 
 def scenario_of(objects: Iterable[dict[str, Any]]) -> Scenario:
     """A scenario with these objects of the API."""
-    scenario = Scenario()
+    scenario = Scenario(moment=NOW)
     reader = ObjectReader(Edits(scenario), NOW, BUILT_IN_MODELS)
     for each in objects:
         reader.put(each, each["kind"])
@@ -59,7 +59,7 @@ def manifest_pod(
     Args:
         kind: value of the label "kind" that it wants of its node; "": any.
     """
-    owners = [{"kind": owner, "uid": f"of-{name}", "controller": True, "apiVersion": "v1", "name": owner}]
+    owners = [{"kind": owner, "uid": f"of-{name}", "controller": True, "apiVersion": "v1", "name": f"of-{name}"}]
     return {
         "kind": "Pod",
         "metadata": {"name": name, "uid": name, "labels": {"app": name}, "ownerReferences": owners if owner else []}
@@ -79,7 +79,7 @@ def state_of(scenario: Scenario) -> dict[str, Any]:
     cluster = scenario.cluster
     gangs = sorted({pod.gang.key for pod in cluster.pods.values() if pod.gang is not None})
     return {
-        "objects": list(lines_of(scenario, NOW)),
+        "objects": list(lines_of(scenario)),
         "waiting": list(cluster.waiting.items()),
         "usage": {name: sums.to_usage(name) for name, sums in sorted(_stripped(cluster).items())},
         "signatures": sorted(map(repr, cluster.occupancy.pod_index.counts())),

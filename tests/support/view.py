@@ -39,7 +39,7 @@ class HeldSource:
 
     async def state(self) -> AsyncIterator[bytes]:
         self.states += 1
-        for line in state_of(self.scenario, 0.0):
+        for line in state_of(self.scenario):
             yield line
 
     def on_round(self, listener: Callable[[RoundPlan], None]) -> None:

@@ -43,11 +43,9 @@ class Answering:
         compute: ComputeClient,
         limits: Limits,
         clock: Callable[[], float] = time.monotonic,
-        wall_clock: Callable[[], float] = time.time,
     ) -> None:
-        """``clock``: seconds of a monotonic clock; ``wall_clock``: since the epoch."""
-        self._source, self._compute, self._limits = source, compute, limits
-        self._clock, self._wall_clock = clock, wall_clock
+        """``clock``: seconds of a monotonic clock."""
+        self._source, self._compute, self._limits, self._clock = source, compute, limits, clock
         self.generation = 0
         self.on_state: Callable[[], None] = lambda: None
         self._namespaces: frozenset[str] = frozenset()
@@ -108,8 +106,8 @@ class Answering:
         async def compute() -> Answered:
             if not self._has_state():
                 await self._read()
-            now, seconds = self._wall_clock(), self._compute.deadline
-            request = OperationRequest(operation, query, strict, now, namespaces, nodes, self.generation, seconds)
+            seconds = self._compute.deadline
+            request = OperationRequest(operation, query, strict, namespaces, nodes, self.generation, seconds)
             try:
                 return await self._compute.ask(request)
             except ComputeLost as error:

@@ -73,13 +73,13 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                     answers.clear()
                 data.generation = message.generation
                 sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
-                # All that the answer depends on beside what is known and the moment: who sees less is told less.
+                # All that the answer depends on beside what is known: who sees less is told less.
                 seen = None if message.namespaces is None else tuple(message.namespaces)
                 key = (message.operation, message.query, seen, message.nodes)
                 answered = answers.get(key) or answer(
                     message,
                     data,
-                    AnswerContext(message.now, models, sees, message.nodes, _patience(message.seconds)),
+                    AnswerContext(data.scenario.moment, models, sees, message.nodes, _patience(message.seconds)),
                 )
                 if answered.status == 200:
                     answers[key] = answered

@@ -37,7 +37,6 @@ class OperationRequest(Message, frozen=True):
         operation: its name.
         query: the query as a JSON object.
         strict: whether numbers and booleans must not come as strings.
-        now: seconds since the epoch.
         namespaces: whose pods the caller may read; None: of all.
         nodes: whether the caller may read nodes.
         generation: of what the process knows.
@@ -47,7 +46,6 @@ class OperationRequest(Message, frozen=True):
     operation: str
     query: bytes
     strict: bool
-    now: float
     namespaces: list[str] | None
     nodes: bool
     generation: int

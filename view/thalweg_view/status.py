@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.moment import moment_text
 from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
 from thalweg_view.pictures.policies import (
     PolicyRow,
@@ -48,6 +49,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
         rounds: the last ones, the newest first.
         moves: pods that leave by the newest round, the first of them.
         leaving: number of all that leave.
+        now: the moment that the answer is for; "": unknown.
     """
 
     overview: OverviewAnswer
@@ -56,6 +58,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: list[RoundRow]
     moves: list[StatusMove]
     leaving: int
+    now: str = ""
 
 
 def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -> StatusAnswer:
@@ -77,4 +80,5 @@ def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -
             for each in evictions[:MAX_LEAVING]
         ],
         len(evictions),
+        moment_text(context.now),
     )

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from thalweg import options
+
 
 @click.command()
 @click.option("-f", "--filename", "files", multiple=True, metavar="FILE",
@@ -13,10 +15,11 @@ import click
                    "times.")  # fmt: skip
 @click.option("--record", type=click.Path(exists=True, file_okay=False, path_type=Path),
               help="Folder with recorded rounds, as `thalweg run --record` writes them.")  # fmt: skip
+@options.now
 @click.option("--port", default=0, show_default=True, type=click.IntRange(0, 65535),
               help="Port on 127.0.0.1; 0: any free port.")  # fmt: skip
 @click.option("--open", "opens", is_flag=True, help="Open the page in the browser.")
-def view(files: tuple[str, ...], record: Path | None, port: int, *, opens: bool) -> None:
+def view(files: tuple[str, ...], record: Path | None, now: float | None, port: int, *, opens: bool) -> None:
     """Show a cluster dump or recorded rounds as a web page.
 
     The command plans the pending pods of a dump as `thalweg simulate` does, and prints the address of the page. The
@@ -36,6 +39,8 @@ def view(files: tuple[str, ...], record: Path | None, port: int, *, opens: bool)
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     if bool(files) == (record is not None):
         raise click.UsageError("give a dump (-f FILE) or recorded rounds (--record FOLDER)")
+    if record is not None and now is not None:
+        raise click.UsageError("--now is for a dump: a recorded round has its own time")
     from thalweg.view import run_view
 
-    run_view(files, record, port, opens=opens)
+    run_view(files, record, port, now, opens=opens)

@@ -1,4 +1,4 @@
-"""Which of two fixes is cheaper: first by what they do to others, then by how much they change."""
+"""Which of two fixes comes first: by what they do to others, by what they give up, then by how much they change."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.diagnosis.fixes.replanning import Outcome
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.scenario import Scenario
 from flowcore.scenario.changes import (
@@ -19,15 +20,17 @@ from flowcore.scenario.changes import (
     RaiseCap,
     RaiseQueueLimit,
     RemoveTaint,
+    ReplaceNodeLabel,
     Request,
     SetPriority,
     Tolerate,
     Uncordon,
 )
 
-#: The smaller, the cheaper: how many of the pods wait on, how many pods lose their places, their priorities from the
-#: highest down, how many run on on another node, and how much is changed.
-Rank = tuple[int, int, tuple[int, ...], int, float]
+#: The smaller, the cheaper: 0 where a mistake is mended; whether it opens nodes with devices to pods that ask for none;
+#: how many of the pods wait on; how many pods lose their places, their priorities from the highest down; whether it
+#: gives up what somebody wrote; how many pods run on on another node; and how much is changed.
+Rank = tuple[int, int, int, int, tuple[int, ...], int, int, float]
 
 
 def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], outcome: Outcome) -> Rank:
@@ -38,7 +41,71 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
     """
     losers = (scenario.cluster.pods[key].pod_class.priority for key in outcome.loses)
     left = len({pod.key for pod in pods} - set(outcome.places))
-    return left, len(outcome.loses), tuple(sorted(losers, reverse=True)), len(outcome.moves), size(changes, pods)
+    return (
+        int(not any(isinstance(each, ReplaceNodeLabel) for each in changes)),
+        max((_opens_pools(each, scenario, pods, outcome) for each in changes), default=0),
+        left,
+        len(outcome.loses),
+        tuple(sorted(losers, reverse=True)),
+        max((_breaks_rules(each, scenario, pods) for each in changes), default=0),
+        len(outcome.moves),
+        size(changes, pods),
+    )
+
+
+def others_that_come(pods: Sequence[Pod], outcome: Outcome) -> list[str]:
+    """Keys of other pods that come to nodes which the changes open."""
+    wanted = {pod.key for pod in pods}
+    return [key for key in outcome.comes if key not in wanted]
+
+
+def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcome: Outcome) -> int:
+    """2: pods come to nodes with devices that they do not ask for; 1: to such a node that others want; 0: neither."""
+    if isinstance(change, RemoveTaint):
+        if others_that_come(pods, outcome):
+            return 2
+        return int(_spare_devices(scenario.cluster.nodes[change.node], pods))
+    if isinstance(change, Tolerate):
+        return 2 * any(_spare_devices(node, pods) for node in _tainted(change, scenario))
+    return 0
+
+
+def _breaks_rules(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> int:
+    """1: it gives up what somebody wrote on purpose, of a pod or of a pool of nodes."""
+    match change:
+        case DropNodeSelector() | DropPodRules() | RemoveTaint() | Request():
+            return 1
+        case Tolerate():
+            return int(not any(_is_asked_for(node, pods) for node in _tainted(change, scenario)))
+        case _:
+            return 0
+
+
+def _tainted(change: Tolerate, scenario: Scenario) -> list[Node]:
+    taint = (change.key, change.value, change.effect)
+    nodes = scenario.cluster.nodes.values()
+    return [node for node in nodes if any((each.key, each.value, each.effect) == taint for each in node.taints)]
+
+
+def _devices(node: Node) -> set[str]:
+    """Extended resources that a node offers: their names have a domain."""
+    return {name for name, amount in node.allocatable if "/" in name and amount > 0}
+
+
+def _spare_devices(node: Node, pods: Sequence[Pod]) -> bool:
+    """Whether a node has devices, none of which the pods ask for."""
+    devices = _devices(node)
+    return bool(devices) and not any(name in devices for pod in pods for name, _ in pod.pod_class.requests)
+
+
+def _is_asked_for(node: Node, pods: Sequence[Pod]) -> bool:
+    """Whether the pods ask for what sets a node apart: its devices, or a label that selects it."""
+    devices, labels = _devices(node), set(node.labels)
+    return any(
+        any(name in devices for name, _ in pod.pod_class.requests)
+        or any(each in labels for each in pod.pod_class.node_selector)
+        for pod in pods
+    )
 
 
 def size(changes: Sequence[Change], wanted: Sequence[Pod]) -> float:
@@ -53,7 +120,7 @@ def size(changes: Sequence[Change], wanted: Sequence[Pod]) -> float:
 
 def _size(change: Change, pods: dict[str, Pod]) -> float:
     match change:
-        case Tolerate() | Uncordon():
+        case Tolerate() | Uncordon() | ReplaceNodeLabel():
             return 1.0
         case Request():
             asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)

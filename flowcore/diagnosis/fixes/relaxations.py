@@ -16,6 +16,7 @@ import numpy as np
 from flowcore.cluster.node_matching import tolerates
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.diagnosis.fixes.waiting_pods import Wanted
+from flowcore.diagnosis.near_labels import missing_labels
 from flowcore.filters.node_resources_fit import count_fitting
 from flowcore.model.constraint_limits import display_name
 from flowcore.model.constraints import Conflict, Exclusive
@@ -29,6 +30,7 @@ from flowcore.scenario.changes import (
     DropPodRules,
     RaiseCap,
     RemoveTaint,
+    ReplaceNodeLabel,
     Request,
     Tolerate,
     Uncordon,
@@ -84,13 +86,13 @@ NEVER = np.iinfo(np.int64).max
 
 @dataclass(frozen=True, slots=True)
 class WithoutRule:
-    """A waiting pod gives up a rule.
+    """A waiting pod gives up a rule, or has another one.
 
     Attributes:
         change: for any pod.
     """
 
-    change: Tolerate | DropNodeSelector | DropPodRules
+    change: Tolerate | DropNodeSelector | ReplaceNodeLabel | DropPodRules
 
     def lift(self, wanted: Wanted) -> Wanted:
         """See Relaxation."""
@@ -270,6 +272,9 @@ def relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
     yield from (WithoutRule(Tolerate("", taint.key, taint.value, taint.effect)) for taint in taints)
     if snapshot.table.unschedulable.any() and not tolerates(pod.pod_class.tolerations, _CORDON):
         yield OpenNode(_CORDON)
+    for each in missing_labels(pod.pod_class, snapshot.table.nodes):
+        if each.near_label:
+            yield WithoutRule(ReplaceNodeLabel("", each.label, each.value, each.near_label, each.near_value))
     yield from (WithoutRule(DropNodeSelector("", label)) for label in _labels(pod))
     yield from (LessRequested(resource) for resource, amount in pod.pod_class.requests if amount > 0)
     yield from (WithoutRule(DropPodRules("", rules, key)) for rules, key in _rules(pod))

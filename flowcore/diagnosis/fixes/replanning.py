@@ -2,32 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
 
+from flowcore.model.workloads import workload_of
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.apply_changes import applied
-from flowcore.scenario.changes import Change
+from flowcore.scenario.changes import Change, RemoveTaint, Uncordon
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.workload_changes import workload_changes
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What changes make of a plan.
+    """What changes make of a plan. Pods of one workload that exchange their nodes neither gain nor lose.
 
     Attributes:
         places: keys of waiting pods that get a node only with the changes.
-        loses: keys of pods that have or get a node only without them.
-        moves: keys of running pods that leave for another node only with them.
+        loses: keys of pods that have or get a node only without them: of each workload as many as it loses.
+        moves: keys of running pods that leave for another node only with them: of each workload as many as more move.
+        workloads: workload of each of these pods, by key.
+        comes: keys of pods that come to a node which the changes open.
+        gained: workload -> how many pods fewer of it wait.
         plan: with the changes.
     """
 
     places: tuple[str, ...]
     loses: tuple[str, ...]
     moves: tuple[str, ...]
+    workloads: Mapping[str, str]
+    comes: tuple[str, ...]
+    gained: Mapping[str, int]
     plan: ScenarioPlan
+
+    def gains(self, names: Iterable[str]) -> bool:
+        """Whether fewer pods of these workloads wait."""
+        return any(self.gained.get(name, 0) > 0 for name in names)
 
 
 class Replanning:
@@ -42,6 +54,8 @@ class Replanning:
         self._waiting = list(scenario.cluster.waiting)
         self._running = {pod.key: pod.node_name for pod in scenario.running()}
         self._held = nodes_held(scenario, plan)
+        self._all = _with_waiting(scenario, self._held)
+        self._workloads = {key: workload_of(scenario.cluster.pods[key]) for key in self._all}
         self._known: dict[bytes, Outcome] = {}
 
     def outcome(self, changes: Sequence[Change]) -> Outcome | None:
@@ -55,19 +69,55 @@ class Replanning:
         with applied(self._scenario, changes, self._context):
             plan = plan_scenario(self._scenario, self._context.now, self._context.models)
             held = nodes_held(self._scenario, plan)
-        found = self._known[key] = Outcome(
-            places=tuple(pod for pod in self._waiting if pod in held and pod not in self._held),
-            loses=tuple(pod for pod in self._held if pod not in held),
-            moves=tuple(self._moved(held)),
-            plan=plan,
-        )
+            nodes = _with_waiting(self._scenario, held)
+            workloads = self._workloads | {
+                name: workload_of(self._scenario.cluster.pods[name]) for name in nodes if name not in self._workloads
+            }
+        found = self._known[key] = self._compared(held, nodes, workloads, changes, plan)
         return found
 
-    def _moved(self, held: dict[str, str]) -> Iterable[str]:
-        for key, node in self._running.items():
-            now = held.get(key)
-            if now is not None and now != node and self._held.get(key) == node:
-                yield key
+    def _compared(
+        self,
+        held: dict[str, str],
+        nodes: dict[str, str],
+        workloads: dict[str, str],
+        changes: Sequence[Change],
+        plan: ScenarioPlan,
+    ) -> Outcome:
+        compared = {each.workload: each for each in workload_changes(workloads, self._running, self._all, nodes)}
+        lost = {name: each.lost for name, each in compared.items()}
+        moved = {name: each.after.moved - each.before.moved for name, each in compared.items()}
+        stayed = (key for key, node in self._running.items() if self._held.get(key) == node)
+        opened = {each.node for each in changes if isinstance(each, RemoveTaint | Uncordon)}
+        return Outcome(
+            places=tuple(key for key in self._waiting if key in held and key not in self._held),
+            loses=_as_many(lost, (key for key in self._held if key not in held), workloads),
+            moves=_as_many(
+                moved, (key for key in stayed if held.get(key, self._running[key]) != self._running[key]), workloads
+            ),
+            workloads=workloads,
+            comes=tuple(key for key, node in held.items() if node in opened and self._held.get(key) != node),
+            gained={name: each.gained for name, each in compared.items()},
+            plan=plan,
+        )
+
+
+def _as_many(counts: Mapping[str, int], keys: Iterable[str], workloads: Mapping[str, str]) -> tuple[str, ...]:
+    """The first of these pods: of each workload as many as it is counted with."""
+    left = dict(counts)
+    found = []
+    for key in keys:
+        name = workloads[key]
+        if left.get(name, 0) > 0:
+            left[name] -= 1
+            found.append(key)
+    return tuple(found)
+
+
+def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]:
+    """The node of each pod that has one or wants one; "": it waits. Pods that are being deleted have no say."""
+    pods = (pod for pod in scenario.cluster.pods.values() if not pod.terminal and not pod.deleting)
+    return {pod.key: held.get(pod.key, "") for pod in pods}
 
 
 def nodes_held(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:

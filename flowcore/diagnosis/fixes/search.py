@@ -35,11 +35,13 @@ from flowcore.scenario.context import AnswerContext
 DEFAULT_LIMIT = 5
 #: Plans that are made for them: so many that they read about so many pods, within these bounds.
 _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
+#: Plans more for the least number of new nodes: enough for any number up to MAX_NODES; they read as many pods.
+_MOST_NODE_PLANS = 8
 #: Most plans of one sort of changes, so that the others have their turn.
 _MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
 #: How many of one sort are enough.
 _ENOUGH = 3
-#: Most plans for a smallest number: of new nodes, of a priority.
+#: Most plans for a lowest priority.
 _MAX_BISECTIONS = 2
 #: Codes of pods that wait for other pods, not for room or for a rule of their own.
 _BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
@@ -75,9 +77,18 @@ def find_fixes(
     ]
     if not unplaced:
         return []
+    unplaced = _with_their_gangs(unplaced, plan)
     if budget_plans is None:
         budget_plans = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // len(scenario.cluster.pods)))
     return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
+
+
+def _with_their_gangs(keys: Sequence[str], plan: ScenarioPlan) -> list[str]:
+    """The same pods and those without which they cannot be placed, in the order of the plan."""
+    unplaced = {each.pod.key: set(each.pod.gangs) for each in plan.result.unplaced}
+    asking = {name for name, gang in plan.before.gangs.items() if gang.min_placed > 0}
+    names = {name for key in keys for name in unplaced[key]} & asking
+    return [key for key, gangs in unplaced.items() if key in keys or not names.isdisjoint(gangs)]
 
 
 class _Search:
@@ -89,6 +100,7 @@ class _Search:
         self._wanted = wanted_pods(scenario, keys)
         self._judge = Judge(plan.result.after)
         self._replanning = Replanning(scenario, plan, context, budget_plans)
+        self._node_plans = min(_MOST_NODE_PLANS, budget_plans)
         self._relaxed = Relaxed(self._judge, self._wanted)
         self._found: list[tuple[Rank, Fix]] = []
 
@@ -139,22 +151,26 @@ class _Search:
                 enough = AddNodes(change.count + more, change.like)
                 outcome = self._outcome((*before, enough))
                 if outcome is not None and self._left(outcome) < len(self._keys):
-                    self._offer((*before, self._fewest(before, enough, self._left(outcome))))
+                    fewest, proven = self._fewest(before, enough, self._left(outcome))
+                    self._offer((*before, fewest), at_most=not proven)
                     return
 
-    def _fewest(self, before: Proposal, enough: AddNodes, left: int) -> AddNodes:
-        """As few of these nodes as leave no more pods waiting, as far as some plans tell."""
+    def _fewest(self, before: Proposal, enough: AddNodes, left: int) -> tuple[AddNodes, bool]:
+        """As few of these nodes as leave no more pods waiting; and whether one less was planned and does not do."""
         least, count = 1, enough.count
-        for _ in range(_MAX_BISECTIONS):
-            if least >= count:
-                break
+        self._replanning.left += self._node_plans
+        kept = self._replanning.left - self._node_plans
+        while least < count and self._replanning.left > kept:
             middle = (least + count) // 2
             outcome = self._outcome((*before, AddNodes(middle, enough.like)))
-            if outcome is not None and self._left(outcome) <= left:
+            if outcome is None:
+                break
+            if self._left(outcome) <= left:
                 count = middle
             else:
                 least = middle + 1
-        return AddNodes(count, enough.like)
+        self._replanning.left = min(self._replanning.left, kept)
+        return AddNodes(count, enough.like), least >= count
 
     def _displace(self, before: Proposal) -> None:
         """A higher priority, and the eviction of those that would leave for it."""
@@ -211,14 +227,17 @@ class _Search:
         """How many of the pods wait on."""
         return len(set(self._keys) - set(outcome.places))
 
-    def _offer(self, changes: Sequence[Change]) -> bool:
-        """Keeps changes that a plan says place any of the pods."""
+    def _offer(self, changes: Sequence[Change], *, at_most: bool = False) -> bool:
+        """Keeps changes that a plan says place any of the pods, and not at the cost of others of their workload."""
         outcome = self._outcome(changes)
         if outcome is None or self._left(outcome) == len(self._keys):
             return False
+        own = {outcome.workloads[key] for key in self._keys}
+        if any(outcome.workloads[key] in own for key in outcome.loses) or not outcome.gains(own):
+            return False
         left = self._left(outcome)
         fix = Fix(
-            sentence(changes, outcome, self._pods, left, self._context),
+            sentence(changes, outcome, self._pods, left, self._context, at_most=at_most),
             list(changes),
             self._context.visible(outcome.places),
             self._context.visible(outcome.loses),

@@ -10,6 +10,7 @@ export const CHANGES = [
   { kind: "SetPriority", title: "Set a pod's priority", fields: [["pod", "namespace/pod"], ["priority", "priority", "0", Number]] },
   { kind: "Tolerate", title: "Tolerate a taint", fields: [["pod", "namespace/pod"], ["key", "key of the taint"]] },
   { kind: "DropNodeSelector", title: "Drop a label that a pod asks for", fields: [["pod", "namespace/pod"], ["label", "label"]] },
+  { kind: "ReplaceNodeLabel", title: "Ask for another label of the node", fields: [["pod", "namespace/pod"], ["label", "label"], ["value", "value"], ["newLabel", "new label"], ["newValue", "new value"]] },
   { kind: "EvictPods", title: "Evict a pod", fields: [["pods", "namespace/pod", "", (text) => text.split(/[\s,]+/).filter(Boolean)]] },
   { kind: "MovePod", title: "Move a pod", fields: [["pod", "namespace/pod"], ["node", "node"]] },
   { kind: "RaiseCap", title: "Raise a cap of a policy", fields: [["policy", "policy"], ["constraint", "constraint"], ["value", "maxPerDomain", "1", Number]] },

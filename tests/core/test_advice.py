@@ -1,0 +1,309 @@
+"""What why advises, case by case: the commonest mistakes by name, and the fix that people want first."""
+
+from collections import Counter
+from typing import Any
+
+import pytest
+from harness.small_fixes import NOW, draw_scenario
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec.structs import replace
+from support.cli import Manifest, pod
+from support.profiles import examples
+from support.scenario_state import scenario_of
+
+from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.diagnosis.fixes import find_fixes
+from flowcore.diagnosis.fixes.replanning import nodes_held
+from flowcore.diagnosis.why import answer_why
+from flowcore.scenario import Scenario, applied, plan_scenario
+from flowcore.scenario.changes import (
+    AddNodes,
+    DropNodeSelector,
+    RemoveTaint,
+    ReplaceNodeLabel,
+    Request,
+    SetPriority,
+    Tolerate,
+)
+from flowcore.scenario.context import AnswerContext
+
+CONTEXT = AnswerContext(NOW)
+ZONE = "topology.kubernetes.io/zone"
+GPU = "nvidia.com/gpu"
+GPU_TAINT = {"key": GPU, "value": "present", "effect": "NoSchedule"}
+MEMORY_TAINT = {"key": "dedicated", "value": "memory", "effect": "NoSchedule"}
+TOLERATES_GPU = {"tolerations": [{"key": GPU, "operator": "Exists"}]}
+
+
+def node(name: str, cpu: str = "4", zone: str = "a", gpus: int = 0, taints: Any = (), **labels: str) -> Manifest:
+    allocatable = {"cpu": cpu, "memory": "64Gi", "pods": "110"} | ({GPU: str(gpus)} if gpus else {})
+    named = {"kubernetes.io/hostname": name, ZONE: zone, **labels}
+    return {
+        "kind": "Node",
+        "metadata": {"name": name, "labels": named},
+        "spec": {"taints": list(taints)},
+        "status": {"allocatable": allocatable},
+    }
+
+
+def one(name: str, cpu: str = "1", gpus: int = 0, kind: str = "", owner: str = "", labels: Any = None,
+        annotations: Any = None, **spec: Any) -> Manifest:  # fmt: skip
+    """A pod of a controller, or by itself."""
+    metadata = {"labels": labels or {}, "annotations": annotations or {}, "uid": name}
+    if kind:
+        metadata["ownerReferences"] = [{"kind": kind, "name": owner, "uid": f"of-{owner}", "controller": True}]
+    found = pod(name, cpu, metadata=metadata, **spec)
+    if gpus:
+        found["spec"]["containers"][0]["resources"]["requests"][GPU] = str(gpus)
+    return found
+
+
+def ask(scenario: Scenario, target: str) -> WhyAnswer:
+    return answer_why(scenario, WhyQuery(target), CONTEXT)
+
+
+def kinds(answer: WhyAnswer) -> list[type]:
+    return [type(fix.change[0]) for fix in answer.fixes]
+
+
+def gang(name: str, size: int, gpus: int) -> list[Manifest]:
+    terms = {"scheduling.thalweg/gang": name, "scheduling.thalweg/gang-min-member": str(size)}
+    return [one(f"{name}-{at}", "1", gpus, annotations=terms, **TOLERATES_GPU) for at in range(size)]
+
+
+# -- the commonest mistakes, by name -----------------------------------------------------------------------------------
+
+
+def test_a_label_value_that_no_node_has() -> None:
+    """The value is named, and the nearest that nodes have; to mend it comes before to drop the rule."""
+    nodes = [node("gp-0", pool="general"), node("gp-1", pool="general"), node("arm", pool="arm")]
+    answer = ask(scenario_of([*nodes, one("typo", nodeSelector={"pool": "genral"})]), "default/typo")
+    assert answer.evidence[0] == "No node has pool=genral; 2 nodes have pool=general."
+    assert answer.next == "Ask for pool=general, not pool=genral: nobody loses a place."
+    assert kinds(answer)[:2] == [ReplaceNodeLabel, DropNodeSelector]
+
+
+def test_a_label_key_that_no_node_has() -> None:
+    """The near key has the value that is asked for; required node affinity is read as well."""
+    kind = {"node.kubernetes.io/instance-type": "m6i.2xlarge"}
+    wrong = {"key": "node.kubernetes.io/instancetype", "operator": "In", "values": ["m6i.2xlarge"]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [wrong]}]}}
+    for spec in ({"nodeSelector": {wrong["key"]: "m6i.2xlarge"}}, {"affinity": {"nodeAffinity": terms}}):
+        answer = ask(scenario_of([node("a", **kind), one("typo", **spec)]), "default/typo")
+        have = "1 node has node.kubernetes.io/instance-type=m6i.2xlarge."
+        assert answer.evidence[0] == f"No node has node.kubernetes.io/instancetype=m6i.2xlarge; {have}"
+        assert answer.fixes[0].text.startswith("Ask for node.kubernetes.io/instance-type=m6i.2xlarge, not ")
+
+
+def test_a_label_that_nothing_comes_near() -> None:
+    """Then what there is of the label is told, or that there is none; no guess is made."""
+    for selector, words in (
+        ({"pool": "gpu"}, "No node has pool=gpu; of this label there is general."),
+        ({"rack": "r1"}, "No node has the label rack."),
+    ):
+        answer = ask(scenario_of([node("a", pool="general"), one("p", nodeSelector=selector)]), "default/p")
+        assert answer.evidence[0] == words
+        assert ReplaceNodeLabel not in kinds(answer)
+
+
+def _claim(storage_class: str) -> Manifest:
+    metadata = {"name": "data", "namespace": "default"}
+    return {"kind": "PersistentVolumeClaim", "metadata": metadata, "spec": {"storageClassName": storage_class}}
+
+
+VOLUME = [{"name": "d", "persistentVolumeClaim": {"claimName": "data"}}]
+GP3 = {
+    "kind": "StorageClass",
+    "metadata": {"name": "gp3"},
+    "provisioner": "x",
+    "volumeBindingMode": "WaitForFirstConsumer",
+}
+EXTENDER = {
+    "kind": "FlowSchedulingPolicy",
+    "metadata": {"name": "all"},
+    "spec": {"selects": {"podSelector": {}, "schedulerNames": ["default-scheduler"]}, "delivery": "Extender"},
+}
+
+
+@pytest.mark.parametrize("policies", [[], [EXTENDER]])
+def test_a_claim_or_a_storage_class_that_does_not_exist(policies: list[Manifest]) -> None:
+    """To create it is the way out, whether such pods are planned or not."""
+    other = {**_claim("gp3"), "metadata": {"name": "other", "namespace": "default"}}
+    here = [node("a"), GP3, *policies, one("p", volumes=VOLUME)]
+    answer = ask(scenario_of([*here, other]), "default/p")
+    assert "PersistentVolumeClaim default/data does not exist." in answer.evidence
+    assert answer.next == "Create PersistentVolumeClaim data in namespace default."
+    answer = ask(scenario_of([*here, _claim("gp33")]), "default/p")
+    missing = "StorageClass gp33, which PersistentVolumeClaim default/data names, does not exist; there is gp3."
+    assert missing in answer.evidence
+    assert answer.next == "Create StorageClass gp33, or name another one in the claim."
+
+
+def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
+    """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
+    claimed, dra = one("claimed", volumes=VOLUME), one("dra", resourceClaims=[{"name": "gpu"}])
+    gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
+    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, one("gated", schedulingGates=gates)])
+    assert "delivery: Extender" in ask(scenario, "default/claimed").next
+    assert ask(scenario, "default/dra").next.startswith("Leave the pod to kube-scheduler")
+    gated = ask(scenario, "default/gated").next
+    assert "Kueue opens it when it admits the pod's Workload" in gated
+    assert "kubectl get workloads.kueue.x-k8s.io -n default" in gated
+    assert "Ask whoever sets the gate example.com/wait" in gated
+
+
+@pytest.mark.parametrize("running", [0, 3])
+def test_more_replicas_than_zones(running: int) -> None:
+    """Each zone has one, whether it runs already or is placed now; a priority would only exchange the replicas."""
+    term = {"labelSelector": {"matchLabels": {"app": "zoo"}}, "topologyKey": ZONE}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    pods = [
+        one(f"zoo-{at}", kind="StatefulSet", owner="zoo", labels={"app": "zoo"}, affinity=apart,
+            **({"nodeName": "abc"[at]} if at < running else {}))
+        for at in range(4)
+    ]  # fmt: skip
+    answer = ask(scenario_of([*(node(name, zone=name) for name in "abc"), *pods]), "statefulset/default/zoo")
+    assert answer.kind is WhyKind.NOTHING_FITS
+    assert answer.evidence[0].startswith("Each of 3 zones has one, and 4 pods want one each")
+    assert answer.next.startswith("Run 3 of these pods, add a zone, or prefer other zones")
+    assert SetPriority not in kinds(answer)
+
+
+# -- the least number of nodes -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("size", "there", "missing"), [(10, 9, 1), (8, 6, 2), (14, 0, 14), (9, 3, 6)])
+def test_the_least_number_of_nodes_is_found(size: int, there: int, missing: int) -> None:
+    """So many fewer nodes than pods of a whole node each: the same for the gang and for each of its pods."""
+    nodes = [node(f"gpu-{at}", "96", gpus=8, taints=[GPU_TAINT]) for at in range(max(1, there))]
+    if not there:
+        nodes.append(one("user", "1", 8, nodeName="gpu-0", **TOLERATES_GPU))
+    scenario = scenario_of([*nodes, *gang("train", size, 8)])
+    for target in ("gang/default/train", f"default/train-{size - 1}"):
+        (added,) = (fix for fix in ask(scenario, target).fixes if isinstance(fix.change[0], AddNodes))
+        assert added.change == [AddNodes(missing, "gpu-0")]
+        assert len(added.places) == size
+    with applied(scenario, [AddNodes(missing - 1, "gpu-0")] if missing > 1 else [], CONTEXT):
+        assert not plan_scenario(scenario, NOW).result.placements
+
+
+def test_others_that_wait_may_take_the_new_nodes_first() -> None:
+    """The last of nine pods alike needs as many nodes as all of them."""
+    pods = [one(f"n-{at}", "4", kind="Job", owner="n") for at in range(9)]
+    (added,) = (
+        fix
+        for fix in ask(scenario_of([node("a"), *pods]), "job/default/n").fixes
+        if isinstance(fix.change[0], AddNodes)
+    )
+    assert added.change == [AddNodes(8, "a")]
+
+
+def test_a_number_that_no_plan_has_proven_is_at_most() -> None:
+    """A search that must end before it knows the least number says so."""
+    scenario = scenario_of([node("gpu-0", "96", gpus=8, taints=[GPU_TAINT]), *gang("train", 14, 8)])
+    plan = plan_scenario(scenario, NOW)
+    found = find_fixes(scenario, plan, ["default/train-0"], CONTEXT, budget_plans=3)
+    (added,) = (fix for fix in found if isinstance(fix.change[0], AddNodes))
+    assert added.text.startswith("Add at most ")
+    with applied(scenario, added.change, CONTEXT):
+        assert len(plan_scenario(scenario, NOW).result.placements) == 14
+
+
+# -- who loses, and what comes first -----------------------------------------------------------------------------------
+
+
+def test_pods_of_one_workload_that_exchange_their_nodes_lose_nothing() -> None:
+    """A fix shifts who of a Job waits: that is no loss, and is not told."""
+    batch = [one(f"batch-{at}", "2", kind="Job", owner="batch") for at in range(6)]
+    scenario = scenario_of([node("a"), node("b", pool="b"), *batch, one("p", "1", nodeSelector={"pool": "bb"})])
+    plan = plan_scenario(scenario, NOW)
+    before = {each.pod.key for each in plan.result.placements}
+    for fix in ask(scenario, "default/p").fixes:
+        with applied(scenario, fix.change, CONTEXT):
+            after = {each.pod.key for each in plan_scenario(scenario, NOW).result.placements}
+        fewer = sum("batch" in key for key in before) - sum("batch" in key for key in after)
+        assert len(fix.loses) == max(0, fewer)
+
+
+@settings(max_examples=examples(10))
+@given(st.integers(0, 10_000))
+def test_losers_are_those_of_each_workload_that_wait_more(seed: int) -> None:
+    """Each fix is planned here once more, and the pods of each Job that wait are counted anew."""
+    this = draw_scenario(seed)
+    cluster = this.cluster
+    for each in list(cluster.pods.values()):
+        cluster.put_pod(replace(each, controller=f"Job/{dict(each.labels)['app']}"))
+    plan, names = plan_scenario(this, NOW), {key: dict(each.labels)["app"] for key, each in cluster.pods.items()}
+
+    def waiting(held: dict[str, str]) -> Counter[str]:
+        return Counter(name for key, name in names.items() if key not in held)
+
+    before = nodes_held(this, plan)
+    for unplaced in plan.result.unplaced[:1]:
+        for fix in find_fixes(this, plan, [unplaced.pod.key], CONTEXT):
+            with applied(this, fix.change, CONTEXT):
+                after = nodes_held(this, plan_scenario(this, NOW))
+            assert unplaced.pod.key in after
+            assert Counter(names[key] for key in fix.loses) == waiting(after) - waiting(before)
+            assert set(fix.loses) <= before.keys() - after.keys()
+            assert waiting(after)[names[unplaced.pod.key]] < waiting(before)[names[unplaced.pod.key]]
+
+
+def test_what_a_removed_taint_lets_in_is_told_and_comes_last() -> None:
+    """A GPU pod that tolerates nothing: to tolerate is the fix. Without the taint all the others come, too."""
+    others = [one(f"ci-{at}", "1", kind="Job", owner="ci") for at in range(20)]
+    gpu = node("gpu-0", "96", gpus=8, taints=[GPU_TAINT])
+    answer = ask(scenario_of([node("a"), gpu, *others, one("notol", gpus=1)]), "default/notol")
+    assert answer.next == "Tolerate the taint nvidia.com/gpu=present:NoSchedule: nobody loses a place."
+    (removed,) = (fix for fix in answer.fixes if isinstance(fix.change[0], RemoveTaint))
+    assert "16 other pods come to the same nodes" in removed.text
+    assert answer.fixes.index(removed) > 0
+
+
+def test_nodes_are_added_before_pools_are_opened_and_gpu_nodes_last() -> None:
+    """Pods that ask for no GPU are not sent to GPU nodes by the first advice, nor to a pool for others."""
+    nodes = [
+        node("gp-0"),
+        node("mem-0", "4", taints=[MEMORY_TAINT], pool="memory"),
+        node("gpu-0", "96", gpus=8, taints=[GPU_TAINT]),
+    ]
+    pods = [one(f"nightly-{at}", "2", kind="Job", owner="nightly") for at in range(4)]
+    answer = ask(scenario_of([*nodes, *pods]), "job/default/nightly")
+    changes = [fix.change[0] for fix in answer.fixes]
+    assert answer.fixes[0].change == [AddNodes(1, "gp-0")]
+    tolerated = [each.key for each in changes if isinstance(each, Tolerate)]
+    assert tolerated == ["dedicated", GPU]
+    assert not any(
+        isinstance(each, AddNodes)
+        for each in changes[changes.index(Tolerate("default/nightly-2", GPU, "present", "NoSchedule")) :]
+    )
+
+
+def test_a_pool_that_the_pod_asks_for_is_tolerated_at_once() -> None:
+    """It selects the pool by its label and lacks the toleration."""
+    pool = node("mem-0", taints=[MEMORY_TAINT], pool="memory")
+    answer = ask(scenario_of([node("a"), pool, one("p", nodeSelector={"pool": "memory"})]), "default/p")
+    assert kinds(answer)[0] is Tolerate
+
+
+def test_amounts_have_one_unit() -> None:
+    """2.94 of cpu, not 200: not 2940m beside 200."""
+    answer = ask(scenario_of([node("a", "2940m"), one("impossible", "200")]), "default/impossible")
+    assert answer.fixes[0].text == "Ask for 2.94 of cpu, not 200: nobody loses a place."
+    assert answer.fixes[0].change == [Request("default/impossible", "cpu", 2940)]
+
+
+def test_who_has_the_room_is_told_in_words() -> None:
+    """Numbers of the plan are for programs."""
+    created = {at: f"2026-11-2{at}T00:00:00Z" for at in (1, 2)}
+    first, second = (one(f"p-{at}", "3") for at in (1, 2))
+    for each, at in ((first, 1), (second, 2)):
+        each["metadata"]["creationTimestamp"] = created[at]
+    answer = answer_why(scenario_of([node("a"), first, second]), WhyQuery("default/p-2", fixes=False), CONTEXT)
+    assert answer.evidence == ["default/p-1 has its room on a.", "It has the same priority and came earlier."]
+    assert not any("costs" in line for line in answer.evidence)
+    assert any("To leave it costs" in line for line in answer.details)
+    siblings = [one(f"s-{at}", "3", kind="Job", owner="s") for at in (1, 2)]
+    answer = answer_why(scenario_of([node("a"), *siblings]), WhyQuery("job/default/s", fixes=False), CONTEXT)
+    assert answer.evidence[1] == "It is another pod of job/default/s: which of them waits is all the same."
