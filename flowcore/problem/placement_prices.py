@@ -11,7 +11,7 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs.arcs import arc_costs
+from flowcore.costs.arcs import MOST_WRITTEN, arc_costs, written_costs
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.model.cost_policy import Utilisation
@@ -31,7 +31,8 @@ class PlacementPrices:
     Attributes:
         arcs, first_increases: int64[N] of each group, as in ``Demand``.
         potentials: of nodes for pods of each group.
-        dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes.
+        dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes. It does not depend on
+            what authors of pods write: that counts as the most that it may.
     """
 
     arcs: Sequence[Int64s]
@@ -69,7 +70,7 @@ def price_placements(
     unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
-    arcs, first_increases, potentials = [], [], []
+    arcs, written, first_increases, potentials = [], [], [], []
     for found, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
@@ -77,10 +78,12 @@ def price_placements(
             values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
         arcs.append(arc_costs(found, size, start, snapshot, nodes, cost, model))
+        bounded = not policies[found.policy].unscheduled.wait_for_cheaper_node
+        written.append(written_costs(found, snapshot, nodes, cost, bounded=bounded))
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
     slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
-    dearest = max(
+    dearest = MOST_WRITTEN + max(
         (
             _dearest(
                 [
@@ -94,12 +97,13 @@ def price_placements(
         ),
         default=0,
     )
-    return PlacementPrices(arcs, first_increases, potentials, dearest)
+    whole = [arc + more for arc, more in zip(arcs, written, strict=True)]
+    return PlacementPrices(whole, first_increases, potentials, dearest)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """A group's arcs, what its pods count for, the nodes that it may use, and what its preferences add at most."""
+    """A group's arcs without what authors write, what its pods count for, its nodes, and what its preferences add."""
 
     arc: Int64s
     size: Float64s
