@@ -10,7 +10,7 @@ import numpy as np
 
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs.data_locality import data_costs
+from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.interference import interference
 from flowcore.costs.machines import machine_costs
 from flowcore.costs.model import CostModel, Float64s, Load
@@ -42,17 +42,18 @@ def arc_costs(
     return found
 
 
-def written_costs(group: Group, snapshot: Snapshot, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
+def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
     """int64[N], none negative for allowed nodes: what data and preferred node affinity of a pod cost on each node.
 
     Args:
+        data: of the snapshot.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
         bounded: whether MOST_WRITTEN is the most. A pod that waits for a cheaper node compares the whole cost with the
             price of waiting, which nothing lifts.
     """
-    found = node_preference(group.pod_class, snapshot.table, cost.weights)
+    found = node_preference(group.pod_class, data.snapshot.table, cost.weights)
     if cost.data_locality is not None:
-        found = found + data_costs(group.pod_class, snapshot, cost.data_locality)
+        found = found + data.costs(group.pod_class, cost.data_locality)
     return _bounded(found, allowed) if bounded else found
 
 

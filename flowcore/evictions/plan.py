@@ -77,7 +77,8 @@ class _EvictionRound:
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
         free = candidate.free_for_others(problem.demands)
-        self._state, self._held = EvictionState(result.after, free, residents, demands), candidate.held
+        self._state = EvictionState(result.after, free, residents, demands, problem.priced)
+        self._held = candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
@@ -254,8 +255,9 @@ class _EvictionRound:
         prices = {each.pod.key: each.price for each in self._first.unplaced}
         prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
         found = []
+        demands = {at: state.priced(at) for at in dict.fromkeys(each.demand for each in state.arrivals)}
         for arrival in (*order.at_once, *order.later):
-            demand = state.demands[arrival.demand]
+            demand = demands[arrival.demand]
             utilisation = demand.potential.utilisation
             if utilisation not in loads:
                 loads[utilisation] = Load.of(after, utilisation)

@@ -179,7 +179,8 @@ class Round:
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
-        wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
+        problem = self._problem
+        wanted = [problem.priced(each) for each in problem.demands if each.policy.steering is Steering.PREFER]
         capacity = self._portfolio.conclude().capacity if wanted else None
         for demand in wanted:
             if capacity is not None:

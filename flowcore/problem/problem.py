@@ -18,7 +18,7 @@ from flowcore.problem.candidate import Candidate, HeldCapacity
 from flowcore.problem.commits import Commit
 from flowcore.problem.contradictions import Contradiction
 from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import Demand, demands_of
+from flowcore.problem.demands import Demand, demands_of, priced
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
 from flowcore.topology.domains import Domains
@@ -189,6 +189,10 @@ class Problem:
         ]
         ports = [bool(each.group.pod_class.host_ports) for each in self.demands]
         return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(ports, dtype=np.bool_))
+
+    def priced(self, demand: Demand) -> Demand:
+        """A demand of this problem with what each node costs, also if none has room for it as the round begins."""
+        return priced(demand, self.snapshot, self.load, self.models, self.cache)
 
     def domains(self, key: str) -> Domains:
         """The domains of a topology key."""
