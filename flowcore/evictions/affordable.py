@@ -9,7 +9,7 @@ import numpy as np
 from flowcore.evictions.waiting import Waiting
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.waiting import waiting_demands
 
 
@@ -32,7 +32,7 @@ def affordable(
             if not problem.demands[at].waits:
                 kept.append((at, pods))
                 continue
-            demand = problem.priced(problem.demands[at])
+            demand = priced(problem, problem.demands[at])
             prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
             cost = demand.arc + candidate.capacity.next_increase(demand)
             cheapest = float(np.where(demand.allowed, cost, np.inf).min(initial=np.inf))

@@ -48,6 +48,7 @@ class UnplacedReasons:
             else:
                 reason = reason or self._pod_reason(at)
                 yield place, reason
+        self._problem.charge(self._problem.demands[at].group.pods)
 
     def _is_because_of_group(self, at: int, group: int) -> bool:
         if self._candidate.admitted[group]:

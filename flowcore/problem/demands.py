@@ -22,6 +22,7 @@ from flowcore.filters.registry import PORTS
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
+from flowcore.problem.charging import Charge, not_charged
 from flowcore.problem.placement_prices import loads_of, price_group, price_placements
 from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
@@ -47,7 +48,7 @@ class Demand:
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
         price_growth: by how much each of the prices rises in a second.
         is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
-            since no plan reads them. Where pods of it get a node after all, ``priced`` gives the costs.
+            since no plan reads them. Where pods of it get a node after all, ``with_costs`` gives them.
     """
 
     group: Group
@@ -139,6 +140,7 @@ def demands_of(
     policies: Mapping[str, Policy],
     models: Mapping[str, CostModel] = MODELS,
     cache: VerdictCache | None = None,
+    charge: Charge = not_charged,
 ) -> tuple[Demand, ...]:
     """All pending pods of a snapshot as demands, in the order of their first pod.
 
@@ -146,6 +148,7 @@ def demands_of(
         load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
+        charge: is told for whom it works.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
@@ -154,16 +157,25 @@ def demands_of(
         counted_amounts(found.pod_class.requests, found.foreseen, policies[found.policy].cost.utilisation)
         for found in groups
     ]
-    allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
-    counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
+    charge(())
+    allowed, counts = [], []
+    for found in groups:
+        nodes = round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter)
+        allowed.append(nodes)
+        counts.append(_counts(found, nodes, snapshot, cache))
+        charge(found.pods)
     placeable = [bool(each.any()) for each in counts]
     # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
-    some = [at for at, has_room in enumerate(placeable) if has_room]
+    some = [at for at, fits in enumerate(placeable) if fits]
     costs = [policies[found.policy].cost for found in groups]
     loads = loads_of(costs, snapshot, load)
     counted = some or range(len(groups))
     unit = mean_size([sizes[at] for at in counted], [len(groups[at].pods) for at in counted], loads.values())
-    rules = topology_constraints_of([(groups[at].pod_class, groups[at].signature) for at in some], snapshot)
+    rules = topology_constraints_of(
+        [(groups[at].pod_class, groups[at].signature) for at in some],
+        snapshot,
+        lambda place: charge(groups[some[place]].pods),
+    )
     placing = price_placements(
         [groups[at] for at in some],
         [sizes[at] for at in some],
@@ -175,6 +187,7 @@ def demands_of(
         policies,
         models,
         cache,
+        charge,
     )
     constraints = dict(zip(some, rules, strict=True))
     arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
@@ -213,7 +226,7 @@ def demands_of(
     )
 
 
-def priced(
+def with_costs(
     demand: Demand, snapshot: Snapshot, load: Load, models: Mapping[str, CostModel], cache: VerdictCache
 ) -> Demand:
     """The demand with the costs of all nodes, also where none has room for it; the arguments as for ``demands_of``."""

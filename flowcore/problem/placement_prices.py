@@ -18,6 +18,7 @@ from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY
+from flowcore.problem.charging import Charge
 from flowcore.topology.constraints import TopologyConstraints
 from flowcore.topology.counters import DomainCounter
 
@@ -51,6 +52,7 @@ def price_placements(
     policies: Mapping[str, Policy],
     models: Mapping[str, CostModel],
     cache: VerdictCache,
+    charge: Charge,
 ) -> PlacementPrices:
     """Prices of groups.
 
@@ -60,6 +62,7 @@ def price_placements(
         constraints: of each group, its rules between pods.
         loads: see ``loads_of``.
         unit: what a pod of mean size counts for (costs/potential.py).
+        charge: is told for whom it works.
     """
     costs = [policies[found.policy].cost for found in groups]
     suffered = _most_suffered(groups, constraints, loads[Utilisation.REQUESTED])
@@ -78,6 +81,7 @@ def price_placements(
         written.append(written_costs(found, data, nodes, cost, bounded=bounded))
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
+        charge(found.pods)
     slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
     dearest = MOST_WRITTEN + max(
         (

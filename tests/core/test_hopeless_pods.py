@@ -15,7 +15,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning import run_round
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 
 READS, TERMS, NODES = "reads", 40, 20
 POLICIES = {
@@ -106,6 +106,6 @@ def test_a_pod_without_room_has_prices_where_they_are_asked_for() -> None:
     (demand,) = problem.demands
     assert not demand.is_priced
     assert not demand.arc.any()
-    priced = problem.priced(demand)
-    assert (priced.arc - priced.arc.min()).tolist() == [1000, 1000, 0]
-    assert priced.first_increase.all()
+    costs = priced(problem, demand)
+    assert (costs.arc - costs.arc.min()).tolist() == [1000, 1000, 0]
+    assert costs.first_increase.all()

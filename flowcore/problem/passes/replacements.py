@@ -28,7 +28,7 @@ from flowcore.model.resources import Amounts
 from flowcore.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.problem.demands import Demand
 from flowcore.problem.passes.round_pass import Pass
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.result import Placement, Unplaced
 
 
@@ -58,7 +58,7 @@ class PlaceReplacements(Pass):
             if isinstance(without, str):
                 unplaced.append(Unplaced(pod, without, -price, REPLACEMENT, more_nodes_help=False))
                 continue
-            price_there = _price(replacing.priced(demand), without, without.table.index[victim.node])
+            price_there = _price(priced(replacing, demand), without, without.table.index[victim.node])
             placements.append(Placement(pod, victim.node, price_there))
             change.apply(pod, victim)
         self._decided = Decided(tuple(placements), tuple(unplaced))
