@@ -30,6 +30,8 @@ _CHEAP = 0.001
 _RETRY_SHARE = 0.25
 #: From so many seconds of it on, a lot is planned again whatever it costs. Then there are none for as long as it took.
 _ENOUGH = 0.9 * BOUND
+#: Seconds for which rounds with new pods leave them out.
+_LONGEST_REST = 2.0
 #: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
 _PER_POD = 0.01
 #: Seconds after which what a namespace cost counts half.
@@ -137,8 +139,9 @@ class NamespaceTurns:
         self._round, self._generation = 0, -1
         self._pods: Sequence[Pod] = ()
         self._in_turns = False
-        #: Seconds that pods may be planned again for, and the time of that value.
+        #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
+        self._retried_at = float("-inf")
         self._next_at: float | None = None
 
     @property
@@ -180,7 +183,11 @@ class NamespaceTurns:
         if not changed:
             # Nothing is better for those whose turn has come since.
             limited = [lot for lot in limited if lot.is_new or any(pod.uid in self._owed for pod in lot.pods)]
-        taken = self._take(limited, costs, now)
+        # A new pod does not wait until others are planned again that were planned in vain.
+        rests = now - self._retried_at < _LONGEST_REST and any(lot.is_new for lot in lots)
+        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, costs, now)
+        if any(not lot.is_new for lot in taken):
+            self._retried_at = now
         picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
         later = [lot for lot in limited if lot.pods[0].uid not in picked]
         self._pods = [pod for pod in pods if pod.uid in picked]
