@@ -175,6 +175,7 @@ class WirePodAnnotations(WireGangAnnotations):
 
 class WireOwner(Wire):
     kind: str = ""
+    name: str = ""
     uid: str = ""
     controller: bool | None = None
 

@@ -115,6 +115,7 @@ def to_read_pod(
         gang=intern(gang) if gang is not None else None,
         succeeded=status.phase == "Succeeded",
         owner=intern(controller.uid),
+        controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
         permanent=controller.kind in _PERMANENT,
         bad_annotation=annotation_errors[0].field
         if annotation_errors

@@ -147,6 +147,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     succeeded: bool = False
     #: Uid of its controller, "" for a pod without one.
     owner: str = ""
+    #: Kind and name of its controller, such as ``ReplicaSet/web-5d6f``; "" for a pod without one.
+    controller: str = ""
     #: Of a DaemonSet, or static: it stays on its node as long as the node exists.
     permanent: bool = False
     #: The first annotation of it that cannot be read, "" when all can.

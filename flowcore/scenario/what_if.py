@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.model.resources import PODS
+from flowcore.model.workloads import workload_of
 from flowcore.scenario.apply_changes import applied
 from flowcore.scenario.changes import Change
 from flowcore.scenario.context import AnswerContext
@@ -16,6 +17,7 @@ from flowcore.scenario.missing_objects import unknown_namespace
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import Scenario
+from flowcore.scenario.workload_changes import WorkloadChange, workload_changes
 
 
 class WhatIfQuery(msgspec.Struct, frozen=True, rename="camel"):
@@ -79,6 +81,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
         reasons: why each pod in ``waiting`` waits.
         hidden: how many pods these lists leave out, because the asker may not see them.
         notes: what the changes would meet in a real cluster, and what does not count.
+        workloads: what becomes of each workload that the plans treat differently, those that lose most first.
     """
 
     placed: list[str]
@@ -92,6 +95,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
     reasons: dict[str, str] = {}
     hidden: int = 0
     notes: list[str] = []
+    workloads: list[WorkloadChange] = []
 
     @property
     def same(self) -> bool:
@@ -107,17 +111,21 @@ class Outcome:
 
     Attributes:
         summary: of the plan.
-        running: node of each pod that ran before the plan; "": it is evicted and waits.
+        ran: node of each pod that ran before the plan.
+        running: node of each of them after it; "": it is evicted and waits.
         waiting: node of each pod that waited before the plan; "": it waits.
         reasons: why pods wait, for pods that waited before the plan.
         warnings: what is not known of the cluster.
+        workloads: of each pod.
     """
 
     summary: PlanSummary
+    ran: Mapping[str, str]
     running: Mapping[str, str]
     waiting: Mapping[str, str]
     reasons: Mapping[str, str]
     warnings: tuple[str, ...]
+    workloads: Mapping[str, str]
 
     def node_of(self, key: str) -> str | None:
         """The node of a pod; "": it waits; None: there is no such pod."""
@@ -155,10 +163,11 @@ def outcome_of(scenario: Scenario, plan: ScenarioPlan) -> Outcome:
     result = plan.result
     waiting = dict.fromkeys(scenario.cluster.waiting, "")
     waiting |= {each.pod.key: each.node for each in result.placements}
-    running = {pod.key: pod.node_name for pod in scenario.running()}
-    running |= {each.pod.key: each.to for each in result.evictions}
+    ran = {pod.key: pod.node_name for pod in scenario.running()}
+    running = ran | {each.pod.key: each.to for each in result.evictions}
     reasons = plan.skipped | {each.pod.key: each.reason for each in result.unplaced}
-    return Outcome(_summary(plan), running, waiting, reasons, (*plan.gaps, *plan.warnings))
+    workloads = {key: workload_of(scenario.cluster.pods[key]) for key in (*waiting, *running)}
+    return Outcome(_summary(plan), ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
 
 
 def _summary(plan: ScenarioPlan) -> PlanSummary:
@@ -206,6 +215,12 @@ def compare(
         else:
             (moved if key in before.running else replanned)[key] = Moved(old, new)
     names = [*placed, *waiting, *moved, *replanned, *gone]
+    workloads = workload_changes(
+        {**before.workloads, **after.workloads},
+        before.ran,
+        {**before.running, **before.waiting},
+        {**after.running, **after.waiting},
+    )
     shown = context.visible(placed)
     return WhatIfAnswer(
         placed=shown,
@@ -219,6 +234,7 @@ def compare(
         reasons={key: redacted(after.reasons.get(key, "it leaves its node for other pods")) for key in left},
         hidden=len(names) - len(context.visible(names)),
         notes=[*notes, *map(redacted, dict.fromkeys((*before.warnings, *after.warnings)))],
+        workloads=[each for each in workloads if context.sees(each.namespace)],
     )
 
 

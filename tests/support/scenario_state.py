@@ -59,7 +59,7 @@ def manifest_pod(
     Args:
         kind: value of the label "kind" that it wants of its node; "": any.
     """
-    owners = [{"kind": owner, "uid": f"of-{name}", "controller": True, "apiVersion": "v1", "name": owner}]
+    owners = [{"kind": owner, "uid": f"of-{name}", "controller": True, "apiVersion": "v1", "name": f"of-{name}"}]
     return {
         "kind": "Pod",
         "metadata": {"name": name, "uid": name, "labels": {"app": name}, "ownerReferences": owners if owner else []}
