@@ -50,6 +50,9 @@ _QUESTIONS = (
 )  # fmt: skip
 
 
+pods = click.option("--pods", is_flag=True, help="List all pods, not a line for each workload.")
+
+
 def source(command: Callable[..., None]) -> Callable[..., None]:
     """The options of a command that asks a dump or an operator; the command gets them as ``source``."""
     return _with_source(command, _QUESTIONS)

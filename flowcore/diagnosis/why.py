@@ -76,7 +76,7 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int]:
 
 
 def _skipped(reason: str, pod: Pod, governed: GovernedScenario) -> Finding:
-    if not governed.governs(pod) and not pod.skip_reason(governed.policy_of(pod).delivery):
+    if not governed.governs(pod) and not pod.skip_reason(governed.delivery_of(pod)):
         return Finding(
             WhyKind.HANDED_OVER,
             f"It is left to the scheduler {pod.scheduler_name}: {reason}.",

@@ -11,6 +11,7 @@ from flowcore.planning import Eviction
 from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.observed import ObservedPod, compare_observed
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.scenario.planned_workloads import PlannedWorkload, planned_workloads
 from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import GovernedScenario, Scenario
 
@@ -34,7 +35,7 @@ class PlannedPod(msgspec.Struct, frozen=True):
         price: what the placement costs.
         victims: pods that must leave before it comes.
         policy: that governs it.
-        acts: whether the plan is carried out; not so under delivery Observe.
+        acts: whether the plan is carried out; not so under delivery Observe, and for pods of other schedulers.
     """
 
     pod: str
@@ -78,6 +79,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         cost, lower_bound: of the whole plan, of pods that are not listed too.
         certified: whether no plan costs less.
         warnings: sentences about what may change the plan.
+        workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
     """
 
     placed: list[PlannedPod]
@@ -90,6 +92,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     lower_bound: int
     certified: bool
     warnings: list[str]
+    workloads: list[PlannedWorkload] = []
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -102,8 +105,9 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
     if query.policy and query.policy not in scenario.policies:
         raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
     policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
+    acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
     plan = plan_scenario(scenario, context.now, context.models)
-    listed = _listed(query, context, lambda key: policies[key].name)
+    listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
     reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
@@ -115,7 +119,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
                 each.price,
                 _named(each.victims, context),
                 _shown(policies[each.pod.key].name),
-                policies[each.pod.key].delivery.acts,
+                acts[each.pod.key],
             )
             for each in plan.result.placements
             if listed(each.pod.key)
@@ -144,6 +148,10 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         lower_bound=plan.result.lower_bound,
         certified=plan.certified,
         warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
+        workloads=[
+            msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
+            for each in planned_workloads(scenario, plan, listed)
+        ],
     )
 
 

@@ -13,6 +13,7 @@ from flowcore.model.workloads import workload_of
 from flowcore.scenario.apply_changes import applied
 from flowcore.scenario.changes import Change
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.counts import counts_of
 from flowcore.scenario.missing_objects import unknown_namespace
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.scenario.redaction import Redaction
@@ -45,6 +46,7 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
         nodes: number of nodes.
         placed, waiting: numbers of waiting pods that get a node, and that do not.
         leaving: number of evictions: running pods that leave their node by the plan.
+        with_node: number of pods that have a node once the plan is carried out, running pods among them.
         cost: of the plan.
         bound: no plan that evicts nobody costs less.
         certified: the cost is proven to be the least.
@@ -55,6 +57,7 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
     placed: int
     waiting: int
     leaving: int
+    with_node: int
     cost: int
     bound: int
     certified: bool
@@ -167,11 +170,11 @@ def outcome_of(scenario: Scenario, plan: ScenarioPlan) -> Outcome:
     running = ran | {each.pod.key: each.to for each in result.evictions}
     reasons = plan.skipped | {each.pod.key: each.reason for each in result.unplaced}
     workloads = {key: workload_of(scenario.cluster.pods[key]) for key in (*waiting, *running)}
-    return Outcome(_summary(plan), ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
+    return Outcome(_summary(scenario, plan), ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
 
 
-def _summary(plan: ScenarioPlan) -> PlanSummary:
-    result, after = plan.result, plan.result.after
+def _summary(scenario: Scenario, plan: ScenarioPlan) -> PlanSummary:
+    result, after, counts = plan.result, plan.result.after, counts_of(scenario, plan)
     used, allocatable = (_sums(each) for each in (after.used.tolist(), after.allocatable.tolist()))
     resources = {
         name: ResourceUse(used[at], allocatable[at])
@@ -180,9 +183,10 @@ def _summary(plan: ScenarioPlan) -> PlanSummary:
     }
     return PlanSummary(
         nodes=len(after.table.nodes),
-        placed=len(result.placements),
-        waiting=len(result.unplaced) + len(plan.skipped),
-        leaving=len(result.evictions),
+        placed=counts.placed,
+        waiting=counts.waiting,
+        leaving=counts.leaving,
+        with_node=counts.with_node,
         cost=result.cost,
         bound=result.lower_bound,
         certified=plan.certified,
@@ -239,6 +243,7 @@ def compare(
 
 
 def resource_order(one: PlanSummary, other: PlanSummary) -> list[str]:
-    """The resources of two plans, those that every node has first; the number of pods last."""
-    names = list(dict.fromkeys((*one.resources, *other.resources)))
+    """The resources that pods request in one of two plans, those that every node has first; the number of pods last."""
+    asked = (name for each in (one, other) for name, use in each.resources.items() if use.requested)
+    names = list(dict.fromkeys(asked))
     return [name for name in names if name != PODS] + ([PODS] if PODS in names else [])

@@ -164,8 +164,8 @@ def test_a_row_is_a_line_of_80_columns() -> None:
     """Also of a large cluster, where both plans have amounts of many digits."""
     large = {"cpu": ResourceUse(123_456_700, 199_999_900), "memory": ResourceUse(10**15, 2 * 10**15)}
     large |= {"ephemeral-storage": ResourceUse(10**16, 2 * 10**16), "nvidia.com/gpu": ResourceUse(99_999, 100_000)}
-    plan = PlanSummary(12_500, 150_000, 10_000, 1_000, 10**12, 10**12, certified=False, resources=large)
-    none = PlanSummary(12_500, 0, 0, 0, 0, 0, certified=False, resources={})
+    plan = PlanSummary(12_500, 150_000, 10_000, 1_000, 150_000, 10**12, 10**12, certified=False, resources=large)
+    none = PlanSummary(12_500, 0, 0, 0, 0, 0, 0, certified=False, resources={})
     rows = summary_rows(plan, none) + summary_rows(none, plan)
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     assert sum(widths) + 2 * 3 <= 80, widths
