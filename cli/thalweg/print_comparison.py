@@ -60,8 +60,8 @@ def _gain(comparison: Comparison) -> str:
         facts.append(f"{counted(ours.whole_gangs, 'gang')} whole, not {theirs.whole_gangs:,}")
     if not facts:
         facts.append(f"{counted(ours.useful, 'pod')} can run either way")
-    if ours.evicted:
-        facts.append(f"{counted(ours.evicted, 'running pod')} evicted")
+    facts += [f"{counted(ours.moved, 'running pod')} moved"] if ours.moved else []
+    facts += [f"{counted(ours.evicted, 'running pod')} evicted"] if ours.evicted else []
     better = (ours.useful, ours.whole_gangs) > (theirs.useful, theirs.whole_gangs)
     return f"{'Gained' if better else 'In short'}: {'; '.join(facts)}."
 

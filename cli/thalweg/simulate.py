@@ -191,7 +191,8 @@ def _print_pods(console: Console, simulation: Simulation) -> None:
 def _summary(simulation: Simulation) -> str:
     result = simulation.result
     on = counted(len(result.after.table.nodes), "node")
-    leaving = f"{len(result.evictions):,} evicted, " if result.evictions else ""
+    moved, evicted = (sum(bool(each.to) is to for each in result.evictions) for to in (True, False))
+    leaving = (f"{moved:,} moved, " if moved else "") + (f"{evicted:,} evicted, " if evicted else "")
     pending = len(simulation.skipped) + len(result.unplaced)
     if not result.placements and not pending:
         return f"{leaving}no pending pods on {on}"

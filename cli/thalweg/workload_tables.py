@@ -13,7 +13,7 @@ from thalweg.tables import MAX_ROWS, print_table, print_truncated
 
 def print_workloads(console: Console, workloads: Sequence[PlannedWorkload]) -> None:
     """Prints a line for each workload with waiting pods; nothing where there is none."""
-    rows = [(each.workload, in_words(each)) for each in workloads if each.pods]
+    rows = [(each.workload, plan_sentence(each)) for each in workloads if each.pods]
     if not rows:
         return
     print_table(console, ("WORKLOAD", "PLAN"), rows[:MAX_ROWS])
@@ -21,7 +21,7 @@ def print_workloads(console: Console, workloads: Sequence[PlannedWorkload]) -> N
     console.print()
 
 
-def in_words(row: PlannedWorkload) -> str:
+def plan_sentence(row: PlannedWorkload) -> str:
     """What a plan does with a workload, such as "31 of 60 placed; 29 wait: NodeResourcesFit"."""
     return "; ".join(_parts(row))
 

@@ -180,9 +180,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     def skip_reason(self, delivery: Delivery) -> str:
         """Why a round must not place it under this delivery; "" when it may. Only the binder cannot bind claims."""
         return (
-            self.blocked_reason
-            or self.unsupported_reason
-            or (self.unbindable_reason if delivery is Delivery.BINDER else "")
+            self.blocked_reason or self.unsupported_reason or ("" if delivery.binds_claims else self.unbindable_reason)
         )
 
     @property

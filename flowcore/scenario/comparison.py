@@ -24,7 +24,7 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         placed: pods with a node that has room for them now.
         placed_after_evictions: pods with a node, once running pods have left it.
-        evicted: running pods that leave.
+        moved, evicted: running pods that leave their node with room reserved on another, and without.
         waiting: pods without a node, those that neither way may place among them.
         whole_gangs: gangs that have all the pods that they need.
         pods_of_incomplete_gangs: placed pods whose gang lacks others: they hold room and are of no use.
@@ -34,6 +34,7 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
 
     placed: int
     placed_after_evictions: int
+    moved: int
     evicted: int
     waiting: int
     whole_gangs: int
@@ -108,7 +109,8 @@ def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> Outco
     return Outcome(
         placed=len(result.placements) - later,
         placed_after_evictions=later,
-        evicted=len(result.evictions),
+        moved=sum(bool(each.to) for each in result.evictions),
+        evicted=sum(not each.to for each in result.evictions),
         waiting=len(result.unplaced) + not_planned,
         whole_gangs=len(whole),
         pods_of_incomplete_gangs=members,

@@ -17,7 +17,7 @@ from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery, Policy, ReschedulingMode
+from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
 
@@ -88,7 +88,7 @@ class GovernedScenario:
     def delivery_of(self, pod: Pod) -> Delivery:
         """How a pod would reach its node. What another scheduler binds, and no policy governs, is only observed."""
         policy = self._index.of(pod, self._namespaces)
-        return Delivery.OBSERVE if policy is None else policy.delivery
+        return OF_OTHERS if policy is None else policy.delivery
 
     def governs(self, pod: Pod) -> bool:
         """Whether a policy governs a pod."""

@@ -243,7 +243,7 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
     assert simulate(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
     lines = table(node("a"), node("b"), misplaced, replace, arguments=("--pods",))
     assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
-    assert lines[0] == "1 evicted, no pending pods on 2 nodes"
+    assert lines[0] == "1 moved, no pending pods on 2 nodes"
 
 
 # -- for people --------------------------------------------------------------------------------------------------------
