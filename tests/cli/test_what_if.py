@@ -222,6 +222,11 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert "no room for one more: " in done.stdout
     assert "waiting pods: 1; new nodes may help 1 of them" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["1", "a", "1", "default/large"]
+    done = run(
+        "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"
+    )
+    assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
+    assert done.stdout.splitlines()[-1].endswith("; no new nodes were tried")
     assert "no pod waits, so no new node helps" in run("headroom", "-f", dump(tmp_path, manifest_node("a", "z"))).stdout
 
 
