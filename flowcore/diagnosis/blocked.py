@@ -23,7 +23,7 @@ def why_skipped(
     reason: str, pod: Pod, scenario: Scenario, governed: GovernedScenario, context: AnswerContext
 ) -> Finding:
     """The finding for a pod that a plan leaves out, from the reason that the plan gives."""
-    if not governed.governs(pod) and not pod.skip_reason(governed.policy_of(pod).delivery):
+    if not governed.governs(pod) and not pod.skip_reason(governed.delivery_of(pod)):
         return Finding(
             WhyKind.HANDED_OVER,
             f"It is left to the scheduler {pod.scheduler_name}: {reason}.",

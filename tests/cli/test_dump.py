@@ -240,7 +240,13 @@ def claim(**spec: Any) -> Manifest:
 def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     """Under delivery: Extender such pods are planned, so the claims are missed; the reason has the command."""
     steered = policy(selects={"podSelector": {}}, delivery="Extender")
-    objects = [node("a"), steered, claiming("p", schedulerName="thalweg-steered"), claiming("q"), pod("r")]
+    objects = [
+        node("a"),
+        steered,
+        claiming("p", schedulerName="thalweg-steered"),
+        claiming("q", schedulerName="thalweg"),
+        pod("r"),
+    ]
     done = run(objects, folder=tmp_path, json_output=True)
     answer = json.loads(done.stdout)
     assert answer["placements"] == {"default/r": "a"}
@@ -249,7 +255,7 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     assert answer["certified"] is False
     assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}"]
     # The binder plans none of these pods, so that plan lacks nothing.
-    done = run([node("a"), claiming("q"), pod("r")], folder=tmp_path, json_output=True)
+    done = run([node("a"), claiming("q", schedulerName="thalweg"), pod("r")], folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == []
     assert json.loads(done.stdout)["certified"] is True
 
