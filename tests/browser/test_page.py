@@ -43,8 +43,13 @@ def shown(folder: Path, nodes: int, waiting: int) -> AbstractContextManager[str]
     """A view of a cluster with a hostile pod; its address."""
     hostile = pod(HOSTILE, "1000")
     hostile["metadata"]["namespace"] = "shop"
+    job = [pod(f"nightly-{at}", "1000") for at in range(3)]
+    for each in job:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "nightly", "controller": True}
+        each["metadata"]["ownerReferences"] = [reference]
     path = folder / "now.json"
-    path.write_text(json.dumps({"kind": "List", "items": [*make_showcase(nodes, waiting, datetime.now(UTC)), hostile]}))
+    objects = [*make_showcase(nodes, waiting, datetime.now(UTC)), hostile, *job]
+    path.write_text(json.dumps({"kind": "List", "items": objects}))
     return viewing("-f", path)
 
 
@@ -180,10 +185,10 @@ def test_what_waits_has_a_line_for_each_workload(view: Watched) -> None:
     pending = answer(view, "pending?limit=1000")
     rows = page.locator("table.workloads tbody tr")
     expect(rows).to_have_count(len(pending["workloads"]))
-    first = pending["workloads"][0]
-    expect(rows.first).to_contain_text(first["workload"])
-    expect(rows.first).to_contain_text(f"{first['waiting']:,} of {first['pods']:,}")
-    rows.first.get_by_role("button", name=first["workload"]).click()
+    first = next(each for each in pending["workloads"] if each["workload"] == "job/default/nightly")
+    row = rows.filter(has=page.get_by_role("button", name=first["workload"], exact=True))
+    expect(row).to_contain_text(f"{first['waiting']:,} of {first['pods']:,}")
+    row.get_by_role("button", name=first["workload"]).click()
     expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(first["waiting"] + 1))
 
 

@@ -36,7 +36,7 @@ export function Pending({ query: asked }) {
       <h1>Pending pods</h1>
       <${Choice} title="By" value=${by} choices=${BY} choose=${setBy} />
       <label>Find <input type="search" placeholder="workload, pod, reason, queue" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-      <p class="quiet" role="status">${list.total === null ? "" : `${plural(list.total, "pod")} of ${plural(list.workloads.length, "workload")}`}</p>
+      <p class="quiet" role="status">${list.total === null ? "" : `${plural(list.total, "pod")} of ${plural(list.workloadCount, "workload")}`}</p>
       <span class="chips">
         ${Object.entries(list.codes).map(([code, pods]) => html`
           <button type="button" class="chip" aria-pressed=${text === code} onClick=${() => setText(text === code ? "" : code)}>${code} <b>${count(pods)}</b></button>`)}
@@ -44,12 +44,12 @@ export function Pending({ query: asked }) {
     </div>
     <${Problem} error=${list.error} loading=${list.total === null} data=${list.total} />
     ${list.total === 0 ? html`<${Empty}>${query ? "No waiting pod matches." : "No pod waits."}<//>` : null}
-    ${list.total && by === "workload" ? html`<${Workloads} workloads=${list.workloads} open=${open} />` : null}
+    ${list.total && by === "workload" ? html`<${Workloads} workloads=${list.workloads} more=${list.workloadCount - list.workloads.length} open=${open} />` : null}
     ${list.total && by === "pod" ? html`<p class="on-paper">Of ${plural(list.total, "pod")} only those in sight are printed.</p>` : null}
     ${list.total && by === "pod" ? html`<${Table} list=${list} sort=${sort} setSort=${setSort} />` : null}`;
 }
 
-function Workloads({ workloads, open }) {
+function Workloads({ workloads, more, open }) {
   const { now } = useShown();
   return html`
     <div class="scroll">
@@ -60,22 +60,25 @@ function Workloads({ workloads, open }) {
         <tbody>
           ${workloads.map((each) => html`
             <tr key=${each.workload}>
-              <td class="name"><button type="button" class="plain" title="its pods" onClick=${() => open(each.workload)}>${each.workload}</button></td>
+              <td class="name">${each.workload.startsWith("pod/")
+                ? html`<span class="quiet">pod/</span><${PodLink} pod=${each.workload.slice(4)} />`
+                : html`<button type="button" class="plain" title="its pods" onClick=${() => open(each.workload)}>${each.workload}</button>`}</td>
               <td class="number">${count(each.waiting)} of ${count(each.pods)}</td>
               <td class="number">${each.placed ? count(each.placed) : "–"}</td>
               <td class="text"><b class="code">${Object.entries(each.codes).map(([code, pods]) => (Object.keys(each.codes).length > 1 ? `${code} ${count(pods)}` : code)).join(", ")}</b> ${each.reason}</td>
               <td class="number">${age(each.since, now)}</td>
               <td>${each.queue}</td>
-            </tr>`)}
+              </tr>`)}
         </tbody>
       </table>
+      ${more > 0 ? html`<p class="quiet">and ${plural(more, "workload")} more; a search finds them.</p>` : null}
     </div>`;
 }
 
 // Pieces of the list by their number; a new round makes them stale, and what is in sight is asked for again.
 function useList(query, sort) {
   const { round, revision, refused } = useShown();
-  const [state, setState] = useState({ total: null, codes: {}, workloads: [], error: null });
+  const [state, setState] = useState({ total: null, codes: {}, workloads: [], workloadCount: 0, error: null });
   const pieces = useRef(new Map());
   const key = JSON.stringify([query, sort, round]);
   const wanted = useRef(new Set([0]));
@@ -87,7 +90,7 @@ function useList(query, sort) {
       (answer) => {
         if (mine !== serial.current) return;
         pieces.current.set(piece, answer.items);
-        setState({ total: answer.total, codes: answer.codes ?? {}, workloads: answer.workloads ?? [], error: null });
+        setState({ total: answer.total, codes: answer.codes ?? {}, workloads: answer.workloads ?? [], workloadCount: answer.workloadCount ?? 0, error: null });
       },
       (error) => {
         if (mine !== serial.current) return;

@@ -52,12 +52,14 @@ class PendingAnswer(Picture, frozen=True, rename="camel"):
         total: how many pods match and may be seen.
         codes: how many of these wait for which code of reason, the most first.
         workloads: the same pods by workload, those of which the most wait first; at most 1000 workloads.
+        workload_count: how many workloads there are.
     """
 
     total: int
     codes: dict[str, int]
     items: list[WaitingPod]
     workloads: list[PlannedWorkload]
+    workload_count: int
 
 
 def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) -> PendingAnswer:
@@ -82,7 +84,7 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
     codes: dict[str, int] = {}
     for each in found:
         codes[each.code] = codes.get(each.code, 0) + 1
-    rows = workload_rows(data, plan, found, context)
+    rows = [each for each in workload_rows(data, plan, found, context) if each.waiting]
     found.sort(key=key, reverse=downwards)
     return PendingAnswer(
         data.generation,
@@ -90,7 +92,8 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
         len(found),
         dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
         found[query.offset : query.offset + query.limit],
-        [each for each in rows if each.waiting][:MAX_ITEMS],
+        rows[:MAX_ITEMS],
+        len(rows),
     )
 
 
