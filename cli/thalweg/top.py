@@ -105,11 +105,11 @@ def screen_of(answer: StatusAnswer, sort: str) -> Group:
 
 def tables_of(answer: StatusAnswer, sort: str) -> _Tables:
     """Headers and rows of all tables that have rows."""
-    now = parse_moment(answer.now)
+    now = parse_moment(answer.now) if answer.now else 0.0
     waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[sort])
     tables: _Tables = [
         (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PODS", "QUEUE", "REASON"),
-         [(each.workload, age(now - each.since) if each.since else "-", f"{each.waiting:,} of {each.pods:,}",
+         [(each.workload, age(now - each.since) if each.since and now else "-", f"{each.waiting:,} of {each.pods:,}",
            each.queue or "-", each.why) for each in waiting]),
         (("PLACED LATELY", "PODS", "BOUND", "ROUND", "AT"),
          [(each.workload, f"{each.pods:,}", f"{each.bound:,}", str(each.round), clock(each.time))
