@@ -81,6 +81,13 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int]:
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
     policy, node = governed.policy_of(pod), placement.node
+    if not governed.governs(pod):
+        return Finding(
+            WhyKind.HANDED_OVER,
+            f"The plan has {node} for it, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
+            f"Look at the pod's Events of {pod.scheduler_name}.",
+        )
     if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
         return Finding(
             WhyKind.PLANNED,

@@ -153,7 +153,8 @@ def test_a_claim_or_a_storage_class_that_does_not_exist(policies: list[Manifest]
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
     """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
-    claimed, dra = one("claimed", volumes=VOLUME), one("dra", resourceClaims=[{"name": "gpu"}])
+    claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
+    dra = one("dra", resourceClaims=[{"name": "gpu"}])
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
     scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, one("gated", schedulingGates=gates)])
     assert "delivery: Extender" in ask(scenario, "default/claimed").next
@@ -208,6 +209,19 @@ def test_others_that_wait_may_take_the_new_nodes_first() -> None:
         if isinstance(fix.change[0], AddNodes)
     )
     assert added.change == [AddNodes(8, "a")]
+
+
+def test_as_many_nodes_as_spare_others_are_offered_too() -> None:
+    """One node is enough for the gang, if three pods of others wait in its place; with two nobody loses."""
+    others = [one(f"small-{at}", "1", 1, kind="Job", owner="small", **TOLERATES_GPU) for at in range(3)]
+    gpu = node("gpu-0", "96", gpus=4, taints=[GPU_TAINT])
+    added = [
+        fix
+        for fix in ask(scenario_of([gpu, *others, *gang("train", 4, 2)]), "gang/default/train").fixes
+        if isinstance(fix.change[0], AddNodes)
+    ]
+    assert [fix.change[0].count for fix in added] == [2, 1]
+    assert [len(fix.loses) for fix in added] == [0, 3]
 
 
 def test_a_number_that_no_plan_has_proven_is_at_most() -> None:

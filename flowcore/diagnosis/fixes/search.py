@@ -7,7 +7,7 @@ it is offered; the plans are what costs, so their number is limited.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from flowcore.diagnosis.answers import Fix
@@ -144,7 +144,7 @@ class _Search:
             yield (change,)
 
     def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
-        """As few new nodes as suffice, of the first shape that helps."""
+        """As few new nodes as suffice, of the first shape that helps; and as few as suffice for everybody."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
             # Others that wait may take the first new nodes.
             others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)
@@ -152,13 +152,33 @@ class _Search:
                 enough = AddNodes(change.count + more, change.like)
                 outcome = self._outcome((*before, enough))
                 if outcome is not None and self._left(outcome) < len(self._keys):
-                    fewest, proven = self._fewest(before, enough, self._left(outcome))
-                    self._offer((*before, fewest), at_most=not proven)
+                    self._offer_fewest(before, enough, self._left(outcome))
                     return
 
-    def _fewest(self, before: Proposal, enough: AddNodes, left: int) -> tuple[AddNodes, bool]:
-        """As few of these nodes as leave no more pods waiting; and whether one less was planned and does not do."""
-        least, count = 1, enough.count
+    def _offer_fewest(self, before: Proposal, enough: AddNodes, left: int) -> None:
+        """Offers as few of these nodes as leave no more pods waiting, and as few as spare others if they lose by that."""
+        fewest, proven = self._fewest(before, enough, 1, lambda outcome: self._left(outcome) <= left)
+        self._offer((*before, fewest), at_most=not proven)
+        outcome = self._outcome((*before, fewest))
+        if outcome is None or not outcome.loses:
+            return
+
+        def spares(outcome: Outcome) -> bool:
+            return self._left(outcome) <= left and not outcome.loses
+
+        for count in dict.fromkeys(min(MAX_NODES, times * fewest.count) for times in (2, 4)):
+            more = AddNodes(count, enough.like)
+            outcome = self._outcome((*before, more))
+            if outcome is not None and spares(outcome):
+                least, proven = self._fewest(before, more, fewest.count + 1, spares)
+                self._offer((*before, least), at_most=not proven)
+                return
+
+    def _fewest(
+        self, before: Proposal, enough: AddNodes, least: int, suffice: Callable[[Outcome], bool]
+    ) -> tuple[AddNodes, bool]:
+        """As few of these nodes as suffice, at least ``least``; and whether one less was planned and does not do."""
+        count = enough.count
         self._replanning.left += self._node_plans
         kept = self._replanning.left - self._node_plans
         while least < count and self._replanning.left > kept:
@@ -166,7 +186,7 @@ class _Search:
             outcome = self._outcome((*before, AddNodes(middle, enough.like)))
             if outcome is None:
                 break
-            if self._left(outcome) <= left:
+            if suffice(outcome):
                 count = middle
             else:
                 least = middle + 1
