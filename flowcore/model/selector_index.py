@@ -124,15 +124,15 @@ def _selecting(items: Mapping[_T, LabelSelector], values: Mapping[str, str]) -> 
 
 
 class ScopedIndex(Generic[_S]):
-    """Items about the pods of some namespaces, found by namespace first and then by labels.
+    """Items about the pods of some namespaces, found by namespace and labels.
 
-    An item is looked at for pods of its namespaces only. Items with a selector of namespaces are filed under it: each
-    such selector is asked once, however many items have it.
+    An item that names its namespaces is looked at for pods of those only. Items with a selector of namespaces are found
+    by labels first: each of them may have a selector of its own, and most of those may select the namespace.
     """
 
     def __init__(self) -> None:
         self._by_name: dict[str, SelectorIndex[_S]] = {}
-        self._by_selector: dict[LabelSelector, SelectorIndex[_S]] = {}
+        self._with_selector: SelectorIndex[_S] = SelectorIndex()
 
     def add(self, item: _S) -> None:
         """Adds an item."""
@@ -140,35 +140,30 @@ class ScopedIndex(Generic[_S]):
         for name in dict.fromkeys(names):
             self._by_name.setdefault(name, SelectorIndex()).add(item, item.selector)
         if selector is not None:
-            self._by_selector.setdefault(selector, SelectorIndex()).add(item, item.selector)
+            self._with_selector.add(item, item.selector)
 
     def remove(self, item: _S) -> None:
         """Removes an item."""
-        names, selector = item.scope
-        for name in dict.fromkeys(names):
-            _remove_scoped(self._by_name, name, item)
-        if selector is not None:
-            _remove_scoped(self._by_selector, selector, item)
+        for name in dict.fromkeys(item.scope.names):
+            index = self._by_name.get(name)
+            if index is not None:
+                index.remove(item)
+                if not len(index):
+                    del self._by_name[name]
+        self._with_selector.remove(item)
 
     def find(self, namespace: str, namespace_labels: Labels, labels: Labels) -> Iterator[_S]:
         """The items that are about pods with these labels in this namespace, each once."""
         named = self._by_name.get(namespace)
         if named is not None:
             yield from named.find(labels)
-        if not self._by_selector:
+        if not len(self._with_selector):
             return
         values = dict(namespace_labels)
-        for selector, index in self._by_selector.items():
-            if selector.selects(values):
-                yield from (item for item in index.find(labels) if named is None or item not in named)
-
-
-def _remove_scoped(indexes: dict[_K, SelectorIndex[_S]], place: _K, item: _S) -> None:
-    index = indexes.get(place)
-    if index is not None:
-        index.remove(item)
-        if not len(index):
-            del indexes[place]
+        for item in self._with_selector.find(labels):
+            selector = item.scope.selector
+            if selector is not None and selector.selects(values) and (named is None or item not in named):
+                yield item
 
 
 def label_pairs(selector: LabelSelector) -> set[tuple[str, str]] | None:

@@ -208,6 +208,20 @@ def test_terms_about_all_namespaces_cost_pods_of_others_no_more_than_the_limit(m
     assert _work_of_groups(beyond) < first / 5
 
 
+def test_many_selectors_of_namespaces_cost_pods_with_other_labels_nothing() -> None:
+    """Each term selects namespaces in words of its own, which take in this one: a pod is found by its labels first."""
+    app = LabelSelector((Requirement("app", "In", ("db",)),))
+    few, many = (
+        _running(
+            AffinityTerm("zone", app, (), LabelSelector((Requirement(f"k{number}", "NotIn", ("v",)),)))
+            for number in range(count)
+        )
+        for count in (10, 1_000)
+    )
+    assert _work_of_groups(many) == _work_of_groups(few)
+    assert many.anti_affinity_terms_for(PodSignature("victim", (("app", "db"),)))
+
+
 def test_terms_about_their_own_namespace_cost_its_pods_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     """They are looked at on the event loop too, as soon as a pod comes."""
     monkeypatch.setattr(pod_terms, "MAX_TERMS_AT_HOME", 50)

@@ -152,6 +152,57 @@ async def test_a_gang_that_was_not_nominated_as_a_whole() -> None:
     assert leader.cleared == ["g0"]
 
 
+def together(scene: EvictionScene) -> EvictionScene:
+    """A constraint of each policy places pods of app=web in one zone, all or none."""
+    near = {"name": "near", "together": {"pods": {"matchLabels": {"app": "web"}}, "topologyKey": "zone"}}
+    steered = {"selects": {"schedulerNames": [STEERED_NAME]}, "delivery": "Extender", "constraints": [near]}
+    scene.policies.offer("steered", "u", 2, steered)
+    scene.policies.offer("own", "u", 2, {"selects": {"podSelector": {}}, "constraints": [near]})
+    return scene
+
+
+@BOTH
+async def test_one_of_pods_that_a_constraint_places_together_or_not_at_all(scheduler: str) -> None:
+    """The other one has no nomination, and no room in that zone: neither gets a node."""
+    scene = EvictionScene()
+    scene.node("n0", labels=(("zone", "a"),))
+    scene.node("n1", labels=(("zone", "b"),))
+    scene.pod("low", 100, node_name="n1")
+    written = "n0" if scheduler == "thalweg" else ""
+    web = {"labels": (("app", "web"),), "scheduler_name": scheduler}
+    urgent(scene, "u0", 900, nominated_node=written, planned_node="n0", **web)
+    urgent(scene, "u1", 900, **web)
+    leader = lead(together(watching(scene)))
+    await let_plan(leader)
+    assert not leader.state.held
+    assert not leader.bound
+
+
+@BOTH
+async def test_pods_that_a_constraint_places_together_and_whose_victims_have_ended(scheduler: str) -> None:
+    """Both get the places that were made for them, and nobody else is evicted."""
+    scene = EvictionScene()
+    for node in ("n0", "n1", "n2", "n3"):
+        scene.node(node, labels=(("zone", "a" if node < "n2" else "b"),))
+        for low in range(2):
+            scene.pod(f"{node}-{low}", 500, node_name=node)
+    web = {"labels": (("app", "web"),), "scheduler_name": scheduler}
+    for name in ("u0", "u1"):
+        urgent(scene, name, 900, **web)
+    victims = await evicted(together(scene), "u0", "u1")
+    places = dict(scene.nominated)
+    for name in victims:
+        scene.gone(name)
+        scene.pod(f"new-{name}", 500, scheduler_name=scheduler)
+    if scheduler == STEERED_NAME:
+        for name in ("u0", "u1"):
+            scene.change(name, nominated_node="")
+    leader = lead(together(watching(scene)))
+    await let_plan(leader)
+    assert leader.bound == places
+    assert not leader.asked
+
+
 @pytest.mark.parametrize("why", ["nobody has a lower priority", "no room", "in a queue", "preempts nobody", "Binder"])
 async def test_an_annotation_alone(why: str) -> None:
     """Whoever creates a pod may write it: it counts only for a pod that may have preempted, and where there is room."""

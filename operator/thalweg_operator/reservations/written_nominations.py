@@ -7,14 +7,18 @@ the place meanwhile. A preempted pod has a lower priority, a moved one has no hi
 kube-scheduler clears a nomination where its attempt at the pod fails, for instance since nobody answers its extender.
 The annotation that was written with the nomination stays. But whoever creates a pod may write an annotation. So without
 the nomination it counts only for a pod that may have preempted others, and that is in no queue: for room that is kept
-no round looks at the queue's limit. A round judges all else.
+no round looks at the queue's limit. Nor does one look there for the other pods of a gang, or of a constraint that
+places its pods together or not at all: such places are kept for all of them or for none. A round judges all else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import all_or_none_constraints, display_name
 from flowcore.model.pods import Pod
 from flowcore.model.policies import PreemptionMode
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -29,17 +33,32 @@ from thalweg_operator.reservations.victim_record import Stage, VictimRecord
 from thalweg_operator.reservations.victims import nomination_lost, settle
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What there is as the nominations are taken up.
+
+    Attributes:
+        terminating: pods that terminate, by node.
+        together: how many waiting pods each constraint places together or not at all, by its name.
+    """
+
+    terminating: Mapping[str, Sequence[Pod]]
+    together: Counter[str]
+
+
 def take_up_nominations(step: Step) -> None:
     """Called once, when cluster and policies are known; before kube-scheduler's nominations are taken over."""
     units: dict[object, list[Pod]] = {}
     for pod in _nominated(step):
         gang = pod.gang
-        unit = pod.key if gang is None else step.cluster.gangs.first_in_group(gang.key)
+        unit = (_constraints(step, pod) or pod.key) if gang is None else step.cluster.gangs.first_in_group(gang.key)
         units.setdefault(unit, []).append(pod)
-    by_node = _terminating(step.cluster) if units else {}
+    if not units:
+        return
+    found = _Found(_terminating(step.cluster), _placed_together(step, step.cluster.waiting.values()))
     for pods in sorted(units.values(), key=lambda pods: -max(pod.pod_class.priority for pod in pods)):
         if not _is_being_bound(step, pods):
-            _take_up(step, pods, by_node)
+            _take_up(step, pods, found)
 
 
 def _nominated(step: Step) -> list[Pod]:
@@ -76,6 +95,20 @@ def _may_have_preempted(step: Step, pod: Pod) -> bool:
     )
 
 
+def _constraints(step: Step, pod: Pod) -> tuple[str, ...]:
+    """Names of the constraints that place a pod together with others or not at all."""
+    policy = step.policy_of(pod)
+    if policy is None or delivery_of(policy).blocked(pod):
+        return ()
+    matching = (each for each in all_or_none_constraints(policy) if each.pods.matches(pod.labels))
+    return tuple(display_name(each, policy) for each in matching)
+
+
+def _placed_together(step: Step, pods: Iterable[Pod]) -> Counter[str]:
+    """How many of these pods each constraint places together or not at all."""
+    return Counter(name for pod in pods for name in _constraints(step, pod))
+
+
 def _terminating(cluster: Cluster) -> dict[str, list[Pod]]:
     """Pods that terminate, by node."""
     terminating: dict[str, list[Pod]] = {}
@@ -94,28 +127,31 @@ def _is_being_bound(step: Step, pods: Sequence[Pod]) -> bool:
     return all(holds(step.cluster, step.ledger, pod.key) for pod in pods)
 
 
-def _take_up(step: Step, pods: Sequence[Pod], by_node: Mapping[str, Sequence[Pod]]) -> None:
-    """Keeps the places of the pods of a gang, or of a pod by itself, where all of them may have theirs."""
+def _take_up(step: Step, pods: Sequence[Pod], found: _Found) -> None:
+    """Keeps the places of pods that belong together, or of a pod by itself, where all of them may have theirs."""
     for pod in pods:
         if pod.key in step.ledger.reservations:
             step.ledger.drop(pod.key)
-    if _keep_places(step, pods, by_node):
+    if _keep_places(step, pods, found):
         return
     for pod in pods:
         if _is_written(pod):
             step.ledger.add(pod, pod.planned_node, Owner.STEERING, Phase.NOMINATED)
 
 
-def _keep_places(step: Step, pods: Sequence[Pod], by_node: Mapping[str, Sequence[Pod]]) -> bool:
+def _keep_places(step: Step, pods: Sequence[Pod], found: _Found) -> bool:
     """Keeps room for the pods, which wait for those that terminate there if they must; whether all have room."""
     cluster, ledger, gang = step.cluster, step.ledger, pods[0].gang
     if gang is not None and cluster.gangs.lacks_pods(gang.key, {pod.key for pod in pods}):
         return False  # its nominations were not all written yet, so nobody was evicted for it
-    group = "" if gang is None else gang.key.display_name
+    together = _placed_together(step, pods)
+    if any(count < found.together[name] for name, count in together.items()):
+        return False  # as with a gang, or other pods came since: they are planned anew, as a whole
+    group = gang.key.display_name if gang is not None else ", ".join(together)
     for at, pod in enumerate(pods):
         policy = step.policy_of(pod)
         delivery = None if policy is None else delivery_of(policy)
-        victims = _awaited(step, pod, by_node.get(pod.planned_node, ()))
+        victims = _awaited(step, pod, found.terminating.get(pod.planned_node, ()))
         if delivery is None or delivery.owner is None or delivery.blocked(pod) or victims is None:
             _drop_all(ledger, pods[:at])
             return False
