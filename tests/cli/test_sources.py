@@ -1,14 +1,19 @@
 """What a question is asked of: files or a live cluster, as the options and the environment say."""
 
+import asyncio
+import base64
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner
 from support.cli import node, pod, thalweg, to_yaml
+from support.fake_api import listening
 from support.operator import free_address
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.main import main
@@ -110,6 +115,39 @@ def test_options_of_a_view_that_contradict_each_other(
     done = CliRunner().invoke(main, ["plan", "--kubeconfig", "config", *options])
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+async def test_a_token_goes_to_no_other_address(tmp_path: Path) -> None:
+    """What --server names may redirect: the token and the question stay with it."""
+    heads: list[dict[str, str]] = []
+
+    async def collects(request: web.Request) -> web.StreamResponse:
+        heads.append(dict(request.headers))
+        return web.json_response({"error": "collected"}, status=400)
+
+    others, view = web.Application(), web.Application()
+    others.router.add_route("*", "/{path:.*}", collects)
+    claims = base64.urlsafe_b64encode(b'{"aud": ["thalweg-view"]}').decode()
+    (tmp_path / "token").write_text(f"a.{claims}.c")
+    user, context = {"name": "u", "user": {"token": "t"}}, {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    cluster = {"name": "c", "cluster": {"server": f"http://{free_address()}"}}
+    config = {"current-context": "c", "contexts": [context], "clusters": [cluster], "users": [user]}
+    (tmp_path / "config").write_text(yaml.safe_dump(config))
+    async with listening(others) as other:
+        to = f"http://localhost:{other}/elsewhere"
+        view.router.add_route("*", "/{path:.*}", _answering(web.Response(status=307, headers={"Location": to})))
+        async with listening(view) as port:
+            words = ("--server", f"http://127.0.0.1:{port}", "--token-file", tmp_path / "token")
+            done = await asyncio.to_thread(thalweg, "plan", "--kubeconfig", tmp_path / "config", *words)
+    assert (done.returncode, done.stdout, heads) == (2, "", [])
+    assert f"the operator's view at http://127.0.0.1:{port} answers 307" in done.stderr
+
+
+def _answering(answer: web.Response) -> Callable[[web.Request], Awaitable[web.Response]]:
+    async def handle(_request: web.Request) -> web.Response:
+        return answer
+
+    return handle
 
 
 def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:
