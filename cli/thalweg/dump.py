@@ -4,27 +4,31 @@ from __future__ import annotations
 
 import os
 import sys
+import time
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
 from flowcore.api.read_fields import read_fields
 from flowcore.model.errors import ModelError
+from flowcore.scenario.moment import DUMPED, moment_text
 from flowcore.scenario.objects import name_of
 from thalweg.asking import run
 from thalweg.cluster_source import listed_objects
 from thalweg.source import SourceError, SourceOptions
 from thalweg.tables import counted
 
-_HEAD, _END = b'{"apiVersion":"v1","kind":"List","metadata":{},"items":[\n', b"\n]}\n"
+_HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[\n'
+_END: Final = b"\n]}\n"
 
 
 def run_dump(source: SourceOptions, *, redact: bool) -> None:
     """Lists the objects, then writes them: an API server that fails half-way leaves no half of a dump."""
 
     async def write() -> None:
+        metadata = {"annotations": {DUMPED: moment_text(round(time.time()))}}
         listing = await listed_objects(source)
         warnings = listing.warnings
         items = listing.objects
@@ -33,7 +37,7 @@ def run_dump(source: SourceOptions, *, redact: bool) -> None:
         for warning in warnings:
             click.echo(f"Warning: {warning}", err=True)
         try:
-            _write(items)
+            _write(metadata, items)
         except BrokenPipeError:
             raise  # `thalweg dump | head` has read enough
         except OSError as error:
@@ -44,9 +48,9 @@ def run_dump(source: SourceOptions, *, redact: bool) -> None:
     run(write())
 
 
-def _write(items: list[dict[str, Any]]) -> None:
+def _write(metadata: dict[str, Any], items: list[dict[str, Any]]) -> None:
     out = sys.stdout.buffer
-    out.write(_HEAD)
+    out.write(_HEAD % msgspec.json.encode(metadata))
     for number, item in enumerate(items):
         out.write(b",\n" if number else b"")
         out.write(msgspec.json.encode(item))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any
+from typing import Any, Final
 
 from rich.console import Console
 
@@ -12,7 +12,8 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning import Eviction
 from thalweg.tables import MAX_ROWS, print_table, print_truncated
 
-_WHY = {
+#: Why running pods leave.
+WHY: Final = {
     EvictionKind.PREEMPTION: "a pod of a higher priority needs its room",
     EvictionKind.MIGRATION: "it can run on another node, and its room is needed",
     EvictionKind.RULE: "a rule that it requires does not hold any more",
@@ -53,7 +54,7 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
 
 
 def _why(eviction: Eviction) -> str:
-    return f"{eviction.kind.value}: {eviction.reason or _WHY[eviction.kind]}"
+    return f"{eviction.kind.value}: {eviction.reason or WHY[eviction.kind]}"
 
 
 def some(keys: Sequence[str]) -> str:

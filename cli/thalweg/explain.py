@@ -18,7 +18,6 @@ from flowcore.explain import no_domain, summary
 from flowcore.explain.preemption import why_nobody_leaves
 from flowcore.filters import Verdicts, run_filters
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN
 from flowcore.planning import Eviction, compile_constraints
 from flowcore.scenario import GovernedScenario, Scenario
 from flowcore.scenario.missing_objects import (
@@ -46,6 +45,7 @@ class Explanation:
         gang_reason: why its gang cannot be placed whatever capacity is free; "" if it can, or without a gang.
         evictions: running pods that would leave for it, if it waited alone.
         nobody_leaves: why none would; "" where some would, where it fits on a node, and where nobody asked.
+        skip_reason: why no plan places it, whatever room there is; "" where one may.
     """
 
     pod: Pod
@@ -53,6 +53,7 @@ class Explanation:
     gang_reason: str = ""
     evictions: tuple[Eviction, ...] = ()
     nobody_leaves: str = ""
+    skip_reason: str = ""
 
 
 def select_pods(dump: Scenario, names: tuple[str, ...]) -> list[Pod]:
@@ -106,7 +107,8 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
             verdicts = run_filters(pod_group.pod_class, snapshot, pod_group.signature)
             known[id(pod_group)] = without_claims(verdicts) if pod.key in unknown else verdicts
         gang_reason = next((reasons_by_gang[name] for name in names.get(pod.key, ()) if reasons_by_gang[name]), "")
-        yield Explanation(pod, known[id(pod_group)], gang_reason)
+        skip_reason = pod.skip_reason(governed.delivery_of(pod))
+        yield Explanation(pod, known[id(pod_group)], gang_reason, skip_reason=skip_reason)
 
 
 def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: float) -> Iterator[Explanation]:
@@ -118,7 +120,7 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
     governed = GovernedScenario(dump)
     for explanation in explanations:
         pod, policy = explanation.pod, governed.policy_of(explanation.pod)
-        if explanation.verdicts.fits.any() or pod.gang is not None or pod.replaces or pod.skip_reason(policy.delivery):
+        if explanation.verdicts.fits.any() or pod.gang is not None or pod.replaces or explanation.skip_reason:
             yield explanation
             continue
         result = plan(dump, now, only=(pod.key,)).result
@@ -143,7 +145,7 @@ def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
             entry["evictions"] = evictions.as_json(explanation.evictions)
         if explanation.nobody_leaves:
             entry["nobodyLeaves"] = explanation.nobody_leaves
-        skip_reason = explanation.pod.skip_reason(BUILT_IN.delivery)
+        skip_reason = explanation.skip_reason
         entries.append({**entry, "blocked": skip_reason} if skip_reason else entry)
     return entries
 
@@ -219,7 +221,7 @@ def _some(names: list[str]) -> str:
 
 
 def _sentence(explanation: Explanation) -> str:
-    text, skip_reason = summary(explanation.verdicts), explanation.pod.skip_reason(BUILT_IN.delivery)
+    text, skip_reason = summary(explanation.verdicts), explanation.skip_reason
     if explanation.gang_reason:
         text += f" {explanation.gang_reason[:1].upper()}{explanation.gang_reason[1:]}."
     return f"{text} Thalweg does not plan this pod: {skip_reason}." if skip_reason else text

@@ -50,12 +50,19 @@ def read_text(name: str) -> str:
         raise DumpError(f"{display_name(name)}: cannot be read: {reason}") from error
 
 
-def parse_objects(text: str, shown: str) -> Iterator[dict[str, Any]]:
+def _no_list(_list: dict[str, Any]) -> None:
+    """Nothing is read of a list but its items."""
+
+
+def parse_objects(
+    text: str, shown: str, on_list: Callable[[dict[str, Any]], None] = _no_list
+) -> Iterator[dict[str, Any]]:
     """The objects of a text; lists are flattened. Each object has a kind; nothing else is checked.
 
     Args:
         text: JSON or YAML.
         shown: name of the file for messages.
+        on_list: is told of each list before its items come.
 
     Raises:
         DumpError: the text contains no objects.
@@ -80,7 +87,7 @@ def parse_objects(text: str, shown: str) -> Iterator[dict[str, Any]]:
         if document is None:
             continue
         object_count += 1
-        yield from _flatten(document, where)
+        yield from _flatten(document, where, on_list)
     if not object_count:
         raise DumpError(f"{shown}: contains no object")
 
@@ -103,7 +110,7 @@ class _Watched(io.StringIO):
         return super().read(size)
 
 
-def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
+def _flatten(document: Any, where: str, on_list: Callable[[dict[str, Any]], None]) -> Iterator[dict[str, Any]]:
     if not isinstance(document, dict):
         raise DumpError(f"{where}: expected a Kubernetes object, got {json_type(document)}")
     kind = document.get("kind")
@@ -115,6 +122,7 @@ def _flatten(document: Any, where: str) -> Iterator[dict[str, Any]]:
     items = document.get("items")
     if not isinstance(items, list):
         raise DumpError(f"{where}: {kind}: items: expected a list, got {json_type(items)}")
+    on_list(document)
     for index, item in enumerate(items):
         if not isinstance(item, dict):
             raise DumpError(f"{where}: {kind}: items[{index}]: expected an object, got {json_type(item)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import click
+import msgspec
 
 from flowcore.model.amount_text import short_amount
 from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
@@ -15,14 +16,16 @@ QUESTION = SourceOperation("headroom", HeadroomAnswer, answer_headroom)
 _MAX_NAMES = 3
 
 
-def run_headroom(
-    source: SourceOptions, like: str, requests: dict[str, str], limit: int, scale_ups: int, output: str, *, watch: bool
-) -> None:
-    """Asks and prints; see HeadroomQuery for the arguments."""
+def run_headroom(source: SourceOptions, asked: HeadroomQuery, output: str, *, watch: bool) -> None:
+    """Asks and prints.
+
+    Args:
+        asked: the question; names in it may lack their namespace.
+    """
 
     def query(namespace: str) -> HeadroomQuery:
-        named = like if "/" in like or not like else f"{namespace}/{like}"
-        return HeadroomQuery(named, requests, namespace, limit, scale_ups)
+        named = asked.like if "/" in asked.like or not asked.like else f"{namespace}/{asked.like}"
+        return msgspec.structs.replace(asked, like=named, namespace=namespace)
 
     tell(source, QUESTION, query, show, output=output, watch=watch)
 
@@ -38,12 +41,17 @@ def show(answer: HeadroomAnswer) -> None:
         )
         least = "at least " if answer.at_least else ""
         where = f" on {counted(len(answer.nodes), 'node')}" if answer.nodes else ""
-        console.print(f"room for {least}{counted(answer.fits, 'more pod')}{where}; each requests {asks}", markup=False)
+        taints = f" and tolerates {', '.join(answer.tolerates)}" if answer.tolerates else ""
+        room = f"room for {least}{counted(answer.fits, 'more pod')}{where}"
+        console.print(f"{room}; each requests {asks}{taints}", markup=False)
         if answer.reason:
             console.print(f"no room for one more: {answer.reason}", markup=False)
         console.print()
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
+        return
+    if not answer.tried:
+        console.print(f"waiting pods: {answer.waiting}; no new nodes were tried")
         return
     console.print(f"waiting pods: {answer.waiting}; new nodes may help {answer.more_nodes_help} of them")
     if answer.scale_ups:

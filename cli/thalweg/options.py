@@ -66,6 +66,7 @@ _QUESTIONS = (
 )  # fmt: skip
 
 
+pods = click.option("--pods", is_flag=True, help="List all pods, not a line for each workload.")
 #: Options about the operator's view.
 _OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 
 from rich.console import Console
 
@@ -13,28 +14,41 @@ from thalweg.asking import tell
 from thalweg.evictions import some
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+from thalweg.workload_tables import print_workloads
 
 QUESTION = SourceOperation("plan", PlanAnswer, answer_plan, method="GET")
 
 
-def run_plan(source: SourceOptions, policy: str, output: str, *, all_namespaces: bool, watch: bool) -> None:
+def run_plan(
+    source: SourceOptions, policy: str, output: str, *, all_namespaces: bool, watch: bool, pods: bool = False
+) -> None:
     """Asks for the plan and prints it."""
     everywhere = all_namespaces or (source.files and not source.namespace)
     tell(
         source,
         QUESTION,
         lambda namespace: PlanQuery("" if everywhere else namespace, policy),
-        show,
+        partial(show, pods=pods),
         output=output,
         watch=watch,
     )
 
 
-def show(answer: PlanAnswer) -> None:
-    """Prints a plan as tables."""
+def show(answer: PlanAnswer, *, pods: bool = False) -> None:
+    """Prints a plan: sums, then a line for each workload, or all pods."""
     console = stdout_console()
     for warning in answer.warnings:
         console.print(f"Warning: {warning}", markup=False)
+    console.print(f"{_summary(answer)}\n", markup=False)
+    if pods:
+        _show_pods(console, answer)
+    else:
+        print_workloads(console, answer.workloads)
+    _show_leaving(console, answer)
+    _show_observed(console, answer.observed)
+
+
+def _show_pods(console: Console, answer: PlanAnswer) -> None:
     if answer.placed:
         rows = [
             (each.pod, each.node, str(each.price), _remark(each.victims, acts=each.acts))
@@ -48,14 +62,15 @@ def show(answer: PlanAnswer) -> None:
             [(each.pod, each.reason) for each in answer.waiting[:MAX_ROWS]],
             len(answer.waiting),
         )
+
+
+def _show_leaving(console: Console, answer: PlanAnswer) -> None:
     if answer.leaving:
         leaving = [
             (each.pod, each.node, some(each.for_pods) or "-", each.to or "-", each.kind)
             for each in answer.leaving[:MAX_ROWS]
         ]
         _table(console, ("LEAVES", "NODE", "FOR", "TO", "KIND"), leaving, len(answer.leaving))
-    _show_observed(console, answer.observed)
-    console.print(_summary(answer), markup=False)
 
 
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
@@ -88,8 +103,8 @@ def _remark(victims: list[str], *, acts: bool) -> str:
 
 def _summary(answer: PlanAnswer) -> str:
     hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
-    proof = "certified: no plan costs less" if answer.certified else f"no plan costs less than {answer.lower_bound}"
+    proof = "; certified: no plan costs less" if answer.certified and (answer.placed or answer.waiting) else ""
     return (
         f"{len(answer.placed):,} placed, {len(answer.waiting):,} pending{hidden} on "
-        f"{counted(answer.nodes, 'node')}; the whole plan costs {answer.cost}, {proof}"
+        f"{counted(answer.nodes, 'node')}{proof}"
     )

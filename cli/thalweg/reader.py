@@ -104,7 +104,7 @@ class _Reader:
         if is_saved_state(text):
             self._read_state(file, text)
             return []
-        return self.read_objects(parse_objects(text, file), file)
+        return self.read_objects(parse_objects(text, file, self._times.read_list), file)
 
     def read_objects(self, objects: Iterable[dict[str, Any]], file: str) -> list[dict[str, Any]]:
         """Reads the objects of a file; returns those of kinds that are read."""

@@ -22,10 +22,12 @@ from flowcore.planning import Placement
 from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.scenario.comparison import Comparison, compare_one_by_one
 from flowcore.scenario.moment import moment_text
+from flowcore.scenario.planned_workloads import LeavingWorkload, PlannedWorkload, leaving_workloads, planned_workloads
 from thalweg import evictions
 from thalweg.print_comparison import print_comparison
 from thalweg.progress import passing, planning
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+from thalweg.workload_tables import print_leaving, print_workloads
 from thalweg_cost_models import find_models
 from thalweg_executor.available_cores import available_cores
 from thalweg_executor.forked import ForkedExecutor
@@ -33,9 +35,18 @@ from thalweg_executor.forked import ForkedExecutor
 
 @dataclass(frozen=True, slots=True)
 class Simulation(ScenarioPlan):
-    """A plan for a dump, and how long it took."""
+    """A plan for a dump.
+
+    Attributes:
+        seconds: how long it took.
+        workloads: the pods that wait, by workload.
+        leaving, proposed: the running pods that leave, and that would, by workload.
+    """
 
     seconds: float = 0.0
+    workloads: tuple[PlannedWorkload, ...] = ()
+    leaving: tuple[LeavingWorkload, ...] = ()
+    proposed: tuple[LeavingWorkload, ...] = ()
 
 
 def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Collection[str] = ()) -> Simulation:
@@ -46,7 +57,15 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
         with ForkedExecutor(available_cores()) as executor:
             found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only, executor=executor)
     return Simulation(
-        found.result, found.before, found.skipped, found.gaps, found.warnings, time.perf_counter() - started
+        found.result,
+        found.before,
+        found.skipped,
+        found.gaps,
+        found.warnings,
+        time.perf_counter() - started,
+        tuple(planned_workloads(scenario, found)),
+        tuple(leaving_workloads(scenario, found.result.evictions)),
+        tuple(leaving_workloads(scenario, found.result.proposals)),
     )
 
 
@@ -73,6 +92,7 @@ def as_json(simulation: Simulation, warnings: Sequence[str] = (), *, nodes: bool
     return {
         "placements": {placement.pod.key: placement.node for placement in result.placements},
         "pending": pending,
+        "workloads": simulation.workloads,
         "reasons": dict(Counter(waits.values()).most_common()),
         "evictions": evictions.as_json(result.evictions),
         "proposals": evictions.as_json(result.proposals),
@@ -105,31 +125,56 @@ def _encoded(reasons: dict[str, str]) -> msgspec.Raw:
     return msgspec.Raw(msgspec.json.encode(reasons))
 
 
-def run_simulation(dump: Scenario, output: str, *, reschedule: bool, with_comparison: bool, nodes: bool) -> None:
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What is printed of a plan.
+
+    Attributes:
+        output: "table" or "json".
+        comparison: the same pods one by one too.
+        nodes: in JSON, the reason of each node for each pending pod.
+        pods: all pods, not a line for each workload.
+        verbose: the plan's cost and what is proven of it.
+    """
+
+    output: str = "table"
+    comparison: bool = False
+    nodes: bool = False
+    pods: bool = False
+    verbose: bool = False
+
+
+def run_simulation(dump: Scenario, printed: Printed, *, reschedule: bool) -> None:
     """Plans and prints."""
     pods, on = counted(len(dump.waiting()), "pending pod"), counted(len(dump.cluster.nodes), "node")
     with planning(dump):
         simulation = plan(dump, dump.moment, reschedule=reschedule)
     comparison = None
-    if with_comparison:
+    if printed.comparison:
         with passing(f"placing {pods} on {on} one by one"):
             comparison = compare(dump, simulation)
     warnings = [*dump.warnings, *simulation.warnings, *simulation.gaps]
     for warning in warnings:
         click.echo(f"Warning: {warning}", err=True)
-    if output == "json":
+    if printed.output == "json":
         added = {} if comparison is None else {"comparison": comparison}
-        click.echo(msgspec.json.encode(as_json(simulation, warnings, nodes=nodes) | added))
+        click.echo(msgspec.json.encode(as_json(simulation, warnings, nodes=printed.nodes) | added))
         return
     console = stdout_console()
-    if comparison is None:
-        _print(console, simulation)
-    else:
+    console.print(f"{_summary(simulation)}\n")
+    if comparison is not None:
         print_comparison(console, comparison)
-    console.print(_closing_line(simulation))
+    elif printed.pods:
+        _print_pods(console, simulation)
+    else:
+        print_workloads(console, simulation.workloads)
+        print_leaving(console, "LEAVES", simulation.leaving)
+        print_leaving(console, "WOULD LEAVE", simulation.proposed)
+    if printed.verbose:
+        console.print(_proof(simulation))
 
 
-def _print(console: Console, simulation: Simulation) -> None:
+def _print_pods(console: Console, simulation: Simulation) -> None:
     result = simulation.result
     if result.placements:
         rows = ((each.pod.key, _where(each), str(each.price)) for each in result.placements[:MAX_ROWS])
@@ -145,17 +190,25 @@ def _print(console: Console, simulation: Simulation) -> None:
     evictions.print_evictions(console, "WOULD LEAVE", result.proposals)
 
 
-def _closing_line(simulation: Simulation) -> str:
+def _summary(simulation: Simulation) -> str:
     result = simulation.result
     on = counted(len(result.after.table.nodes), "node")
-    leaving = f"{len(result.evictions):,} evicted, " if result.evictions else ""
+    moved, evicted = (sum(bool(each.to) is to for each in result.evictions) for to in (True, False))
+    leaving = (f"{moved:,} moved, " if moved else "") + (f"{evicted:,} evicted, " if evicted else "")
     pending = len(simulation.skipped) + len(result.unplaced)
     if not result.placements and not pending:
         return f"{leaving}no pending pods on {on}"
-    return (
-        f"{len(result.placements):,} placed, {leaving}{pending:,} pending on {on}; "
-        f"{_proof(simulation)}, {simulation.seconds:.3f} s"
-    )
+    proof = f"; {proven}" if (proven := _short_proof(simulation)) else ""
+    return f"{len(result.placements):,} placed, {leaving}{pending:,} pending on {on}{proof}"
+
+
+def _short_proof(simulation: Simulation) -> str:
+    """What people should know of the plan without asking; "": nothing."""
+    if not simulation.result.placements and not simulation.result.unplaced:
+        return "no pending pod can be planned"
+    if simulation.gaps:
+        return "not certified: the files lack objects that the plan needs"
+    return "certified: no plan costs less" if simulation.certified else ""
 
 
 def _where(placement: Placement) -> str:
@@ -166,9 +219,11 @@ def _where(placement: Placement) -> str:
 
 
 def _proof(simulation: Simulation) -> str:
+    return f"{_cost(simulation)}; planned in {simulation.seconds:.3f} s"
+
+
+def _cost(simulation: Simulation) -> str:
     result = simulation.result
-    if not result.placements and not result.unplaced:
-        return "no pending pod can be planned"
     if simulation.gaps:
         return f"cost {result.cost}, not certified: the files lack objects that the plan needs"
     if simulation.certified:

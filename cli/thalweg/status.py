@@ -7,20 +7,25 @@ from datetime import UTC, datetime
 
 from rich.console import Console
 from thalweg_view.pictures.policies import QueueRow
-from thalweg_view.rounds import RoundRow
+from thalweg_view.rounds import RoundHistory, RoundRow
 from thalweg_view.status import StatusAnswer, StatusQuery, answer_status
 from thalweg_view.view_data import SourceInfo, ViewData
 
-from flowcore.scenario import Scenario
+from flowcore.scenario import Scenario, plan_scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console
+from thalweg.view_rounds import planned_scenario
+from thalweg.workload_tables import print_workloads
 
 
 def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
-    """The status of a dump: no round has planned it."""
-    return answer_status(ViewData(scenario, source=SourceInfo("dump")), query, context)
+    """The status of a dump, with the plan of ``thalweg simulate`` as its only round."""
+    rounds = RoundHistory()
+    plan = plan_scenario(scenario, context.now, context.models)
+    rounds.put(planned_scenario(scenario, plan, context.now, 0.0))
+    return answer_status(ViewData(scenario, rounds, SourceInfo("dump")), query, context)
 
 
 QUESTION = SourceOperation("status", StatusAnswer, of_dump, method="GET")
@@ -36,18 +41,20 @@ def show(answer: StatusAnswer) -> None:
     console = stdout_console()
     for line in summary(answer):
         console.print(line, markup=False)
+    console.print()
+    print_workloads(console, [each for each in answer.workloads if each.waiting])
     _show_table(console, ("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer))
     for policy in answer.policies:
         if policy.held:
-            console.print(f"{policy.name}: waiting Auto. {policy.held}", markup=False)
+            console.print(f"{policy.name}: waiting Auto. {policy.held}\n", markup=False)
     _show_table(console, ("QUEUE", "USED", "FAIR", "BORROWED", "WAITING"), queue_rows(answer.queues))
-    _show_table(console, ("PENDING FOR", "PODS"), code_rows(answer))
+    _show_table(console, ("REASON", "PODS"), code_rows(answer))
 
 
 def _show_table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     if rows:
-        console.print()
         print_table(console, header, rows)
+        console.print()
 
 
 def summary(answer: StatusAnswer) -> list[str]:
@@ -57,13 +64,14 @@ def summary(answer: StatusAnswer) -> list[str]:
     lines = [f"{counted(overview.nodes, 'node')}, {pods}"]
     if overview.version:
         lines.insert(0, f"Thalweg {overview.version}, {overview.source}: {overview.name}")
-    if answer.rounds:
-        newest = answer.rounds[0]
-        pods = f"{newest.placed:,} placed, {newest.waiting:,} pending"
-        lines.append(f"round {newest.number} at {_clock(newest)}: {pods}, {newest.seconds:.2f} s, {proof(newest)}")
-    else:
-        lines.append("no round yet")
-    return lines
+    if not answer.rounds:
+        return [*lines, "no round yet"]
+    newest = answer.rounds[0]
+    pods = f"{newest.placed:,} placed, {newest.waiting:,} pending"
+    if overview.source == "dump":
+        return [*lines, f"the plan for this dump: {pods}"]
+    proof = ", certified" if newest.certified else ""
+    return [*lines, f"round {newest.number} at {clock(newest.time)}: {pods}, {newest.seconds:.2f} s{proof}"]
 
 
 def policy_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
@@ -92,17 +100,20 @@ def code_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
 def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
     """A row for each of the last rounds, the newest first."""
     return [
-        (str(each.number), _clock(each), f"{each.placed:,}", f"{each.waiting:,}", f"{each.evicted:,}",
-         f"{each.seconds:.2f} s", str(each.cost), proof(each))
+        (str(each.number), clock(each.time), f"{each.placed:,}", f"{each.waiting:,}", f"{each.evicted:,}",
+         f"{each.seconds:.2f} s", proof(each))
         for each in answer.rounds
     ]  # fmt: skip
 
 
 def proof(row: RoundRow) -> str:
-    """How good a round's plan is for sure."""
+    """How good a round's plan is for sure; "-": nothing is known."""
+    if row.certified:
+        return "certified"
     # Rounded up, so that a plan with a gap never shows none.
-    return "certified" if row.certified else f"gap <= {math.ceil(row.gap * 1000) / 10:.1f} %"
+    return "-" if row.gap is None else f"gap <= {math.ceil(row.gap * 1000) / 10:.1f} %"
 
 
-def _clock(row: RoundRow) -> str:
-    return datetime.fromtimestamp(row.time, UTC).strftime("%H:%M:%SZ")
+def clock(seconds: float) -> str:
+    """A time of day."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")

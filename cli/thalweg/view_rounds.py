@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_view.pictures.node_list import taint_texts
 from thalweg_view.rounds import (
     RoundClass,
     RoundEviction,
@@ -69,7 +70,10 @@ def recorded_round_plan(request: RoundRequest, reply: RoundReply) -> RoundPlan:
     for node in request.nodes:
         used = usage.get(node.name)
         amounts, pods = ((), 0) if used is None else (used.amounts, used.pods)
-        plan.nodes.append(RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, amounts, pods))
+        taints = taint_texts(node.taints)
+        plan.nodes.append(
+            RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, amounts, pods, taints)
+        )
     return plan
 
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
 
 import click
 from rich.console import Console
 
 from flowcore.api.kinds import POLICY
 from flowcore.model.amount_text import short_amount
+from flowcore.scenario.change_words import change_sentence
 from flowcore.scenario.changes import (
     AddNodes,
     Change,
@@ -40,11 +42,14 @@ from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_consol
 QUESTION = SourceOperation("what-if", WhatIfAnswer, answer_what_if)
 
 
-def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool) -> None:
+def run_what_if(
+    source: SourceOptions, given: Mapping[str, Sequence[str]], output: str, *, watch: bool, pods: bool = False
+) -> None:
     """Asks and prints.
 
     Args:
         given: values of each option for changes, by the option's name with underscores.
+        pods: print all pods, not a line for each workload.
     """
     if not any(given.values()):
         raise click.UsageError("name at least one change, such as --drain NODE")
@@ -70,7 +75,7 @@ def run_what_if(source: SourceOptions, given: Mapping[str, Sequence[str]], outpu
         )
 
     query("default")  # errors of usage come before a file or a cluster is read
-    tell(source, QUESTION, query, show, output=output, watch=watch)
+    tell(source, QUESTION, query, partial(show, pods=pods), output=output, watch=watch)
 
 
 def _objects(files: Iterable[str]) -> list[Change]:
@@ -117,32 +122,43 @@ def _failed(text: str) -> Change:
     return FailDomain(label, value)
 
 
-def show(answer: WhatIfAnswer) -> None:
-    """Prints an answer for people."""
+def show(answer: WhatIfAnswer, *, pods: bool = False) -> None:
+    """Prints an answer for people: what it comes to, both plans, then the workloads or all pods."""
     console = stdout_console()
     for note in answer.notes:
         click.echo(f"Note: {note}", err=True)
+    console.print(f"{answer.in_short or _nothing(answer)}\n", markup=False)
+    print_table(console, ("", "BEFORE", "AFTER", "CHANGE"), summary_rows(answer.before, answer.after))
+    console.print()
+    if pods:
+        _print_pods(console, answer)
+    else:
+        _print(console, ("WORKLOAD", "CHANGE"), [(each.workload, change_sentence(each)) for each in answer.workloads])
+    if answer.hidden:
+        console.print(f"... and {answer.hidden} pods of namespaces that you may not read")
+
+
+def _nothing(answer: WhatIfAnswer) -> str:
+    """Where no number of pods differs."""
+    return "the plan stays the same" if answer.same else "as many pods of each workload have a node as before"
+
+
+def _print_pods(console: Console, answer: WhatIfAnswer) -> None:
     _print(console, ("NEWLY PLACED", "NODE"), [(key, answer.nodes[key]) for key in answer.placed])
     _print(console, ("NEWLY WAITING", "REASON"), [(key, answer.reasons[key]) for key in answer.waiting])
     _print(console, ("MOVED", "FROM", "TO"), _moves(answer.moved))
     _print(console, ("PLANNED ELSEWHERE", "FROM", "TO"), _moves(answer.replanned))
     _print(console, ("GONE",), [(key,) for key in answer.gone])
-    print_table(console, ("", "BEFORE", "AFTER", "CHANGE"), summary_rows(answer.before, answer.after))
-    if answer.hidden:
-        console.print(f"... and {answer.hidden} pods of namespaces that you may not read")
-    if answer.same:
-        console.print("the plan stays the same")
 
 
 def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str, str, str]]:
     """The two plans, number by number: what, before, after, the difference ("" where there is none)."""
     numbers = [
         ("nodes", before.nodes, after.nodes),
-        ("placed pods", before.placed, after.placed),
+        ("pods with a node", before.with_node, after.with_node),
         ("waiting pods", before.waiting, after.waiting),
-        ("evicted pods", before.leaving, after.leaving),
-        ("cost", before.cost, after.cost),
-        ("bound", before.bound, after.bound),
+        ("moved pods", before.moved, after.moved),
+        ("evicted pods", before.evicted, after.evicted),
     ]
     rows = [(name, str(one), str(other), f"{other - one:+d}" if one != other else "") for name, one, other in numbers]
     none = ResourceUse(0, 0)

@@ -1,21 +1,31 @@
-"""What a pod pays on a node as a constant of the round: the cost model's arc and the parts that a policy adds."""
+"""What a pod pays on a node as a constant of the round: the cost model's arc and the parts that a policy adds.
+
+What the author of a pod may write without bound, its data and its preferred node affinity, has a bound here: it decides
+between nodes, and never about which pods are placed (docs/decisions/0066).
+"""
 
 from __future__ import annotations
 
+import numpy as np
+
 from flowcore.classes.groups import Group
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs.data_locality import data_costs
+from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.interference import interference
 from flowcore.costs.machines import machine_costs
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.costs.preferences import preferences
+from flowcore.costs.preferences import node_preference, preferences
 from flowcore.model.cost_policy import CostPolicy
+
+#: What a pod's author writes makes one of its nodes dearer than another by at most so much: half of what the default
+#: policy says that leaving a pod pending costs. The other half is for the load of nodes and the rest of an arc.
+MOST_WRITTEN = 50_000
 
 
 def arc_costs(
     group: Group, size: Float64s, load: Load, snapshot: Snapshot, allowed: Bools, cost: CostPolicy, model: CostModel
 ) -> Int64s:
-    """int64[N], positive: what a pod of the group pays on each node beside the increase of its potential.
+    """int64[N], positive: what a pod of the group pays on each node beside its potential and ``written_costs``.
 
     Args:
         size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
@@ -25,10 +35,35 @@ def arc_costs(
     """
     found = model.arc_costs(group.pod_class, size, load, cost.weights)
     found = found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
-    if cost.data_locality is not None:
-        found += data_costs(group.pod_class, snapshot, cost.data_locality)
     if cost.interference is not None:
         found += interference(group.signature, snapshot)
     if cost.machines is not None:
         found += machine_costs(group.signature, cost.machines, snapshot.table)
     return found
+
+
+def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
+    """int64[N], none negative for allowed nodes: what data and preferred node affinity of a pod cost on each node.
+
+    Args:
+        data: of the snapshot.
+        allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
+        bounded: whether MOST_WRITTEN is the most. A pod that waits for a cheaper node compares the whole cost with the
+            price of waiting, which nothing lifts.
+    """
+    found = node_preference(group.pod_class, data.snapshot.table, cost.weights)
+    if cost.data_locality is not None:
+        found = found + data.costs(group.pod_class, cost.data_locality)
+    return _bounded(found, allowed) if bounded else found
+
+
+def _bounded(costs: Int64s, allowed: Bools) -> Int64s:
+    """The costs, or where one is above the bound, by how much each is above the least one, scaled down to the bound."""
+    if not allowed.any():
+        return np.zeros_like(costs)
+    most = int(costs[allowed].max())
+    if most <= MOST_WRITTEN:
+        return costs
+    least = int(costs[allowed].min())
+    above: Int64s = np.where(allowed, costs - least, 0)
+    return above if most - least <= MOST_WRITTEN else above * MOST_WRITTEN // (most - least)

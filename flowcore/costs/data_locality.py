@@ -19,16 +19,17 @@ when that machine goes, here each node has its own.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
 
 from flowcore.cluster.node_reports import Reports
-from flowcore.cluster.snapshot import Bools, Int64s, LabelColumn, NodeTable, PendingPod, Snapshot
+from flowcore.cluster.snapshot import Int64s, NodeTable, PendingPod, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.costs.preferences import without_idle_images
 from flowcore.model.cost_policy import DataLocality
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataSource, Level
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.volumes import ClaimVolume
@@ -38,15 +39,87 @@ _GIB = 2.0**30
 _MOST = 10**9
 
 
-def data_costs(pod_class: PodClass, snapshot: Snapshot, terms: DataLocality) -> Int64s:
-    """int64[N], 0..10**9: what moving the data of a pod to each node costs."""
-    table = snapshot.table
-    total = np.zeros(len(table.nodes))
-    for source in data_of(pod_class, snapshot):
-        total += source.size / _GIB * _price_per_gib(source, table, terms)
-    if terms.image:
-        total += terms.image * bytes_of_images_to_pull(pod_class, snapshot.reports, table) / _GIB
-    return np.rint(np.minimum(total, _MOST)).astype(np.int64)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Borders:
+    """Where nodes are.
+
+    Attributes:
+        zones: int64[N], the zone of each node, 0 for those without; ``zone_of_value``: by the label's value.
+        racks: int64[N], the rack in its zone; ``racks_of_value``: all racks with a value of the label.
+        zone_of_rack: int64[racks].
+    """
+
+    zones: Int64s
+    racks: Int64s
+    zone_of_value: Mapping[str, int]
+    racks_of_value: Mapping[str, Sequence[int]]
+    zone_of_rack: Int64s
+
+    @classmethod
+    def of(cls, table: NodeTable, terms: DataLocality) -> _Borders:
+        """The borders that the labels of a policy say."""
+        rack_labels, zone_labels = table.column(terms.rack_label), table.column(terms.zone_label)
+        zones, racks = zone_labels.codes.astype(np.int64) + 1, rack_labels.codes.astype(np.int64) + 1
+        pairs, rack_of_node = np.unique(np.stack([zones, racks]), axis=1, return_inverse=True)
+        racks_of_value: dict[str, list[int]] = {}
+        for rack, code in enumerate(pairs[1].tolist()):
+            if code:
+                racks_of_value.setdefault(rack_labels.values[code - 1], []).append(rack)
+        there = set(zones.tolist())
+        zone_of_value = {value: at + 1 for at, value in enumerate(zone_labels.values) if at + 1 in there}
+        return cls(zones, rack_of_node.reshape(-1), zone_of_value, racks_of_value, pairs[0])
+
+
+class DataPrices:
+    """What moving data costs in one snapshot.
+
+    A border that a source is inside of is not paid. So the sources are added up by node, rack and zone, and all nodes
+    are priced at once: the work grows with the places that a pod names and with the nodes, not with their product.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """``snapshot``: nodes, claims and images."""
+        self.snapshot = snapshot
+        self._borders: dict[tuple[str, str], _Borders] = {}
+
+    def costs(self, pod_class: PodClass, terms: DataLocality) -> Int64s:
+        """int64[N], 0..10**9: what moving the data of a pod to each node costs."""
+        table, total = self.snapshot.table, np.zeros(len(self.snapshot.table.nodes))
+        sources = data_of(pod_class, self.snapshot)
+        if sources:
+            total += self._of_sources(sources, terms)
+        if terms.image:
+            total += terms.image * bytes_of_images_to_pull(pod_class, self.snapshot.reports, table) / _GIB
+        return np.rint(np.minimum(total, _MOST)).astype(np.int64)
+
+    def _of_sources(self, sources: Sequence[DataSource], terms: DataLocality) -> Float64s:
+        index, borders = self.snapshot.table.index, self._borders_of(terms)
+        in_node, in_rack = np.zeros(len(index)), np.zeros(len(borders.zone_of_rack))
+        in_zone, whole = np.zeros(int(borders.zones.max(initial=0)) + 1), 0.0
+        for source in sources:
+            nodes = {index[place.name] for place in source.places if place.level is Level.NODE and place.name in index}
+            racks = {int(borders.racks[node]) for node in nodes}
+            zones = set[int]()
+            for place in source.places:
+                if place.level is Level.RACK:
+                    racks.update(borders.racks_of_value.get(place.name, ()))
+                elif place.level is Level.ZONE and place.name in borders.zone_of_value:
+                    zones.add(borders.zone_of_value[place.name])
+            zones.update(int(borders.zone_of_rack[rack]) for rack in racks)
+            gib = source.size / _GIB
+            whole += gib
+            in_node[list(nodes)] += gib
+            in_rack[list(racks)] += gib
+            in_zone[list(zones)] += gib
+        found: Float64s = terms.node * (whole - in_node)
+        found += terms.rack * (whole - in_rack[borders.racks]) + terms.zone * (whole - in_zone[borders.zones])
+        return np.maximum(found, 0.0)
+
+    def _borders_of(self, terms: DataLocality) -> _Borders:
+        labels = terms.rack_label, terms.zone_label
+        if labels not in self._borders:
+            self._borders[labels] = _Borders.of(self.snapshot.table, terms)
+        return self._borders[labels]
 
 
 def data_of(pod_class: PodClass, snapshot: Snapshot) -> tuple[DataSource, ...]:
@@ -91,42 +164,3 @@ def bytes_of_images_to_pull(pod_class: PodClass, reports: Reports, table: NodeTa
             missing[nodes] = 0.0
             total += missing
     return total
-
-
-def _price_per_gib(source: DataSource, table: NodeTable, terms: DataLocality) -> Float64s:
-    """float64[N]: for the replica that is cheapest to reach from each node."""
-    racks, zones = table.column(terms.rack_label), table.column(terms.zone_label)
-    prices = np.full(len(table.nodes), float(terms.node + terms.rack + terms.zone))
-    for place in source.places:
-        np.minimum(prices, _price_from(place, table, racks, zones, terms), out=prices)
-    return prices
-
-
-def _price_from(
-    place: Place, table: NodeTable, racks: LabelColumn, zones: LabelColumn, terms: DataLocality
-) -> Float64s:
-    """float64[N]: from one place."""
-    nowhere: Bools = np.zeros(len(table.nodes), dtype=np.bool_)
-    same_node = same_rack = same_zone = nowhere
-    match place.level:
-        case Level.NODE:
-            at = table.index.get(place.name)
-            if at is None:
-                return np.full(len(nowhere), float(terms.node + terms.rack + terms.zone))
-            same_node = np.arange(len(nowhere)) == at
-            same_zone = zones.codes == zones.codes[at]
-            same_rack = same_zone & (racks.codes == racks.codes[at])
-        case Level.RACK:
-            same_rack = _labelled(racks, place.name)
-            same_zone = np.isin(zones.codes, zones.codes[same_rack])
-        case Level.ZONE:
-            same_zone = _labelled(zones, place.name)
-    found: Float64s = terms.node * (1.0 - same_node) + terms.rack * (1.0 - same_rack) + terms.zone * (1.0 - same_zone)
-    return found
-
-
-def _labelled(column: LabelColumn, value: str) -> Bools:
-    if value not in column.values:
-        return np.zeros(len(column.codes), dtype=np.bool_)
-    found: Bools = column.codes == column.values.index(value)
-    return found

@@ -31,7 +31,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.image_locality import locality
 from flowcore.costs.scale import OMEGA
 from flowcore.filters import node_affinity, taint_toleration
@@ -51,7 +51,7 @@ _MOST_POINTS = 10_000
 def preferences(
     pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, allowed: Bools, weights: CostWeights
 ) -> Int64s:  # fmt: skip
-    """int64[N], none negative: cost of each node for a class by its preferences.
+    """int64[N], none negative: cost of each node for a class by its preferences, without ``node_preference``.
 
     Args:
         allowed: bool[N], nodes that the class may use; the costs of others have no meaning.
@@ -63,10 +63,6 @@ def preferences(
     if weights.taint_preference:
         taints = np.minimum(taint_toleration.untolerated_preferences(pod_class, table), _MOST_POINTS)
         cost += OMEGA * weights.taint_preference * taints
-    if weights.node_preference and pod_class.preferred_affinity:
-        preferred = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
-        matched = node_affinity.preference(pod_class, table)
-        cost += _POINT * weights.node_preference * np.minimum(preferred - matched, _MOST_POINTS)
     if weights.pod_affinity:
         affinity = affinity_weights(signature, snapshot.pod_index, table)
         if affinity is not None:
@@ -80,6 +76,16 @@ def preferences(
         cost += _POINT * weights.image_locality * _below_best(score, allowed)
     if weights.idle_resources:
         cost[_offers_more(pod_class, snapshot)] += OMEGA * weights.idle_resources
+    return cost
+
+
+def node_preference(pod_class: PodClass, table: NodeTable, weights: CostWeights) -> Int64s:
+    """int64[N], none negative: cost of the preferred node affinity that each node does not match."""
+    if not weights.node_preference or not pod_class.preferred_affinity:
+        return np.zeros(len(table.nodes), dtype=np.int64)
+    preferred = sum(max(term.weight, 0) for term in pod_class.preferred_affinity)
+    missed = np.minimum(preferred - node_affinity.preference(pod_class, table), _MOST_POINTS)
+    cost: Int64s = _POINT * weights.node_preference * missed
     return cost
 
 

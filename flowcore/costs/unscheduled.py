@@ -54,9 +54,10 @@ def unscheduled_prices(
         sizes: of a pod of each group, in tenths of a mean node; below 1 counts as 1.
         placeable: whether any node has room for a pod of each group: others take no room from anybody.
         now: seconds since the epoch.
-        floor: dearest way to place any pod of the round that does not wait for a cheaper node. All prices are lifted
+        floor: no pod of the round that does not wait for a cheaper node pays more for a node. All prices are lifted
             together until the lowest is above it: a pod that has room is never left out for being cheap to leave, and
-            the order of pods stays.
+            the order of pods stays. It must not depend on what a pod's author writes: what lifts each pod by the same
+            makes many pods worth more than one of a high priority (docs/decisions/0066).
         urgencies: of the pods of queues, 0..1.25, by key (shares/urgency.py); others count as 1. Empty: no queues.
     """
     terms = [policies[found.policy].unscheduled for found in groups]

@@ -9,6 +9,7 @@ from flowcore.diagnosis.finding import Finding
 from flowcore.diagnosis.missing_storage import missing_storage
 from flowcore.model.pods import Pod
 from flowcore.scenario import GovernedScenario, Scenario
+from flowcore.scenario.context import AnswerContext
 
 _GATES_ARE_CLOSED: Final = "its scheduling gates are closed: "
 #: Who sets and opens a gate, by the domain of its name, and where that is told.
@@ -18,16 +19,18 @@ _GATE_OWNERS: Final = {
 }
 
 
-def why_skipped(reason: str, pod: Pod, scenario: Scenario, governed: GovernedScenario) -> Finding:
+def why_skipped(
+    reason: str, pod: Pod, scenario: Scenario, governed: GovernedScenario, context: AnswerContext
+) -> Finding:
     """The finding for a pod that a plan leaves out, from the reason that the plan gives."""
-    if not governed.governs(pod) and not pod.skip_reason(governed.policy_of(pod).delivery):
+    if not governed.governs(pod) and not pod.skip_reason(governed.delivery_of(pod)):
         return Finding(
             WhyKind.HANDED_OVER,
             f"It is left to the scheduler {pod.scheduler_name}: {reason}.",
             next="Ask that scheduler, or write a FlowSchedulingPolicy that selects the pod.",
         )
     text = f"{reason[:1].upper()}{reason[1:].removesuffix('.')}."
-    missing = missing_storage(scenario, pod)
+    missing = missing_storage(scenario, pod, context)
     evidence = tuple(each.text for each in missing)
     if missing:
         return Finding(WhyKind.BLOCKED, text, evidence, missing[0].step)

@@ -9,6 +9,7 @@ from flowcore.diagnosis.lists import listed
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
 from flowcore.scenario import Scenario
+from flowcore.scenario.context import AnswerContext
 
 
 class MissingObject(NamedTuple):
@@ -23,12 +24,12 @@ class MissingObject(NamedTuple):
     step: str
 
 
-def missing_storage(scenario: Scenario, pod: Pod) -> list[MissingObject]:
+def missing_storage(scenario: Scenario, pod: Pod, context: AnswerContext) -> list[MissingObject]:
     """Claims, volumes and StorageClasses that a pod needs and that are not there; a kind without objects is unknown."""
-    return list(_missing(scenario, pod))
+    return list(_missing(scenario, pod, context))
 
 
-def _missing(scenario: Scenario, pod: Pod) -> Iterator[MissingObject]:
+def _missing(scenario: Scenario, pod: Pod, context: AnswerContext) -> Iterator[MissingObject]:
     objects = scenario.cluster.storage.objects
     kinds = {type(each) for each in objects.values()}
     if scenario.complete:
@@ -47,7 +48,9 @@ def _missing(scenario: Scenario, pod: Pod) -> Iterator[MissingObject]:
                 text = f"PersistentVolume {claim.volume_name}, which {shown} is bound to, does not exist."
                 yield MissingObject(text, "Restore the volume, or create the claim anew.")
         elif claim.storage_class and StorageClass in kinds and claim.storage_class not in classes:
-            text = f"StorageClass {claim.storage_class}, which {shown} names, does not exist; there {_are(classes)}."
+            text = f"StorageClass {claim.storage_class}, which {shown} names, does not exist"
+            # Whoever may not read nodes need not be able to read StorageClasses.
+            text += f"; there {_are(classes)}." if context.nodes else "."
             yield MissingObject(text, f"Create StorageClass {claim.storage_class}, or name another one in the claim.")
 
 

@@ -60,8 +60,9 @@ STEPS = {
 def nothing_fits(pod: UnplacedPod) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
-    missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes)
-    lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key])
+    # Labels that nodes have are told to those who may read nodes.
+    missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
+    lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
     evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
     out, step = way_out(verdicts, _too_small(pod)), "Add nodes."
     if out is not None:

@@ -59,7 +59,7 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
     if awaited := scenario.awaiting.get(pod.key):
         return waits_for_victims(scenario, awaited.node, awaited.victims)
     if pod.key in plan.skipped:
-        return why_skipped(plan.skipped[pod.key], pod, scenario, governed)
+        return why_skipped(plan.skipped[pod.key], pod, scenario, governed, context)
     for placement in plan.result.placements:
         if placement.pod.key == pod.key:
             if placement.victims:

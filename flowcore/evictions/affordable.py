@@ -9,7 +9,7 @@ import numpy as np
 from flowcore.evictions.waiting import Waiting
 from flowcore.problem.candidate import Candidate
 from flowcore.problem.demands import Demand
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.waiting import waiting_demands
 
 
@@ -29,10 +29,10 @@ def affordable(
         mean = None if each.group < 0 else problem.atomic_groups.all[each.group].mean_price
         kept = []
         for at, pods in each.demands:
-            demand = problem.demands[at]
-            if not demand.waits:
+            if not problem.demands[at].waits:
                 kept.append((at, pods))
                 continue
+            demand = priced(problem, problem.demands[at])
             prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
             cost = demand.arc + candidate.capacity.next_increase(demand)
             cheapest = float(np.where(demand.allowed, cost, np.inf).min(initial=np.inf))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools
+from flowcore.cluster.snapshot import Bools, Int64s
 from flowcore.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.evictions.fit_checks import FitCheck
 from flowcore.evictions.ladders import Bounds, Ladders
@@ -57,8 +58,12 @@ class NodeSearch:
         requests = self._demand.requests
         asked = requests > 0
         now = (self._state.free_now[nodes][:, asked] >= requests[asked]).all(axis=1)
-        cost = self._demand.arc[nodes] + self._demand.first_increase[nodes]
+        cost = self._first_cost[nodes]
         return int(nodes[np.lexsort((cost, ~now))[0]])
+
+    @cached_property
+    def _first_cost(self) -> Int64s:
+        return self._state.priced(self.number).first_cost
 
     def bounds(self, may_leave: Bools, nodes: Bools | None = None) -> Bounds:
         """Nodes that may take a pod once residents have left, the most promising first.

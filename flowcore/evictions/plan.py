@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.problem.candidate import Candidate
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.shares.reclaim import Reclaim
 from flowcore.topology.constraints import UNCONSTRAINED
@@ -77,7 +77,8 @@ class _EvictionRound:
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
         free = candidate.free_for_others(problem.demands)
-        self._state, self._held = EvictionState(result.after, free, residents, demands), candidate.held
+        self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
+        self._held = candidate.held
         self._moves = MoveEligibility(self._state, problem.policies, modes)
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
@@ -92,8 +93,10 @@ class _EvictionRound:
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
+        self._problem.charge(())
         for waiting in self._waiting:
             self._place(search, waiting)
+            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
             if waiting.group >= 0:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
         if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
@@ -254,8 +257,9 @@ class _EvictionRound:
         prices = {each.pod.key: each.price for each in self._first.unplaced}
         prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
         found = []
+        demands = {at: state.priced(at) for at in dict.fromkeys(each.demand for each in state.arrivals)}
         for arrival in (*order.at_once, *order.later):
-            demand = state.demands[arrival.demand]
+            demand = demands[arrival.demand]
             utilisation = demand.potential.utilisation
             if utilisation not in loads:
                 loads[utilisation] = Load.of(after, utilisation)

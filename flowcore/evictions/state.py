@@ -81,9 +81,20 @@ class EvictionState:
             ``share_key``.
     """
 
-    def __init__(self, snapshot: Snapshot, free: Int64s, residents: Residents, demands: tuple[Demand, ...]) -> None:
-        """``free``: int64[N, R], after the plan so far. ``snapshot``: the same, with nothing pending."""
-        self._snapshot, self.residents, self.demands = snapshot, residents, demands
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        free: Int64s,
+        residents: Residents,
+        demands: tuple[Demand, ...],
+        priced: Callable[[Demand], Demand] = lambda demand: demand,
+    ) -> None:
+        """``free``: int64[N, R], after the plan so far. ``snapshot``: the same, with nothing pending.
+
+        Args:
+            priced: gives the costs of demands that no node had room for; asked only where pods of them get one.
+        """
+        self._snapshot, self.residents, self.demands, self._priced = snapshot, residents, demands, priced
         self.free, self.free_now = free.copy(), free.copy()
         self.leaving: dict[int, Leaving] = {}
         self.arrivals: list[Arrival] = []
@@ -91,6 +102,10 @@ class EvictionState:
         self.leaving_by_gang: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
         self._undo: list[Callable[[], None]] = []
+
+    def priced(self, number: int) -> Demand:
+        """A demand with what each node costs."""
+        return self._priced(self.demands[number])
 
     # --- decisions ---
 

@@ -48,17 +48,17 @@ def _available(count: int, verdicts: Verdicts) -> str:
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
-def reason_for(group: Group, *, before: Snapshot, after: Snapshot, runner: FilterRunner = run_filter) -> Reason:
+def reason_for(group: Group, *, before: Snapshot | None, after: Snapshot, runner: FilterRunner = run_filter) -> Reason:
     """Why pods of a group stay pending after a round.
 
     Args:
-        before: the snapshot that the round began with.
+        before: the snapshot that the round began with; None: no node had room for them there.
         after: the same with the round's placements counted.
         runner: who asks the filters.
     """
     verdicts = run_filters(group.pod_class, after, group.signature, runner)
     text = _available(0, verdicts) + _what_decides(verdicts)
-    if run_filters(group.pod_class, before, group.signature, runner).fits.any():
+    if before is not None and run_filters(group.pod_class, before, group.signature, runner).fits.any():
         text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
     curable = more_nodes_help(group.pod_class, group.signature, after, verdicts)
     return Reason(text, verdicts.furthest_filter() or NO_NODES, curable)

@@ -178,11 +178,9 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return f"{self.namespace}/{self.name}"
 
     def skip_reason(self, delivery: Delivery) -> str:
-        """Why a round must not place it under this delivery; "" when it may."""
+        """Why a round must not place it under this delivery; "" when it may. Only the binder cannot bind claims."""
         return (
-            self.blocked_reason
-            or self.unsupported_reason
-            or ("" if delivery.through_kube_scheduler else self.unbindable_reason)
+            self.blocked_reason or self.unsupported_reason or ("" if delivery.binds_claims else self.unbindable_reason)
         )
 
     @property

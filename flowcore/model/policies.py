@@ -52,6 +52,15 @@ class Delivery(StrEnum):
         """Whether kube-scheduler binds the pods, and judges by itself what we do not."""
         return self is Delivery.EXTENDER
 
+    @property
+    def binds_claims(self) -> bool:
+        """Whether volume claims are bound too: another scheduler binds the pods."""
+        return self is not Delivery.BINDER
+
+
+#: Of pods that another scheduler binds and no policy governs.
+OF_OTHERS = Delivery.OBSERVE
+
 
 class Steering(StrEnum):
     """How firmly kube-scheduler is steered, delivery Extender."""

@@ -33,6 +33,7 @@ def build_result(
         with_held = replace(candidate, capacity=candidate.held.reserve(candidate.capacity, problem.demands))
         after_with_held = with_held.capacity.to_snapshot(committed)
     reasons = UnplacedReasons(problem, with_held, after, after_with_held)
+    problem.charge(())
     unplaced = tuple(
         Unplaced(
             demand.group.pods[place],

@@ -27,7 +27,7 @@ from flowcore.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.problem.contradictions import Contradiction
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.passes import Pass, RestrictToGangDomains
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.result import Placement, Unplaced
 from flowcore.topology.waves import waves_of
 
@@ -132,7 +132,8 @@ class _PolicyNetwork:
 
     def run(self, capacity: FreeCapacity) -> None:
         """Decides the policy's pods with this capacity."""
-        demands = [demand for demand in self._problem.demands if demand.policy.name == self._policy.name]
+        problem = self._problem
+        demands = [priced(problem, each) for each in problem.demands if each.policy.name == self._policy.name]
         classes, in_gangs = network_classes(demands, self._problem.snapshot)
         for pod, price, name in in_gangs:
             text = f"{self._named()} decides about pods by themselves, and {name} needs several at once"

@@ -21,6 +21,7 @@ from flowcore.planning.parts import solver_of
 from flowcore.planning.portfolio import Portfolio
 from flowcore.planning.scores import scores_of
 from flowcore.problem.candidate import Candidate
+from flowcore.problem.charging import Charge, not_charged
 from flowcore.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -33,7 +34,7 @@ from flowcore.problem.passes import (
     apply_all,
     invert_all,
 )
-from flowcore.problem.problem import Problem, is_better
+from flowcore.problem.problem import Problem, is_better, priced
 from flowcore.problem.result import RoundResult
 from flowcore.problem.waiting import without_dear_groups
 from flowcore.shares.after_round import with_plan
@@ -63,8 +64,9 @@ class Round:
         cache: VerdictCache | None = None,
         seed: int = 0,
         executor: Executor = IN_TURN,
+        charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``."""
+        """See ``run_round``; ``charge`` is told for whom the round works."""
         self._passes = (
             CompileConstraints(),
             CompileKinds(),
@@ -75,7 +77,7 @@ class Round:
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
-        self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache))
+        self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
         self._seed, self._executor = seed, executor
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
@@ -84,6 +86,11 @@ class Round:
         self._portfolio = solver_of(self._problem, seed, executor)
         self._steps = 0
         self._generator = self._run()
+
+    @property
+    def groups(self) -> Sequence[Sequence[PendingPod]]:
+        """The pods that were planned together, but for those that were decided before the rest of the round."""
+        return [demand.group.pods for demand in self._problem.demands]
 
     def step(self) -> bool:
         """Takes one step; False when nothing is left to do. Every step leaves a plan at least as good."""
@@ -179,7 +186,8 @@ class Round:
 
     def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
         """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
-        wanted = [demand for demand in self._problem.demands if demand.policy.steering is Steering.PREFER]
+        problem = self._problem
+        wanted = [priced(problem, each) for each in problem.demands if each.policy.steering is Steering.PREFER]
         capacity = self._portfolio.conclude().capacity if wanted else None
         for demand in wanted:
             if capacity is not None:

@@ -48,6 +48,7 @@ class UnplacedReasons:
             else:
                 reason = reason or self._pod_reason(at)
                 yield place, reason
+        self._problem.charge(self._problem.demands[at].group.pods)
 
     def _is_because_of_group(self, at: int, group: int) -> bool:
         if self._candidate.admitted[group]:
@@ -73,7 +74,8 @@ class UnplacedReasons:
                 ROOM_HELD,
                 more_nodes_help=True,
             )
-        return reason_for(group, before=problem.snapshot, after=self._after_with_held, runner=run_filter)
+        before = problem.snapshot if problem.demands[at].is_priced else None
+        return reason_for(group, before=before, after=self._after_with_held, runner=run_filter)
 
     def _domain_reason(self, gang: Gang, at: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""

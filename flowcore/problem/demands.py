@@ -14,7 +14,7 @@ from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
-from flowcore.costs.potential import NodePotential
+from flowcore.costs.potential import NodePotential, mean_size
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
 from flowcore.filters import round_invariant_fits
@@ -22,10 +22,11 @@ from flowcore.filters.registry import PORTS
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
-from flowcore.problem.placement_prices import price_placements
+from flowcore.problem.charging import Charge, not_charged
+from flowcore.problem.placement_prices import loads_of, price_group, price_placements
 from flowcore.shares.urgency import urgencies
 from flowcore.topology.build_constraints import topology_constraints_of
-from flowcore.topology.constraints import TopologyConstraints
+from flowcore.topology.constraints import UNCONSTRAINED, TopologyConstraints
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +47,8 @@ class Demand:
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
         price_growth: by how much each of the prices rises in a second.
+        is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
+            since no plan reads them. Where pods of it get a node after all, ``with_costs`` gives them.
     """
 
     group: Group
@@ -63,6 +66,7 @@ class Demand:
     constraints: TopologyConstraints
     queue_rank: int
     price_growth: float = 0.0
+    is_priced: bool = True
 
     @property
     def count(self) -> int:
@@ -136,6 +140,7 @@ def demands_of(
     policies: Mapping[str, Policy],
     models: Mapping[str, CostModel] = MODELS,
     cache: VerdictCache | None = None,
+    charge: Charge = not_charged,
 ) -> tuple[Demand, ...]:
     """All pending pods of a snapshot as demands, in the order of their first pod.
 
@@ -143,6 +148,7 @@ def demands_of(
         load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
+        charge: is told for whom it works.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
@@ -151,17 +157,48 @@ def demands_of(
         counted_amounts(found.pod_class.requests, found.foreseen, policies[found.policy].cost.utilisation)
         for found in groups
     ]
-    allowed = [round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter) for found in groups]
-    constraints = topology_constraints_of([(found.pod_class, found.signature) for found in groups], snapshot)
-    placing = price_placements(groups, sizes, allowed, constraints, snapshot, load, policies, models, cache)
+    charge(())
+    allowed, counts = [], []
+    for found in groups:
+        nodes = round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter)
+        allowed.append(nodes)
+        counts.append(_counts(found, nodes, snapshot, cache))
+        charge(found.pods)
+    placeable = [bool(each.any()) for each in counts]
+    # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
+    some = [at for at, fits in enumerate(placeable) if fits]
+    costs = [policies[found.policy].cost for found in groups]
+    loads = loads_of(costs, snapshot, load)
+    counted = some or range(len(groups))
+    unit = mean_size([sizes[at] for at in counted], [len(groups[at].pods) for at in counted], loads.values())
+    rules = topology_constraints_of(
+        [(groups[at].pod_class, groups[at].signature) for at in some],
+        snapshot,
+        lambda place: charge(groups[some[place]].pods),
+    )
+    placing = price_placements(
+        [groups[at] for at in some],
+        [sizes[at] for at in some],
+        [allowed[at] for at in some],
+        rules,
+        snapshot,
+        loads,
+        unit,
+        policies,
+        models,
+        cache,
+        charge,
+    )
+    constraints = dict(zip(some, rules, strict=True))
+    arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
+    no_costs = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    potentials = [NodePotential.of(models[cost.model], cost, unit) for cost in costs]
     columns = snapshot.allocatable.T
     everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     offering = np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
     requests = [snapshot.vector(found.pod_class.requests) for found in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
-    counts = [_counts(found, nodes, snapshot, cache) for found, nodes in zip(groups, allowed, strict=True)]
-    placeable = [bool(each.any()) for each in counts]
     prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
     queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
@@ -170,19 +207,32 @@ def demands_of(
         Demand(
             group=found,
             policy=policies[found.policy],
-            potential=placing.potentials[at],
+            potential=potentials[at],
             requests=requests[at],
             size=sizes[at],
             allowed=allowed[at],
             compared=allowed[at],
             counts=counts[at],
-            arc=placing.arcs[at],
-            first_increase=placing.first_increases[at],
+            arc=arcs.get(at, no_costs),
+            first_increase=increases.get(at, no_costs),
             prices=prices[at],
             dominant_share=dominant_shares[at],
-            constraints=constraints[at],
+            constraints=constraints.get(at, UNCONSTRAINED),
             queue_rank=queue_ranks[at],
             price_growth=price_growth(policies[found.policy].unscheduled, tenths[at]),
+            is_priced=placeable[at],
         )
         for at, found in enumerate(groups)
     )
+
+
+def with_costs(
+    demand: Demand, snapshot: Snapshot, load: Load, models: Mapping[str, CostModel], cache: VerdictCache
+) -> Demand:
+    """The demand with the costs of all nodes, also where none has room for it; the arguments as for ``demands_of``."""
+    if demand.is_priced:
+        return demand
+    arc, increase = price_group(
+        demand.group, demand.size, demand.compared, demand.potential, snapshot, load, demand.policy, models, cache
+    )
+    return replace(demand, arc=arc, first_increase=increase, is_priced=True)

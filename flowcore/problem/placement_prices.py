@@ -11,12 +11,14 @@ import numpy as np
 from flowcore.classes import Group, VerdictCache
 from flowcore.classes.invalidation import NODE_STATE_EVENTS
 from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs.arcs import arc_costs
+from flowcore.costs.arcs import MOST_WRITTEN, arc_costs, written_costs
+from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import CostModel, Float64s, Load
-from flowcore.costs.potential import NodePotential, mean_size
-from flowcore.model.cost_policy import Utilisation
+from flowcore.costs.potential import NodePotential
+from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.policies import Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY
+from flowcore.problem.charging import Charge
 from flowcore.topology.constraints import TopologyConstraints
 from flowcore.topology.counters import DomainCounter
 
@@ -30,13 +32,12 @@ class PlacementPrices:
 
     Attributes:
         arcs, first_increases: int64[N] of each group, as in ``Demand``.
-        potentials: of nodes for pods of each group.
-        dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes.
+        dearest: no pod pays more for a node, beside pods of policies that wait for cheaper nodes. It does not depend on
+            what authors of pods write: that counts as the most that it may.
     """
 
     arcs: Sequence[Int64s]
     first_increases: Sequence[Int64s]
-    potentials: Sequence[NodePotential]
     dearest: int
 
 
@@ -46,10 +47,12 @@ def price_placements(
     allowed: Sequence[Bools],
     constraints: Sequence[TopologyConstraints],
     snapshot: Snapshot,
-    load: Load,
+    loads: Mapping[Utilisation, Load],
+    unit: tuple[float, ...],
     policies: Mapping[str, Policy],
     models: Mapping[str, CostModel],
     cache: VerdictCache,
+    charge: Charge,
 ) -> PlacementPrices:
     """Prices of groups.
 
@@ -57,19 +60,16 @@ def price_placements(
         sizes: float64[3] of each group, what a pod counts for.
         allowed: bool[N] of each group, nodes that it may use.
         constraints: of each group, its rules between pods.
-        load: of the snapshot, by what pods request.
+        loads: see ``loads_of``.
+        unit: what a pod of mean size counts for (costs/potential.py).
+        charge: is told for whom it works.
     """
     costs = [policies[found.policy].cost for found in groups]
-    loads = {Utilisation.REQUESTED: load} | {
-        each: Load.of(snapshot, each)
-        for each in dict.fromkeys(cost.utilisation for cost in costs)
-        if each is not Utilisation.REQUESTED
-    }
-    suffered = _most_suffered(groups, constraints, load)
-    unit = mean_size(sizes, [len(found.pods) for found in groups], loads.values())
+    suffered = _most_suffered(groups, constraints, loads[Utilisation.REQUESTED])
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
-    arcs, first_increases, potentials = [], [], []
+    data = DataPrices(snapshot)
+    arcs, written, first_increases, potentials = [], [], [], []
     for found, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
@@ -77,10 +77,13 @@ def price_placements(
             values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
         arcs.append(arc_costs(found, size, start, snapshot, nodes, cost, model))
+        bounded = not policies[found.policy].unscheduled.wait_for_cheaper_node
+        written.append(written_costs(found, data, nodes, cost, bounded=bounded))
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
+        charge(found.pods)
     slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
-    dearest = max(
+    dearest = MOST_WRITTEN + max(
         (
             _dearest(
                 [
@@ -94,12 +97,46 @@ def price_placements(
         ),
         default=0,
     )
-    return PlacementPrices(arcs, first_increases, potentials, dearest)
+    whole = [arc + more for arc, more in zip(arcs, written, strict=True)]
+    return PlacementPrices(whole, first_increases, dearest)
+
+
+def price_group(
+    found: Group,
+    size: Float64s,
+    allowed: Bools,
+    potential: NodePotential,
+    snapshot: Snapshot,
+    load: Load,
+    policy: Policy,
+    models: Mapping[str, CostModel],
+    cache: VerdictCache,
+) -> tuple[Int64s, Int64s]:
+    """int64[N] each: arc and first increase of one group, as in ``Demand``.
+
+    Args:
+        size, allowed: as above, of the group.
+        load: of the snapshot, by what pods request.
+    """
+    cost, start = policy.cost, loads_of([policy.cost], snapshot, load)[policy.cost.utilisation]
+    arc = arc_costs(found, size, start, snapshot, allowed, cost, models[cost.model])
+    bounded = not policy.unscheduled.wait_for_cheaper_node
+    arc = arc + written_costs(found, DataPrices(snapshot), allowed, cost, bounded=bounded)
+    return arc, _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
+
+
+def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dict[Utilisation, Load]:
+    """Loads of the snapshot by each utilisation that is asked for; ``load``: by what pods request."""
+    return {Utilisation.REQUESTED: load} | {
+        each: Load.of(snapshot, each)
+        for each in dict.fromkeys(cost.utilisation for cost in costs)
+        if each is not Utilisation.REQUESTED
+    }
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Offer:
-    """A group's arcs, what its pods count for, the nodes that it may use, and what its preferences add at most."""
+    """A group's arcs without what authors write, what its pods count for, its nodes, and what its preferences add."""
 
     arc: Int64s
     size: Float64s

@@ -15,10 +15,11 @@ from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
 from flowcore.problem.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
 from flowcore.problem.candidate import Candidate, HeldCapacity
+from flowcore.problem.charging import Charge, not_charged
 from flowcore.problem.commits import Commit
 from flowcore.problem.contradictions import Contradiction
 from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import Demand, demands_of
+from flowcore.problem.demands import Demand, demands_of, with_costs
 from flowcore.problem.free_capacity import FreeCapacity
 from flowcore.problem.objective import Objective
 from flowcore.topology.domains import Domains
@@ -37,6 +38,7 @@ class Problem:
         contradictions: policies that rule some of their own pods out.
         must_place: how many pods of each demand every candidate must place, whatever that costs.
         held: capacity that is kept out of the problem for an atomic group.
+        charge: is told for whom the round works.
     """
 
     def __init__(
@@ -46,8 +48,10 @@ class Problem:
         models: Mapping[str, CostModel],
         cache: VerdictCache | None = None,
         contradictions: tuple[Contradiction, ...] = (),
+        charge: Charge = not_charged,
     ) -> None:
         """See ``run_round``."""
+        self.charge = charge
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions
         self.held: HeldCapacity | None = None
@@ -59,7 +63,7 @@ class Problem:
     def with_snapshot(self, snapshot: Snapshot, contradictions: tuple[Contradiction, ...] | None = None) -> Problem:
         """The same policies for another snapshot; ``contradictions`` None: those known already."""
         found = self.contradictions if contradictions is None else contradictions
-        return Problem(snapshot, self.policies, self.models, self._given_cache, found)
+        return Problem(snapshot, self.policies, self.models, self._given_cache, found, self.charge)
 
     def with_demands(
         self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()
@@ -110,7 +114,7 @@ class Problem:
     @cached_property
     def demands(self) -> tuple[Demand, ...]:
         """C demands: the pending pods by group."""
-        return demands_of(self.snapshot, self.load, self.policies, self.models, self.cache)
+        return demands_of(self.snapshot, self.load, self.policies, self.models, self.cache, self.charge)
 
     @cached_property
     def atomic_groups(self) -> AtomicGroups:
@@ -238,6 +242,11 @@ class Problem:
     def nothing_placed(self) -> Candidate:
         """The plan that leaves every pod pending."""
         return self.candidate("nothing", (), self.start.copy())
+
+
+def priced(problem: Problem, demand: Demand) -> Demand:
+    """A demand of a problem with what each node costs, also if none has room for it as the round begins."""
+    return with_costs(demand, problem.snapshot, problem.load, problem.models, problem.cache)
 
 
 def is_better(problem: Problem, one: Candidate, other: Candidate) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 
 import msgspec
@@ -24,18 +24,28 @@ class Outcome(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         placed: pods with a node that has room for them now.
         placed_after_evictions: pods with a node, once running pods have left it.
-        waiting: pods without a node.
+        moved, evicted: running pods that leave their node with room reserved on another, and without.
+        waiting: pods without a node, those that neither way may place among them.
         whole_gangs: gangs that have all the pods that they need.
         pods_of_incomplete_gangs: placed pods whose gang lacks others: they hold room and are of no use.
         used: resource -> amount that pods hold afterwards, in the unit of ``Comparison.allocatable``.
+        held_by_incomplete_gangs: resource -> the part of ``used`` that these pods request, if they do.
     """
 
     placed: int
     placed_after_evictions: int
+    moved: int
+    evicted: int
     waiting: int
     whole_gangs: int
     pods_of_incomplete_gangs: int
     used: dict[str, int]
+    held_by_incomplete_gangs: dict[str, int]
+
+    @property
+    def useful(self) -> int:
+        """Placed pods that can do their work: those of incomplete gangs wait for others."""
+        return self.placed + self.placed_after_evictions - self.pods_of_incomplete_gangs
 
 
 class Comparison(msgspec.Struct, frozen=True, rename="camel"):
@@ -76,8 +86,8 @@ def compare_one_by_one(scenario: Scenario, plan: ScenarioPlan, models: Mapping[s
         gangs=sum(gang.min_placed > 0 for gang in snapshot.gangs.values()),
         allocatable={name: amount for name, amount in _amounts(snapshot, snapshot.allocatable).items() if amount},
         used_before=_amounts(snapshot, snapshot.used),
-        thalweg=_outcome(snapshot, result),
-        one_by_one=_outcome(snapshot, other),
+        thalweg=_outcome(snapshot, result, len(plan.skipped)),
+        one_by_one=_outcome(snapshot, other, len(plan.skipped)),
         only_thalweg=tuple(pod.key for pod in snapshot.pending if pod.key in ours - theirs),
         only_one_by_one=tuple(pod.key for pod in snapshot.pending if pod.key in theirs - ours),
     )
@@ -89,19 +99,23 @@ def scored_as_kube_scheduler(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, cost=cost, unscheduled=UnscheduledPrice())
 
 
-def _outcome(snapshot: Snapshot, result: RoundResult) -> Outcome:
-    whole, members = _whole_gangs(snapshot, result.placements), set[str]()
+def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> Outcome:
+    whole, members, held = _whole_gangs(snapshot, result.placements), 0, Counter[str]()
     for placement in result.placements:
         if any(snapshot.gangs[name].min_placed > 0 and name not in whole for name in placement.pod.gangs):
-            members.add(placement.pod.key)
+            members += 1
+            held.update({name: amount for name, amount in placement.pod.pod_class.requests if amount})
     later = sum(bool(placement.victims) for placement in result.placements)
     return Outcome(
         placed=len(result.placements) - later,
         placed_after_evictions=later,
-        waiting=len(result.unplaced),
+        moved=sum(bool(each.to) for each in result.evictions),
+        evicted=sum(not each.to for each in result.evictions),
+        waiting=len(result.unplaced) + not_planned,
         whole_gangs=len(whole),
-        pods_of_incomplete_gangs=len(members),
+        pods_of_incomplete_gangs=members,
         used=_amounts(snapshot, result.after.used),
+        held_by_incomplete_gangs=dict(held),
     )
 
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.errors import ModelError
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
-from flowcore.model.resources import Amounts, is_counted, read_list, to_amounts
+from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
 from flowcore.planning import RoundResult, run_round
 from flowcore.scenario.apply_changes import applied
 from flowcore.scenario.change_pods import to_waiting
@@ -38,7 +38,10 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         like: a pod, waiting or running, whose class is meant: ``namespace/name``; "": ``requests`` say the class.
-        requests: quantities by resource, of a pod without any rules; {}: no class is asked about.
+        requests: quantities by resource, of a pod without any rules; {}: no class is asked about. It tolerates taints
+            whose key is the name of an extended resource that it requests, as the API server's admission plug-in
+            ExtendedResourceToleration lets it.
+        tolerate: keys of taints that it tolerates too.
         namespace: of the pod that ``requests`` describe.
         limit: stop counting at so many pods.
         scale_ups: how many shapes of new nodes to plan.
@@ -49,6 +52,7 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = "default"
     limit: int = 10_000
     scale_ups: int = 3
+    tolerate: list[str] = []
 
 
 class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
@@ -83,6 +87,8 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
         scale_ups: new nodes that help, the best first.
         notes: what is not known of the cluster.
         now: the moment that the answer is for; "": unknown.
+        tolerates: keys of the taints that a pod described by requests tolerates.
+        tried: whether new nodes were tried.
     """
 
     fits: int | None
@@ -96,6 +102,8 @@ class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
     scale_ups: list[ScaleUp]
     notes: list[str] = []
     now: str = ""
+    tolerates: list[str] = []
+    tried: bool = True
 
 
 def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
@@ -133,6 +141,8 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
         notes=[redacted(each) for each in before.warnings],
         now=moment_text(context.now),
+        tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
+        tried=query.scale_ups > 0,
     )
 
 
@@ -155,6 +165,8 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
     """A waiting pod of the class; None: no class is asked about."""
     if query.like and query.requests:
         raise ModelError("", "give either a pod that the new ones are like or what they request, not both")
+    if query.tolerate and not query.requests:
+        raise ModelError("tolerate", "only a pod described by what it requests can be made to tolerate taints")
     if query.like:
         pod = scenario.cluster.pods.get(query.like)
         if pod is None or not context.may_name(query.like):
@@ -167,11 +179,17 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
         query.namespace,
         _COPY,
         _COPY,
-        PodClass(requests=requests),
+        PodClass(requests=requests, tolerations=_tolerations(query)),
         scheduler_name=SCHEDULER_NAME,
         usage=requests,
         created=context.now,
     )
+
+
+def _tolerations(query: HeadroomQuery) -> tuple[Toleration, ...]:
+    """Of a pod described by its requests."""
+    devices = (Toleration(name, "Exists", effect="NoSchedule") for name in query.requests if is_extended(name))
+    return (*devices, *(Toleration(key, "Exists") for key in query.tolerate))
 
 
 def copy_of(pod: Pod, now: float) -> Pod:

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 from flowcore.model.errors import ModelError
 
+#: Annotation of the list that ``thalweg dump`` writes: when it asked the API server, as RFC 3339 has it.
+DUMPED: Final = "scheduling.thalweg/dumped"
 _DAY: Final = 86_400.0
 #: Of a dump whose objects name no time, as manifests by hand do: 2026-01-01T00:00:00Z.
 NO_TIME: Final = 1_767_225_600.0
@@ -53,12 +55,18 @@ class Times:
     """The times that the objects of a dump name.
 
     Attributes:
-        written: when saved states were written; they say so themselves.
+        written: when saved states and dumps were written, which say so themselves.
     """
 
     written: list[float] = field(default_factory=list)
     _newest: list[tuple[float, str]] = field(default_factory=list)
     _heartbeats: list[float] = field(default_factory=list)
+
+    def read_list(self, found: dict[str, Any]) -> None:
+        """Reads a list of objects: that of ``thalweg dump`` says when it was written."""
+        annotations = _dict(_dict(found.get("metadata")).get("annotations"))
+        if written := seconds_of(annotations.get(DUMPED)):
+            self.written.append(written)
 
     def read(self, item: dict[str, Any], shown: str) -> None:
         """Reads an object of the API.

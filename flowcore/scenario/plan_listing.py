@@ -12,6 +12,7 @@ from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.moment import moment_text
 from flowcore.scenario.observed import ObservedPod, compare_observed
 from flowcore.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.scenario.planned_workloads import PlannedWorkload, planned_workloads
 from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import GovernedScenario, Scenario
 
@@ -35,7 +36,7 @@ class PlannedPod(msgspec.Struct, frozen=True):
         price: what the placement costs.
         victims: pods that must leave before it comes.
         policy: that governs it.
-        acts: whether the plan is carried out; not so under delivery Observe.
+        acts: whether the plan is carried out; not so under delivery Observe, and for pods of other schedulers.
     """
 
     pod: str
@@ -80,6 +81,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         certified: whether no plan costs less.
         warnings: sentences about what may change the plan.
         now: the moment that the answer is for; "": unknown.
+        workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
     """
 
     placed: list[PlannedPod]
@@ -93,6 +95,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     certified: bool
     warnings: list[str]
     now: str = ""
+    workloads: list[PlannedWorkload] = []
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -105,8 +108,9 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
     if query.policy and query.policy not in scenario.policies:
         raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
     policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
+    acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
     plan = plan_scenario(scenario, context.now, context.models)
-    listed = _listed(query, context, lambda key: policies[key].name)
+    listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
     reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
@@ -118,7 +122,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
                 each.price,
                 _named(each.victims, context),
                 _shown(policies[each.pod.key].name),
-                policies[each.pod.key].delivery.acts,
+                acts[each.pod.key],
             )
             for each in plan.result.placements
             if listed(each.pod.key)
@@ -148,6 +152,10 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         certified=plan.certified,
         warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
         now=moment_text(context.now),
+        workloads=[
+            msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
+            for each in planned_workloads(scenario, plan, listed)
+        ],
     )
 
 

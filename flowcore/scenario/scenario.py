@@ -18,7 +18,7 @@ from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode
+from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
 
@@ -87,6 +87,11 @@ class GovernedScenario:
     def policy_of(self, pod: Pod) -> Policy:
         """The policy that governs a pod; the built-in default if none does."""
         return self.policies[(self._index.of(pod, self._namespaces) or BUILT_IN).name]
+
+    def delivery_of(self, pod: Pod) -> Delivery:
+        """How a pod would reach its node. What another scheduler binds, and no policy governs, is only observed."""
+        policy = self._index.of(pod, self._namespaces)
+        return OF_OTHERS if policy is None else policy.delivery
 
     def governs(self, pod: Pod) -> bool:
         """Whether a policy governs a pod."""
@@ -158,7 +163,7 @@ class GovernedScenario:
 
     def gangs(self, waiting: Sequence[Pod]) -> tuple[dict[str, tuple[str, ...]], list[Gang]]:
         """The gangs of waiting pods: names of the gangs by pod key (plannable pods only), and the gangs."""
-        deliveries = [(pod, self.policy_of(pod).delivery) for pod in waiting]
+        deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
         pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
         names, gangs = self._cluster.gangs.gangs_for(pending, {}, self._cluster.domain)
         return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs

@@ -11,6 +11,7 @@ from flowcore.model.errors import ModelError
 from flowcore.model.resources import PODS
 from flowcore.model.workloads import workload_of
 from flowcore.scenario.apply_changes import applied
+from flowcore.scenario.change_words import in_short
 from flowcore.scenario.changes import Change
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.missing_objects import unknown_namespace
@@ -44,8 +45,9 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         nodes: number of nodes.
-        placed, waiting: numbers of waiting pods that get a node, and that do not.
-        leaving: number of evictions: running pods that leave their node by the plan.
+        with_node: number of pods that have a node once the plan is carried out, running pods among them.
+        placed, waiting: numbers of pods that wait now and have a node then, and that have none then.
+        moved, evicted: numbers of pods that run now and have another node then, and that have none then.
         cost: of the plan.
         bound: no plan that evicts nobody costs less.
         certified: the cost is proven to be the least.
@@ -53,9 +55,11 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
     """
 
     nodes: int
+    with_node: int
     placed: int
     waiting: int
-    leaving: int
+    moved: int
+    evicted: int
     cost: int
     bound: int
     certified: bool
@@ -84,6 +88,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
         notes: what the changes would meet in a real cluster, and what does not count.
         workloads: what becomes of each workload that the plans treat differently, those that lose most first.
         now: the moment that the answer is for; "": unknown.
+        in_short: the same summed up, such as "16 pods move, 3 more wait"; "": no number differs.
     """
 
     placed: list[str]
@@ -99,6 +104,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
     notes: list[str] = []
     workloads: list[WorkloadChange] = []
     now: str = ""
+    in_short: str = ""
 
     @property
     def same(self) -> bool:
@@ -152,17 +158,21 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
     with applied(scenario, query.changes, context) as notes:
         if problem := "" if scenario.complete else unknown_namespace(scenario):
             raise ModelError("", problem)
-        after, redacted = outcome(scenario, context), Redaction(scenario, context)
+        after, redacted = outcome(scenario, context, before), Redaction(scenario, context)
     return compare(before, after, context, redacted, notes)
 
 
-def outcome(scenario: Scenario, context: AnswerContext) -> Outcome:
-    """Plans a scenario and reads the plan."""
-    return outcome_of(scenario, plan_scenario(scenario, context.now, context.models))
+def outcome(scenario: Scenario, context: AnswerContext, now: Outcome | None = None) -> Outcome:
+    """Plans a scenario and reads the plan; see ``outcome_of``."""
+    return outcome_of(scenario, plan_scenario(scenario, context.now, context.models), now)
 
 
-def outcome_of(scenario: Scenario, plan: ScenarioPlan) -> Outcome:
-    """Reads a plan; nothing of the outcome changes when the scenario does."""
+def outcome_of(scenario: Scenario, plan: ScenarioPlan, now: Outcome | None = None) -> Outcome:
+    """Reads a plan; nothing of the outcome changes when the scenario does.
+
+    Args:
+        now: what the scenario was before changes: which pods run now; None: nothing is changed.
+    """
     result = plan.result
     waiting = dict.fromkeys(scenario.cluster.waiting, "")
     waiting |= {each.pod.key: each.node for each in result.placements}
@@ -170,11 +180,24 @@ def outcome_of(scenario: Scenario, plan: ScenarioPlan) -> Outcome:
     running = ran | {each.pod.key: each.to for each in result.evictions}
     reasons = plan.skipped | {each.pod.key: each.reason for each in result.unplaced}
     workloads = {key: workload_of(scenario.cluster.pods[key]) for key in (*waiting, *running)}
-    return Outcome(_summary(plan), ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
+    summary = _summary(plan, ran if now is None else now.ran, running, waiting)
+    return Outcome(summary, ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
 
 
-def _summary(plan: ScenarioPlan) -> PlanSummary:
+def _summary(
+    plan: ScenarioPlan, ran: Mapping[str, str], running: Mapping[str, str], waiting: Mapping[str, str]
+) -> PlanSummary:
+    """The plan in numbers.
+
+    Args:
+        ran: node of each pod that runs now.
+        running, waiting: see ``Outcome``; with changes, a pod that runs now may be among those that wait.
+    """
+    nodes = {**running, **waiting}
     result, after = plan.result, plan.result.after
+    placed = sum(bool(node) for key, node in waiting.items() if key not in ran)
+    evicted = sum(not node for key, node in nodes.items() if key in ran)
+    with_node = sum(map(bool, nodes.values()))
     used, allocatable = (_sums(each) for each in (after.used.tolist(), after.allocatable.tolist()))
     resources = {
         name: ResourceUse(used[at], allocatable[at])
@@ -183,9 +206,11 @@ def _summary(plan: ScenarioPlan) -> PlanSummary:
     }
     return PlanSummary(
         nodes=len(after.table.nodes),
-        placed=len(result.placements),
-        waiting=len(result.unplaced) + len(plan.skipped),
-        leaving=len(result.evictions),
+        with_node=with_node,
+        placed=placed,
+        waiting=len(nodes) - with_node - evicted,
+        moved=sum(bool(node) and ran.get(key, node) != node for key, node in nodes.items()),
+        evicted=evicted,
         cost=result.cost,
         bound=result.lower_bound,
         certified=plan.certified,
@@ -224,6 +249,7 @@ def compare(
         {**before.running, **before.waiting},
         {**after.running, **after.waiting},
     )
+    seen = [each for each in workloads if context.sees(each.namespace)]
     shown = context.visible(placed)
     return WhatIfAnswer(
         placed=shown,
@@ -237,12 +263,14 @@ def compare(
         reasons={key: redacted(after.reasons.get(key, "it leaves its node for other pods")) for key in left},
         hidden=len(names) - len(context.visible(names)),
         notes=[*notes, *map(redacted, dict.fromkeys((*before.warnings, *after.warnings)))],
-        workloads=[each for each in workloads if context.sees(each.namespace)],
+        workloads=seen,
+        in_short=in_short(seen),
         now=moment_text(context.now),
     )
 
 
 def resource_order(one: PlanSummary, other: PlanSummary) -> list[str]:
-    """The resources of two plans, those that every node has first; the number of pods last."""
-    names = list(dict.fromkeys((*one.resources, *other.resources)))
+    """The resources that pods request in one of two plans, those that every node has first; the number of pods last."""
+    asked = (name for each in (one, other) for name, use in each.resources.items() if use.requested)
+    names = list(dict.fromkeys(asked))
     return [name for name in names if name != PODS] + ([PODS] if PODS in names else [])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.snapshot import Bools, Snapshot
@@ -37,7 +37,9 @@ _EACH_NODE = "(node)"
 
 
 def topology_constraints_of(
-    groups: Sequence[tuple[PodClass, PodSignature]], snapshot: Snapshot
+    groups: Sequence[tuple[PodClass, PodSignature]],
+    snapshot: Snapshot,
+    worked_for: Callable[[int], None] = lambda _at: None,
 ) -> tuple[TopologyConstraints, ...]:
     """The rules between pods as they concern each group of waiting pods.
 
@@ -45,11 +47,15 @@ def topology_constraints_of(
 
     Args:
         groups: class and signature of each; all waiting pods of the round belong to one of them.
+        worked_for: is called after some work for a group, with its number.
     """
     if all(signature.constraints is None for _, signature in groups):
         return (UNCONSTRAINED,) * len(groups)
-    counters = _CounterRegistry(groups, snapshot)
-    constraints = [counters.constraints_of(at) for at in range(len(groups))]
+    counters = _CounterRegistry(groups, snapshot, worked_for)
+    constraints = []
+    for at in range(len(groups)):
+        constraints.append(counters.constraints_of(at))
+        worked_for(at)
     incremented = {counter for each in constraints for counter in each.increments}
     return tuple(each.without_unused_soft_constraints(incremented) for each in constraints)
 
@@ -70,7 +76,12 @@ class _OwnRules:
 class _CounterRegistry:
     """All counters of a round, each made once."""
 
-    def __init__(self, groups: Sequence[tuple[PodClass, PodSignature]], snapshot: Snapshot) -> None:
+    def __init__(
+        self,
+        groups: Sequence[tuple[PodClass, PodSignature]],
+        snapshot: Snapshot,
+        worked_for: Callable[[int], None],
+    ) -> None:
         self._groups, self._table, self._pod_index = groups, snapshot.table, snapshot.pod_index
         self._whole = Domains.whole(snapshot.table)
         self._domains: dict[str, Domains] = {_EACH_NODE: Domains.single_nodes(snapshot.table)}
@@ -84,12 +95,11 @@ class _CounterRegistry:
         self._preferred_index: ScopedIndex[WeightedTerm] = ScopedIndex()
         #: Pods of the round that suffer from a kind of pods.
         self._suffering_counters: dict[tuple[ConstraintMatch, int], DomainCounter] = {}
-        self._own = [
-            _OwnRules()
-            if signature.constraints is None
-            else self._own_rules(pod_class, signature, signature.constraints)
-            for pod_class, signature in groups
-        ]
+        self._own = list[_OwnRules]()
+        for at, (pod_class, signature) in enumerate(groups):
+            rules = signature.constraints
+            self._own.append(_OwnRules() if rules is None else self._own_rules(pod_class, signature, rules))
+            worked_for(at)
         for pod_match in self._counters_by_match:
             self._match_index.add(pod_match)
         self._blocking = {id(cap.counter) for own in self._own for cap in own.caps if cap.blocks}

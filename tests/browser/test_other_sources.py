@@ -166,9 +166,12 @@ def test_the_page_says_that_it_waits(context: BrowserContext, tmp_path: Path) ->
 
 
 def test_the_list_on_paper(context: BrowserContext, tmp_path: Path) -> None:
-    """A list of thousands of pods prints what is in sight, and says so."""
+    """Thousands of pods: it prints what is in sight, and of 1,500 workloads shows 1,000; both it says."""
     with viewing("-f", dump(tmp_path, node("n0"), *(pod(f"p{index}", "64") for index in range(1500)))) as address:
         page = watched(context, address).open("Pending")
+        expect(page.get_by_text("1,500 pods of 1,500 workloads")).to_be_visible()
+        expect(page.get_by_text("and 500 workloads more")).to_be_visible()
+        page.get_by_role("combobox", name="By", exact=True).select_option("pod")
         expect(page.get_by_role("row", name="default/p0")).to_be_visible()
         page.emulate_media(media="print")
         expect(page.get_by_text("Of 1,500 pods only those in sight are printed.")).to_be_visible()

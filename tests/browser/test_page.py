@@ -43,8 +43,13 @@ def shown(folder: Path, nodes: int, waiting: int) -> AbstractContextManager[str]
     """A view of a cluster with a hostile pod; its address."""
     hostile = pod(HOSTILE, "1000")
     hostile["metadata"]["namespace"] = "shop"
+    job = [pod(f"nightly-{at}", "1000") for at in range(3)]
+    for each in job:
+        reference = {"apiVersion": "batch/v1", "kind": "Job", "name": "nightly", "uid": "nightly", "controller": True}
+        each["metadata"]["ownerReferences"] = [reference]
     path = folder / "now.json"
-    path.write_text(json.dumps({"kind": "List", "items": [*make_showcase(nodes, waiting, datetime.now(UTC)), hostile]}))
+    objects = [*make_showcase(nodes, waiting, datetime.now(UTC)), hostile, *job]
+    path.write_text(json.dumps({"kind": "List", "items": objects}))
     return viewing("-f", path)
 
 
@@ -117,7 +122,7 @@ def test_the_flow_draws_every_pod(view: Watched) -> None:
     assert page.locator("path.link.dim").count() > 0, "what is not connected steps back"
 
 
-@pytest.mark.parametrize("of", ["policy", "queue", "priority", "namespace"])
+@pytest.mark.parametrize("of", ["class", "policy", "queue", "priority", "namespace"])
 def test_the_flow_regroups(view: Watched, of: str) -> None:
     """By the choice of the pods' side."""
     page = view.open("Flow")
@@ -167,9 +172,46 @@ def test_the_map_is_walked_by_keys(view: Watched) -> None:
     expect(page.get_by_role("heading", name=name)).to_be_visible()
 
 
+def pod_by_pod(view: Watched) -> Page:
+    """The page of pending pods with a row for each pod."""
+    page = view.open("Pending")
+    page.get_by_role("combobox", name="By", exact=True).select_option("pod")
+    return page
+
+
+def test_what_waits_has_a_line_for_each_workload(view: Watched) -> None:
+    """How many of its pods wait and why; its name opens its pods."""
+    page = view.open("Pending")
+    pending = answer(view, "pending?limit=1000")
+    rows = page.locator("table.workloads tbody tr")
+    expect(rows).to_have_count(len(pending["workloads"]))
+    first = next(each for each in pending["workloads"] if each["workload"] == "job/default/nightly")
+    row = rows.filter(has=page.get_by_role("button", name=first["workload"], exact=True))
+    expect(row).to_contain_text(f"{first['waiting']:,} of {first['pods']:,}")
+    row.get_by_role("button", name=first["workload"]).click()
+    expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", str(first["waiting"] + 1))
+
+
+def test_the_use_of_a_zone_is_requested_over_allocatable(view: Watched) -> None:
+    """Of its nodes together: a small full node weighs less than a large empty one."""
+    page = view.open("Nodes")
+    nodes = answer(view, "nodes")
+    cpu, sums = nodes["resources"]["cpu"], dict[str, list[int]]()
+    for at, zone in enumerate(nodes["zone"]):
+        found = sums.setdefault(zone, [0, 0])
+        found[0] += cpu["used"][at] + cpu["planned"][at]
+        found[1] += cpu["allocatable"][at]
+    table = page.locator(".side table").last
+    expect(table.get_by_role("columnheader", name="Requested")).to_be_visible()
+    for zone, (requested, allocatable) in sums.items():
+        row = table.get_by_role("row", name=zone)
+        shown = float((row.locator("td").last.text_content() or "").removesuffix(" %"))
+        assert abs(shown - 100 * requested / allocatable) <= 0.51
+
+
 def test_the_pending_list_has_all_pods_and_few_rows(view: Watched) -> None:
     """Only rows in sight exist; the last one comes when one scrolls there, and a filter narrows the list."""
-    page = view.open("Pending")
+    page = pod_by_pod(view)
     grid = page.get_by_role("grid")
     pending = answer(view, "pending?limit=1000")
     expect(grid).to_have_attribute("aria-rowcount", str(pending["total"] + 1))
@@ -191,7 +233,7 @@ def test_the_pending_list_has_all_pods_and_few_rows(view: Watched) -> None:
 
 def test_the_pending_list_is_walked_by_keys(view: Watched) -> None:
     """Down, End, Home, and Enter opens the pod's page."""
-    page = view.open("Pending")
+    page = pod_by_pod(view)
     row = page.locator('[role="row"][aria-rowindex="2"]')
     expect(row).to_contain_text("/")
     row.focus()
@@ -223,7 +265,7 @@ def test_gangs_policies_and_shares(view: Watched) -> None:
 def test_a_pods_page_says_why_it_waits(small: Watched) -> None:
     """By the words of the API, and so of the command line."""
     pending = answer(small, "pending?limit=1")["items"][0]
-    page = small.open("Pending")
+    page = pod_by_pod(small)
     page.get_by_label("Find").fill(pending["pod"])
     page.get_by_role("link", name=pending["pod"], exact=True).click()
     expect(page.get_by_role("heading", level=1)).to_have_text(pending["pod"])
@@ -252,6 +294,10 @@ def test_what_if(small: Watched) -> None:
     told = page.request.post(f"{small.origin}/api/v1/what-if", headers=headers, data={"changes": [change]}).json()
     row = outcome.get_by_role("row", name="Waiting pods")
     assert number(row.locator("td").nth(1).text_content()) == told["after"]["waiting"]
+    row = outcome.get_by_role("row", name="Pods with a node")
+    assert number(row.locator("td").nth(1).text_content()) == told["after"]["withNode"]
+    expect(outcome.locator(".in-short")).to_have_text(told["inShort"] or "No number of pods differs.")
+    expect(outcome.locator("table.workloads tbody tr")).to_have_count(len(told["workloads"]))
     page.get_by_role("textbox", name="node").fill("no-such-node")
     page.get_by_role("button", name="Add", exact=True).click()
     small.expected = ("400", "404")
@@ -297,7 +343,7 @@ def test_a_hostile_name_is_text(small: Watched) -> None:
     """A pod whose name is a script is shown by its name, in the list and on its own page; nothing of it runs."""
     dialogs = []
     small.page.on("dialog", lambda each: (dialogs.append(each.message), each.dismiss()))
-    page = small.open("Pending")
+    page = pod_by_pod(small)
     page.get_by_label("Find").fill("onerror")
     expect(page.get_by_role("grid")).to_have_attribute("aria-rowcount", "2")
     link = page.locator("a.pod")

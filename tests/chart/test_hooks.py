@@ -23,7 +23,7 @@ JOBS = f"/apis/batch/v1/namespaces/{NAMESPACE}/jobs"
 async def plane(binaries: Binaries) -> AsyncIterator[tuple[ControlPlane, Api]]:
     """With a kube-scheduler and KWOK: pods run."""
     async with running(binaries) as (plane, api):
-        await api.create(node("n", labels={"kubernetes.io/os": "linux"}))
+        await api.create(node("n", labels={"kubernetes.io/os": "linux"}, extended={"ephemeral-storage": "100Gi"}))
         await api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
         await api.wait_for(f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/default", lambda _: True)
         yield plane, api

@@ -22,6 +22,16 @@ def test_lint(helm: Helm) -> None:
         assert re.findall(r"\[(?:WARNING|ERROR)\].*", said) == []
 
 
+def test_examples(helm: Helm) -> None:
+    """There is one for each mode, which it sets, and lint finds no mistake in it."""
+    modes = []
+    for example in sorted((CHART / "examples").glob("*.yaml")):
+        modes.append(yaml.safe_load(example.read_text())["mode"])
+        said = helm.run("lint", "--strict", CHART, "--values", example)
+        assert re.findall(r"\[(?:WARNING|ERROR)\].*", said) == []
+    assert modes == list(MODES)
+
+
 def test_a_package_has_all_files(helm: Helm, tmp_path: Path) -> None:
     """Helm follows the chart's symbolic links: a package renders the same objects as the folder."""
     helm.run("package", CHART, "--destination", tmp_path)

@@ -60,11 +60,14 @@ def test_the_table() -> None:
     """The same figures for people, in a pipe without padding, and the closing line of every plan."""
     done = thalweg("simulate", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": GANGS}))
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
+    assert lines[0].startswith("6 placed, 3 pending on 3 nodes")
+    assert lines[2].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
     assert any(line.split() == ["whole", "gangs,", "of", "3", "2", "0"] for line in lines)
     assert any(line.split() == ["cpu,", "of", "12", "cores", "0.0", "%", "100.0", "%", "100.0", "%"] for line in lines)
     assert "Placed by Thalweg only: 2 pods (default/" in done.stdout
-    assert lines[-1].startswith("6 placed, 3 pending on 3 nodes; cost ")
+    held = next(at for at, line in enumerate(lines) if line.startswith("cpu, ")) + 1
+    assert lines[held].split() == ["of", "these", "held", "by", "incomplete", "gangs", "0", "12", "cores"]
+    assert lines[-2] == "Gained: 6 pods can run, not 0; 2 gangs whole, not 0."
     assert [line for line in lines if line != line.rstrip()] == []
 
 
@@ -76,6 +79,24 @@ def test_a_gang_of_one_zone_is_whole_only_in_one() -> None:
     assert comparison["thalweg"]["wholeGangs"] == 1
     assert comparison["oneByOne"]["placed"] == 2
     assert (comparison["oneByOne"]["wholeGangs"], comparison["oneByOne"]["podsOfIncompleteGangs"]) == (0, 2)
+
+
+def test_both_ways_count_what_no_plan_may_place() -> None:
+    """The table's waiting pods are those of the line above it, a gated pod among them."""
+    gated = pod("gated", schedulingGates=[{"name": "example.com/wait"}])
+    answer = simulate(node("a"), pod("p"), gated, arguments=("--compare",))
+    comparison = answer["comparison"]
+    assert comparison["thalweg"]["waiting"] == comparison["oneByOne"]["waiting"] == len(answer["pending"]) == 1
+
+
+def test_resources_that_nobody_requests_have_no_row() -> None:
+    """A node's disks and pages that no pod asks for say nothing of either way."""
+    disks = node("a")
+    disks["status"]["allocatable"]["ephemeral-storage"] = "95Gi"
+    dump = json.dumps({"kind": "List", "items": [disks, pod("p")]})
+    done = thalweg("simulate", "-f", "-", "--compare", stdin=dump)
+    assert "cpu, of 4 cores" in done.stdout
+    assert "ephemeral-storage" not in done.stdout
 
 
 def test_evictions_are_counted_apart() -> None:

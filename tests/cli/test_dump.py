@@ -205,8 +205,9 @@ def test_namespaces_that_a_policy_reads_must_be_there(
 def test_namespaces_that_no_policy_reads_may_be_missing(
     given: Manifest, objects: list[Manifest], tmp_path: Path
 ) -> None:
-    """What is not read is not missed."""
-    assert warnings_of(run([node("a"), given, *objects], folder=tmp_path, json_output=True), tmp_path) == []
+    """What is not read is not missed. A policy that governs no pod is told as such."""
+    found = warnings_of(run([node("a"), given, *objects], folder=tmp_path, json_output=True), tmp_path)
+    assert [each for each in found if "it governs no pod" not in each] == []
 
 
 @COMMANDS
@@ -239,7 +240,13 @@ def claim(**spec: Any) -> Manifest:
 def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     """Under delivery: Extender such pods are planned, so the claims are missed; the reason has the command."""
     steered = policy(selects={"podSelector": {}}, delivery="Extender")
-    objects = [node("a"), steered, claiming("p", schedulerName="thalweg-steered"), claiming("q"), pod("r")]
+    objects = [
+        node("a"),
+        steered,
+        claiming("p", schedulerName="thalweg-steered"),
+        claiming("q", schedulerName="thalweg"),
+        pod("r"),
+    ]
     done = run(objects, folder=tmp_path, json_output=True)
     answer = json.loads(done.stdout)
     assert answer["placements"] == {"default/r": "a"}
@@ -248,7 +255,7 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
     assert answer["certified"] is False
     assert warnings_of(done, tmp_path) == [f"Pod default/p: volume claims are not judged: {NO_CLAIMS_MESSAGE}"]
     # The binder plans none of these pods, so that plan lacks nothing.
-    done = run([node("a"), claiming("q"), pod("r")], folder=tmp_path, json_output=True)
+    done = run([node("a"), claiming("q", schedulerName="thalweg"), pod("r")], folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == []
     assert json.loads(done.stdout)["certified"] is True
 
@@ -304,7 +311,8 @@ def test_a_policy_as_the_api_server_gives_it_back_is_taken(tmp_path: Path) -> No
     """With its status and all that the API server adds to metadata; nulls stand for nothing."""
     metadata = {"name": "team", "uid": "u", "generation": 2, "managedFields": [{"manager": "kubectl"}]}
     stored = {**policy(delivery=None, selects={"podSelector": None}), "metadata": metadata, "status": {"odd": 1}}
-    assert warnings_of(run([node("a"), pod("p"), stored], folder=tmp_path, json_output=True), tmp_path) == []
+    found = warnings_of(run([node("a"), pod("p"), stored], folder=tmp_path, json_output=True), tmp_path)
+    assert found == ["policy team: spec.selects is empty: it governs no pod"]
 
 
 def test_a_policy_that_contains_itself_is_refused(tmp_path: Path) -> None:

@@ -5,17 +5,19 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
 from thalweg.status import of_dump, show
-from thalweg.top import screen_of
+from thalweg.top import SORTS, age, screen_of, tables_of
 from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 
 from flowcore.model.policies import Delivery, Policy
 from flowcore.scenario import Scenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.planned_workloads import PlannedWorkload
 from flowcore.scenario.saved import read_state, state_of
 
 _OBSERVING: Manifest = {
@@ -46,7 +48,7 @@ def dump(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_plan_for_people(dump: Path) -> None:
     """Nodes, reasons, what is not carried out, and what differs from another scheduler's choice."""
-    done = thalweg("plan", "-f", dump)
+    done = thalweg("plan", "-f", dump, "--pods")
     assert done.returncode == 0, done.stderr
     lines = {words[0]: words for line in done.stdout.splitlines() if (words := line.split())}
     assert lines["default/small"][1] in ("a", "b")
@@ -54,7 +56,10 @@ def test_the_plan_for_people(dump: Path) -> None:
     assert "Insufficient cpu" in " ".join(lines["default/large"])
     assert lines["default/misplaced"] == ["default/misplaced", "watching", "a", "b"]
     assert "policy watching (Observe): 1 of 1 running pod would be elsewhere" in done.stdout
-    assert "2 placed, 1 pending on 2 nodes" in done.stdout
+    assert done.stdout.splitlines()[0].startswith("2 placed, 1 pending on 2 nodes")
+    assert "no plan costs less than 0" not in done.stdout
+    done = thalweg("plan", "-f", dump)
+    assert "pod/default/large  waits: NodeResourcesFit" in done.stdout
 
 
 def test_one_namespace_of_a_dump(dump: Path) -> None:
@@ -65,11 +70,37 @@ def test_one_namespace_of_a_dump(dump: Path) -> None:
 
 
 def test_the_status_for_people(dump: Path) -> None:
-    """Counts, policies, and that no round has planned a dump."""
+    """Counts, workloads, policies and reasons; a dump is planned as `thalweg simulate` does."""
     done = thalweg("status", "-f", dump)
-    assert done.stdout.splitlines()[:2] == ["2 nodes, 1 running pod, 3 waiting pods", "no round yet"]
+    assert done.stdout.splitlines()[:2] == [
+        "2 nodes, 1 running pod, 1 waiting pod",
+        "the plan for this dump: 2 placed, 1 pending",
+    ]
+    assert "pod/default/large  waits: NodeResourcesFit" in done.stdout
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
-    assert row == ["watching", "Observe", "1", "1", "0"]
+    assert row == ["watching", "Observe", "1", "0", "1"]
+    assert "REASON            PODS\nNodeResourcesFit  1" in done.stdout
+
+
+def test_top_without_a_terminal_is_tables(dump: Path) -> None:
+    """What waits longest, for how long and why; and what the plan places."""
+    done = thalweg("top", "-f", dump)
+    lines = done.stdout.splitlines()
+    waits = next(at for at, line in enumerate(lines) if line.startswith("WAITS LONGEST"))
+    assert lines[waits + 1].split()[0] == "pod/default/large"
+    assert lines[waits + 1].split()[-1] == "NodeResourcesFit"
+    assert any(line.startswith("PLACED LATELY") for line in lines)
+
+
+def test_top_sorts_what_waits() -> None:
+    """By age the oldest is first; by pods the one of which most wait."""
+    rows = [PlannedWorkload("job/b/few", 2, 0, 2, {"X": 2}, since=10.0),
+            PlannedWorkload("job/a/many", 9, 1, 8, {"Y": 8}, since=50.0)]  # fmt: skip
+    answer = msgspec.structs.replace(of_dump(Scenario(), StatusQuery(), AnswerContext(110.0)), workloads=rows)
+    first = {sort: tables_of(answer, sort)[0][1][0] for sort in SORTS}
+    assert first["age"] == ("job/b/few", "1m", "2 of 2", "-", "X")
+    assert [first[sort][0] for sort in ("pods", "namespace", "reason")] == ["job/a/many", "job/a/many", "job/b/few"]
+    assert [age(seconds) for seconds in (5, 60, 119, 7199, 7200, 172_800)] == ["5s", "1m", "1m", "119m", "2h", "2d"]
 
 
 def test_the_status_says_what_auto_decided(capsys: pytest.CaptureFixture[str]) -> None:
@@ -83,10 +114,15 @@ def test_the_status_says_what_auto_decided(capsys: pytest.CaptureFixture[str]) -
 def test_the_screen_of_top() -> None:
     """Rounds, leaving pods and the newest round's proof are drawn; names that look like markup are text."""
     answer = of_dump(Scenario(), StatusQuery(), AnswerContext(0.0))
+    answer = msgspec.structs.replace(
+        answer, overview=msgspec.structs.replace(answer.overview, source="live"), rounds=[]
+    )
     answer.rounds.append(RoundRow(7, 0.0, 0.25, 3, 2, 1, 200, 150, 0.25, certified=False, method="flow"))
     answer.moves.append(StatusMove("shop/[red]x", "a", "Preemption", ""))
     console = Console(width=120, record=True, file=io.StringIO())
-    console.print(screen_of(answer))
+    console.print(screen_of(answer, SORTS[0]))
     text = console.export_text()
-    assert "round 7 at 00:00:00Z: 3 placed, 2 pending, 0.25 s, gap <= 25.0 %" in text
+    assert "round 7 at 00:00:00Z: 3 placed, 2 pending, 0.25 s" in text
+    assert "gap <= 25.0 %" in text
+    assert "q: quit" in text
     assert "shop/[red]x" in text

@@ -135,7 +135,9 @@ def test_the_commands_that_give_them_another_scheduler() -> None:
         ("statefulset", "db"): {"spec": template},
         ("cronjob", "nightly"): {"spec": {"jobTemplate": {"spec": template}}},
     }
-    assert [words[3:] for words in commands if words[3] == "delete"] == [["delete", "pod", "db-1"]]
+    assert [words[3:] for words in commands if words[3] == "delete"] == [
+        ["delete", "pod", "db-1", "--ignore-not-found"]
+    ]
     comments = "\n".join(line for line in lines if line.startswith("#"))
     for user in (
         "CronJob shop/nightly",

@@ -32,7 +32,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 #: What ``-o json`` prints.
 _ANSWER = {
     "placements", "pending", "reasons", "evictions", "proposals", "cost", "lowerBound", "gap", "certified", "bound",
-    "seconds", "warnings", "now",
+    "seconds", "warnings", "now", "workloads",
 }  # fmt: skip
 
 
@@ -134,15 +134,82 @@ def test_several_files_are_one_cluster(tmp_path: Path) -> None:
 
 
 def test_the_table_says_the_same() -> None:
-    """Without ``-o json``: what goes where, what waits and why, and one closing line."""
-    done = thalweg("simulate", "-f", "-", stdin=as_list(OBJECTS))
+    """Without ``-o json``: the sums first, then what goes where, what waits and why; the cost only with -v."""
+    done = thalweg("simulate", "-f", "-", "--pods", stdin=as_list(OBJECTS))
     assert done.returncode == 0
     lines = done.stdout.splitlines()
-    assert lines[0].split() == ["POD", "NODE", "COST"]
+    assert lines[0].startswith("1 placed, 1 pending on 1 node")
+    assert lines[2].split() == ["POD", "NODE", "COST"]
     assert any(line.startswith("default/p") and " a " in line for line in lines)
     assert any(line.startswith("default/q") and "Insufficient cpu" in line for line in lines)
-    assert lines[-1].startswith("1 placed, 1 pending on 1 node; cost ")
+    assert not any(line.startswith("cost ") for line in lines)
     assert done.stderr == ""
+    done = thalweg("simulate", "-f", "-", "-v", stdin=as_list(OBJECTS))
+    assert done.stdout.splitlines()[-1].startswith("cost ")
+
+
+def owned(name: str, kind: str, owner: str, cpu: str = "1", **spec: Any) -> Manifest:
+    """A pod of a controller."""
+    made = pod(name, cpu, **spec)
+    reference = {"apiVersion": "batch/v1", "kind": kind, "name": owner, "uid": owner, "controller": True}
+    made["metadata"]["ownerReferences"] = [reference]
+    return made
+
+
+#: Room for 3 of the 5 pods of a Job, and a pod by itself that no node takes.
+JOB = [node("a", "3"), *(owned(f"nightly-{at}", "Job", "nightly") for at in range(5)),
+       pod("lost", "1", nodeSelector={"zone": "none"})]  # fmt: skip
+
+
+def test_a_line_for_each_workload() -> None:
+    """A Job is one line: how many of its pods are placed, and why the others wait; --pods has them all."""
+    done = thalweg("simulate", "-f", "-", stdin=as_list(JOB))
+    assert done.stdout.splitlines() == [
+        "3 placed, 3 pending on 1 node; certified: no plan costs less",
+        "",
+        "WORKLOAD             PLAN",
+        "job/default/nightly  3 of 5 placed; 2 wait: NodeResourcesFit",
+        "pod/default/lost     waits: NodeAffinity",
+        "",
+    ]
+    every = thalweg("simulate", "-f", "-", "--pods", stdin=as_list(JOB)).stdout
+    assert sum(line.startswith("default/nightly-") for line in every.splitlines()) == 5
+
+
+def test_workloads_add_up_in_json() -> None:
+    """Their sums are those of the lists of pods, and the codes of a workload are those of its waiting pods."""
+    answer = simulate(*JOB)
+    rows = {each["workload"]: each for each in answer["workloads"]}
+    assert sum(each["placed"] for each in rows.values()) == len(answer["placements"])
+    assert sum(each["waiting"] for each in rows.values()) == len(answer["pending"])
+    nightly = rows["job/default/nightly"]
+    assert (nightly["pods"], nightly["placed"], nightly["waiting"]) == (5, 3, 2)
+    assert nightly["codes"] == {"NodeResourcesFit": 2}
+    assert "Insufficient cpu" in nightly["reason"]
+
+
+def test_pods_of_another_scheduler_are_planned_with_their_claims() -> None:
+    """Nobody asks the binder to bind them: the filters judge their claims. A pod of the binder's still waits."""
+    claimed = {"volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "disk"}}]}
+    claim = {
+        "apiVersion": "v1",
+        "kind": "PersistentVolumeClaim",
+        "metadata": {"name": "disk", "namespace": "default"},
+        "spec": {"storageClassName": "late", "accessModes": ["ReadWriteOnce"]},
+        "status": {"phase": "Pending"},
+    }
+    late = {
+        "apiVersion": "storage.k8s.io/v1",
+        "kind": "StorageClass",
+        "metadata": {"name": "late"},
+        "provisioner": "csi.example.com",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
+    objects = [node("a"), claim, late]
+    theirs = simulate(*objects, pod("p", schedulerName="default-scheduler", **claimed))
+    assert theirs["placements"] == {"default/p": "a"}
+    ours = simulate(*objects, pod("p", schedulerName="thalweg", **claimed))
+    assert "need kube-scheduler's binding work" in ours["pending"]["default/p"]["reason"]
 
 
 def test_no_pending_pods() -> None:
@@ -150,11 +217,11 @@ def test_no_pending_pods() -> None:
     answer = simulate(node("a"))
     nothing = {"cost": 0, "lowerBound": 0, "gap": 0.0, "certified": True, "bound": 0, "seconds": 0, "warnings": []}
     assert {**answer, "seconds": 0} == {
-        "placements": {}, "pending": {}, "reasons": {}, "evictions": {}, "proposals": {},
+        "placements": {}, "pending": {}, "workloads": [], "reasons": {}, "evictions": {}, "proposals": {},
         "now": "2026-01-01T00:00:00Z", **nothing
     }  # fmt: skip
     done = thalweg("simulate", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
-    assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n", "")
+    assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")
 
 
 # -- which pods count --------------------------------------------------------------------------------------------------

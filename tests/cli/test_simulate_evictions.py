@@ -241,9 +241,9 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
     assert simulate(*full, replace)["evictions"] == {}
     leaves["default/p"]["to"] = None
     assert simulate(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
-    lines = table(node("a"), node("b"), misplaced, replace)
+    lines = table(node("a"), node("b"), misplaced, replace, arguments=("--pods",))
     assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
-    assert lines[-1] == "1 evicted, no pending pods on 2 nodes"
+    assert lines[0] == "1 moved, no pending pods on 2 nodes"
 
 
 # -- for people --------------------------------------------------------------------------------------------------------
@@ -258,16 +258,19 @@ def table(*objects: Manifest, arguments: tuple[str, ...] = ()) -> list[str]:
 
 def test_the_table_says_who_leaves() -> None:
     """Who, from where, for whom, where to, and why; the preemptor's row says whom it waits for."""
-    lines = table(node("a"), running("low"), URGENT)
+    lines = table(node("a"), running("low"), URGENT, arguments=("--pods",))
     assert any("default/urgent" in line and "a, once default/low has left" in line for line in lines)
     (row,) = (line for line in lines if line.startswith("default/low"))
     assert row.split()[1:4] == ["a", "default/urgent", "-"]
     assert "higher priority" in row
-    assert lines[-1].startswith("1 placed, 1 evicted, 0 pending on 1 node; ")
-    lines = table(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
+    assert lines[0].startswith("1 placed, 1 evicted, 0 pending on 1 node")
+    lines = table(node("a"), running("low"), URGENT)
+    (row,) = (line for line in lines if "higher priority" in line)
+    assert row.split()[1:4] == ["1", "0", "pod/default/urgent"]
+    lines = table(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}), arguments=("--pods",))
     heading = next(at for at, line in enumerate(lines) if line.startswith("WOULD LEAVE"))
     assert "default/large" in lines[heading + 1]
-    assert lines[-1].startswith("0 placed, 1 pending on 2 nodes; ")
+    assert lines[0].startswith("0 placed, 1 pending on 2 nodes")
 
 
 def test_an_annotation_that_does_not_parse_is_named() -> None:

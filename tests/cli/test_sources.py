@@ -201,10 +201,14 @@ def test_the_plugins_commands_are_those_of_thalweg() -> None:
 
 
 def test_top_without_a_terminal_prints_once(tmp_path: Path) -> None:
-    """What `status` prints."""
+    """Tables as lines for a pipe: what waits, and for how long."""
     file = tmp_path / "dump.yaml"
-    file.write_text(to_yaml(node("a"), pod("p")))
-    assert thalweg("top", "-f", file).stdout == thalweg("status", "-f", file).stdout != ""
+    file.write_text(to_yaml(node("a"), pod("p", "9")))
+    done = thalweg("top", "-f", file)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "\x1b" not in done.stdout
+    assert done.stdout.startswith("1 node, 0 running pods, 1 waiting pod\n")
+    assert "\npod/default/p  " in done.stdout
 
 
 def completions(*words: str) -> list[str]:

@@ -76,14 +76,14 @@ def dump(tmp_path: Path) -> str:
 @pytest.mark.parametrize("columns", [80, 200])
 def test_on_a_terminal(dump: str, columns: int) -> None:
     """Lines fit, long names are whole, headings are bold, and no digit and no name has a colour."""
-    with terminal("simulate", "-f", dump, columns=columns) as (_, ours):
+    with terminal("simulate", "-f", dump, "--pods", columns=columns) as (_, ours):
         text = read_all(ours)
     assert "\x1b[1m" in text
     assert "\x1b[1;3" not in text
     assert "\x1b[3" not in text
     plain = text.replace("\x1b[1m", "").replace("\x1b[0m", "")
     lines = [line.rstrip("\r") for line in plain.split("\n")]
-    assert max(map(len, lines[:4])) <= columns
+    assert max(map(len, lines[:6])) <= columns
     assert "…" not in plain
     assert "default/[bold]q" in plain.replace("\r\n", "")
     assert "".join(line.strip() for line in lines).count("7" * 20) >= 1
@@ -91,12 +91,12 @@ def test_on_a_terminal(dump: str, columns: int) -> None:
 
 def test_no_color_means_no_escape_at_all(dump: str) -> None:
     """Neither colours nor bold text."""
-    for arguments in (("simulate", "-f", dump), ("explain", "-f", dump)):
+    for arguments in (("simulate", "-f", dump, "--pods"), ("explain", "-f", dump)):
         with terminal(*arguments, columns=80, NO_COLOR="1") as (_, ours):
             assert "\x1b" not in read_all(ours), arguments
 
 
-@pytest.mark.parametrize("command", [("simulate",), ("simulate", "--compare"), ("explain", "default/p")])
+@pytest.mark.parametrize("command", [("simulate", "--pods"), ("simulate", "--compare"), ("explain", "default/p")])
 def test_in_a_pipe(dump: str, command: tuple[str, ...]) -> None:
     """A row is one line, whatever COLUMNS says, and no line ends in blanks or has a style."""
     done = thalweg(*command, "-f", dump, columns=20)

@@ -151,7 +151,7 @@ def test_policies_alone_are_policies(tmp_path: Path) -> None:
 def test_a_table_to_read(tmp_path: Path) -> None:
     """Who moves from where, and both plans side by side; notes go to standard error."""
     bare = manifest_pod("bare", "a", "500m", owner="")
-    done = run("what-if", "-f", dump(tmp_path, *OBJECTS, bare), "--drain", "a")
+    done = run("what-if", "-f", dump(tmp_path, *OBJECTS, bare), "--drain", "a", "--pods")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
     assert any(line.split()[:2] == ["default/web", "a"] for line in lines)
@@ -160,12 +160,43 @@ def test_a_table_to_read(tmp_path: Path) -> None:
     assert "default/bare has no controller" in done.stderr
 
 
+def test_a_drain_is_a_line_for_each_workload(tmp_path: Path) -> None:
+    """The sum comes first; a drain places nothing new, and pods of one workload that exchange their places are no line.
+
+    Pods with a node before and after tell who has lost it: the numbers of the table are those of the sentence.
+    """
+    nodes = [manifest_node("a", "z1"), manifest_node("b", "z1")]
+    web = [manifest_pod(f"web-{at}", "a", "1") for at in range(3)]
+    full = [manifest_pod("full", "b", "3")]
+    job = [manifest_pod(f"job-{at}", "", "1") for at in range(4)]
+    for pods in (web, job):
+        for each in pods:
+            each["metadata"]["ownerReferences"] = [
+                {"apiVersion": "batch/v1", "kind": "Job", "name": pods[0]["metadata"]["name"][:3], "uid": "u",
+                 "controller": True}
+            ]  # fmt: skip
+    path = dump(tmp_path, *nodes, *web, *full, *job)
+    done = run("what-if", "-f", path, "--drain", "a")
+    lines = done.stdout.splitlines()
+    assert "default/web-" not in done.stdout
+    assert sum(line.startswith("job/default/") for line in lines) <= 2
+    rows = {line[:18].strip(): line[18:].split() for line in lines}
+    before, after = (int(rows["pods with a node"][at]) for at in (0, 1))
+    assert before > after
+    found = answer("what-if", "-f", path, "--drain", "a")
+    for when in ("before", "after"):
+        assert found[when]["withNode"] + found[when]["waiting"] + found[when]["evicted"] == 8
+    assert lines[0] == found["inShort"]
+    assert "cost" not in rows
+    assert "ephemeral-storage" not in rows
+
+
 def test_a_row_is_a_line_of_80_columns() -> None:
     """Also of a large cluster, where both plans have amounts of many digits."""
     large = {"cpu": ResourceUse(123_456_700, 199_999_900), "memory": ResourceUse(10**15, 2 * 10**15)}
     large |= {"ephemeral-storage": ResourceUse(10**16, 2 * 10**16), "nvidia.com/gpu": ResourceUse(99_999, 100_000)}
-    plan = PlanSummary(12_500, 150_000, 10_000, 1_000, 10**12, 10**12, certified=False, resources=large)
-    none = PlanSummary(12_500, 0, 0, 0, 0, 0, certified=False, resources={})
+    plan = PlanSummary(12_500, 150_000, 150_000, 10_000, 1_000, 1_000, 10**12, 10**12, certified=False, resources=large)
+    none = PlanSummary(12_500, 0, 0, 0, 0, 0, 0, 0, certified=False, resources={})
     rows = summary_rows(plan, none) + summary_rows(none, plan)
     widths = [max(len(row[at]) for row in rows) for at in range(4)]
     assert sum(widths) + 2 * 3 <= 80, widths
@@ -191,6 +222,11 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert "no room for one more: " in done.stdout
     assert "waiting pods: 1; new nodes may help 1 of them" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["1", "a", "1", "default/large"]
+    done = run(
+        "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"
+    )
+    assert done.stdout.splitlines()[0].endswith("each requests 1 nvidia.com/gpu and tolerates nvidia.com/gpu")
+    assert done.stdout.splitlines()[-1].endswith("; no new nodes were tried")
     assert "no pod waits, so no new node helps" in run("headroom", "-f", dump(tmp_path, manifest_node("a", "z"))).stdout
 
 

@@ -7,6 +7,7 @@ import pytest
 from harness.small_fixes import NOW, draw_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import json
 from msgspec.structs import replace
 from support.cli import Manifest, pod
 from support.profiles import examples
@@ -105,6 +106,16 @@ def test_a_label_that_nothing_comes_near() -> None:
         answer = ask(scenario_of([node("a", pool="general"), one("p", nodeSelector=selector)]), "default/p")
         assert answer.evidence[0] == words
         assert ReplaceNodeLabel not in kinds(answer)
+
+
+def test_labels_of_nodes_are_for_those_who_may_read_nodes() -> None:
+    """Who may not learns neither a value of a label nor how many nodes have it."""
+    nodes = [node("gp-0", pool="general"), node("gp-1", pool="general")]
+    asker = AnswerContext(NOW, nodes=False)
+    scenario = scenario_of([*nodes, one("typo", nodeSelector={"pool": "genral"})])
+    answer = answer_why(scenario, WhyQuery("default/typo"), asker)
+    assert "general" not in json.encode(answer).decode()
+    assert ReplaceNodeLabel not in kinds(answer)
 
 
 def _claim(storage_class: str) -> Manifest:

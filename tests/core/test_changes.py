@@ -219,7 +219,7 @@ def test_a_higher_priority_takes_the_room() -> None:
     answer = what_if(two_zones(*full, manifest_pod("urgent", cpu="4")), SetPriority("default/urgent", 1000))
     assert answer.placed == ["default/urgent"]
     assert len(answer.waiting) == 1
-    assert answer.after.leaving == 1
+    assert (answer.after.moved, answer.after.evicted) == (0, 1)
 
 
 def test_objects_of_the_api_are_added_and_replaced() -> None:

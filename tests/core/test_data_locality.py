@@ -11,7 +11,7 @@ from flowcore.api import Interner, WirePod, to_pod, to_storage_object
 from flowcore.api.data import parse_data
 from flowcore.cluster.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.costs.data_locality import data_costs
+from flowcore.costs.data_locality import DataPrices
 from flowcore.model.cost_policy import CostPolicy, DataLocality
 from flowcore.model.data import DATA, DataSource, Level, Place
 from flowcore.model.errors import ModelError
@@ -36,7 +36,7 @@ def on(*names: str, size: int = GI) -> DataSource:
 
 
 def costs(nodes: list[Node], *data: DataSource, terms: DataLocality = TERMS) -> list[int]:
-    return data_costs(PodClass(data=data), snapshot(nodes, []), terms).tolist()
+    return DataPrices(snapshot(nodes, [])).costs(PodClass(data=data), terms).tolist()
 
 
 CLUSTER = [machine("n0", "r0", "z0"), machine("n1", "r0", "z0"), machine("n2", "r1", "z0"), machine("n3", "r0", "z1")]
@@ -128,8 +128,8 @@ def test_images_that_a_node_does_not_hold_are_pulled() -> None:
     held = [machine("n0", report=Report(images=(("big", 2 * GI),))), machine("n1")]
     wants = PodClass(images=("big", "unknown"), containers=1)
     found = snapshot(held, [])
-    assert data_costs(wants, found, DataLocality(image=5)).tolist() == [0, 10]
-    assert data_costs(wants, found, DataLocality()).tolist() == [0, 0]
+    assert DataPrices(found).costs(wants, DataLocality(image=5)).tolist() == [0, 10]
+    assert DataPrices(found).costs(wants, DataLocality()).tolist() == [0, 0]
 
 
 def _with_storage(cluster: Snapshot, claim: Claim, volume: PersistentVolume) -> Snapshot:
@@ -143,8 +143,18 @@ def test_claims_and_volumes_say_where_data_is() -> None:
     mounts = PodClass(volumes=(ClaimVolume("default", "c"),))
     volume = PersistentVolume("v", data=(on("n1"),))
     bare, telling = (Claim("default", "c", volume_name="v", data=data) for data in ((), (on("n0"),)))
-    assert data_costs(mounts, _with_storage(snapshot(CLUSTER, []), bare, volume), TERMS).tolist() == [1, 0, 11, 111]
-    assert data_costs(mounts, _with_storage(snapshot(CLUSTER, []), telling, volume), TERMS).tolist() == [0, 1, 11, 111]
+    assert DataPrices(_with_storage(snapshot(CLUSTER, []), bare, volume)).costs(mounts, TERMS).tolist() == [
+        1,
+        0,
+        11,
+        111,
+    ]
+    assert DataPrices(_with_storage(snapshot(CLUSTER, []), telling, volume)).costs(mounts, TERMS).tolist() == [
+        0,
+        1,
+        11,
+        111,
+    ]
 
 
 def test_pods_go_to_their_data() -> None:

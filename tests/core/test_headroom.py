@@ -130,6 +130,37 @@ def test_a_pod_with_rules() -> None:
     assert "anti-affinity" in answer.reason
 
 
+def tainted(name: str, *keys: str) -> dict[str, Any]:
+    """A node with a GPU and taints."""
+    made = manifest_node(name, "z", "8")
+    made["status"]["allocatable"]["nvidia.com/gpu"] = "4"
+    made["spec"] = {"taints": [{"key": key, "value": "yes", "effect": "NoSchedule"} for key in keys]}
+    return made
+
+
+def test_gpu_pods_tolerate_what_gpu_pools_have() -> None:
+    """The taint that is named as the resource, as the API server's admission has it; others by their key."""
+    scenario = scenario_of([tainted("a", "nvidia.com/gpu"), tainted("b", "nvidia.com/gpu", "dedicated")])
+    answer = headroom(scenario, requests={"nvidia.com/gpu": "1"})
+    assert (answer.fits, answer.nodes, answer.tolerates) == (4, {"a": 4}, ["nvidia.com/gpu"])
+    answer = headroom(scenario, requests={"nvidia.com/gpu": "1"}, tolerate=["dedicated"])
+    assert (answer.fits, answer.tolerates) == (8, ["nvidia.com/gpu", "dedicated"])
+    assert headroom(scenario, requests={"cpu": "1"}).fits == 0
+
+
+def test_a_pod_that_is_there_has_its_own_tolerations() -> None:
+    """What is asked about is that pod."""
+    with pytest.raises(ModelError, match="tolerate"):
+        headroom(scenario_of([manifest_pod("p")]), like="default/p", tolerate=["dedicated"])
+
+
+def test_no_new_nodes_are_tried_where_none_are_asked_for() -> None:
+    """Then nothing is said of them."""
+    scenario = scenario_of([manifest_node("a", "z", "1"), manifest_pod("large", cpu="4")])
+    assert not headroom(scenario, scale_ups=0).tried
+    assert headroom(scenario).tried
+
+
 def test_counting_stops_at_the_limit() -> None:
     """More may fit then, and the answer says so."""
     answer = headroom(scenario_of([manifest_node("a", "z", "64")]), requests={"cpu": "1"}, limit=5)

@@ -104,14 +104,14 @@ def left(result: RoundResult) -> dict[str, int]:
 @pytest.mark.parametrize("wait", [False, True])
 def test_the_figures_flow(wait: bool) -> None:  # noqa: FBT001 - a parameter of the test
     """Each goes where it prefers, and of the two that do not care the cheaper one takes the way through U."""
-    terms, priorities = policy(2000, wait=wait), {"P0": 50, "P1": 50, "P2": 20, "P3": 10, "P4": 50}
+    terms, priorities = policy(60_000, wait=wait), {"P0": 50, "P1": 50, "P2": 20, "P3": 10, "P4": 50}
     result = run_round(cluster(terms, priorities, {}), {terms.name: terms})
     assert placed(result) == {"P0": ("N0", BASE), "P1": ("N2", BASE), "P4": ("N3", BASE + NODE), "P2": ("N1", BASE)}
-    assert left(result) == {"P3": 2010}
+    assert left(result) == {"P3": 60_010}
     assert (
         result.cost
-        == figure({name: 2000 + priority for name, priority in priorities.items()})
-        == 4 * BASE + NODE + 2010
+        == figure({name: 60_000 + priority for name, priority in priorities.items()})
+        == 4 * BASE + NODE + 60_010
     )
 
 

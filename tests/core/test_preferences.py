@@ -86,7 +86,7 @@ def test_preferences_are_prices(case: Case, given_weights: CostWeights, data: st
     found = snapshot_of(case)
     count = len(found.table.nodes)
     allowed = np.array(data.draw(st.lists(st.booleans(), min_size=count, max_size=count)))
-    bound = 10_000 * 1000 * given_weights.taint_preference + 10 * 10_000 * given_weights.node_preference
+    bound = 10_000 * 1000 * given_weights.taint_preference
     bound += 1000 * (given_weights.pod_affinity + given_weights.spread + given_weights.image_locality)
     bound += 1000 * given_weights.idle_resources
     for waiting in found.pending:

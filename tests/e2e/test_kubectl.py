@@ -415,6 +415,8 @@ async def test_a_dump_is_what_the_other_commands_read(
     file.write_text(out)
     ours, theirs = json.loads(out)["items"], (await answer_of_dump(file))
     assert {"Node", "Pod", "Namespace", "PriorityClass", "FlowSchedulingPolicy"} <= {each["kind"] for each in ours}
+    written = json.loads(out)["metadata"]["annotations"]["scheduling.thalweg/dumped"]
+    assert theirs["now"] == written
     live = await answer(config, "plan", "-A", "--direct")
     assert theirs["waiting"] == live["waiting"] != []
 

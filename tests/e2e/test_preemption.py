@@ -1,12 +1,15 @@
 """Pods of a lower priority leave for urgent ones on the real API server: evictions, conditions, Events, a restart."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
+from support.replicas import running_replicas
 from support.steering import count
+from thalweg_controlplane import Api, ControlPlane
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 
@@ -107,12 +110,8 @@ async def test_a_restart_while_victims_terminate(scene: ClusterScenario, schedul
             await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
 
 
-@BOTH
-async def test_killed_while_victims_terminate(scene: ClusterScenario, scheduler: str) -> None:
-    """The victims end while no operator runs, and pods like them wait before the next one starts: nobody else leaves.
-
-    kube-scheduler clears the nomination meanwhile, since its extender does not answer.
-    """
+async def two_victims(scene: ClusterScenario, scheduler: str) -> tuple[str, list[dict[str, Any]]]:
+    """Two pods of a full node are evicted for the urgent pod ``u``, and do not end yet; the node and these pods."""
     await full_nodes(scene, "m0", "m1", slow=True)
     await create_urgent(scene, "u", "3", scheduler)
 
@@ -123,26 +122,72 @@ async def test_killed_while_victims_terminate(scene: ClusterScenario, scheduler:
     victims = await leaving(scene)
     (node,) = {each["spec"]["nodeName"] for each in victims}
     await scene.api.wait_for(scene.path("u"), lambda each: each["status"].get("nominatedNodeName") == node)
-    await scene.operator.kill()
+    return node, victims
+
+
+async def end(scene: ClusterScenario, victims: Sequence[dict[str, Any]], scheduler: str) -> None:
+    """The victims end, and pods like them wait at once."""
     for name in ("new-a", "new-b"):
         await scene.create(name, "2", scheduler=scheduler)
     for each in victims:
-        await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+        await let_end(scene, each)
 
     async def are_gone() -> bool:
         return not await leaving(scene)
 
     await until(are_gone, 30, lambda: "the victims to end")
+
+
+async def let_end(scene: ClusterScenario, pod: dict[str, Any]) -> None:
+    """A slow pod may end."""
+    await scene.api.patch(scene.path(pod["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+async def check_nobody_else_leaves(scene: ClusterScenario, node: str, scheduler: str) -> None:
+    """The urgent pod gets its node, and all other pods stay, also after one more round."""
+    assert await scene.node_of("u") == node
+    await scene.create("later", scheduler=scheduler)
+    await scene.node_of("later")
+    pods = await scene.pods()
+    assert {each["metadata"]["name"] for each in pods} >= {"u", "new-a", "new-b"}, "a second wave"
+    assert not await leaving(scene), "a second wave"
+    for each in pods:
+        if each["metadata"].get("finalizers"):
+            await let_end(scene, each)
+
+
+@BOTH
+async def test_killed_while_victims_terminate(scene: ClusterScenario, scheduler: str) -> None:
+    """The victims end while no operator runs, and pods like them wait before the next one starts: nobody else leaves.
+
+    kube-scheduler clears the nomination meanwhile, since its extender does not answer.
+    """
+    node, victims = await two_victims(scene, scheduler)
+    await scene.operator.kill()
+    await end(scene, victims, scheduler)
     if scheduler == STEERED_NAME:
         await scene.api.wait_for(scene.path("u"), lambda each: not each["status"].get("nominatedNodeName"))
     await scene.operator.start()
-    assert await scene.node_of("u") == node
-    await scene.wait_for_round("later")
-    assert not await leaving(scene), "a second wave"
+    await check_nobody_else_leaves(scene, node, scheduler)
     assert await count(scene.operator, "thalweg_evictions_total", "evicted") == 0
-    for each in await scene.pods():
-        if each["metadata"].get("finalizers"):
-            await scene.api.patch(scene.path(each["metadata"]["name"]), {"metadata": {"finalizers": None}})
+
+
+async def test_a_standby_takes_over_while_victims_terminate(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
+) -> None:
+    """The leader of two replicas is killed after its evictions: the other one evicts nobody else."""
+    await scene.operator.stop()
+    config = scene.operator.kubeconfig
+    async with running_replicas(plane[1], [config, config], tmp_path) as replicas:
+        standby, leader = await replicas.standby(), await replicas.leader()
+        node, victims = await two_victims(scene, SCHEDULER_NAME)
+        await leader.kill()
+        await end(scene, victims, SCHEDULER_NAME)
+        assert await replicas.leader(leader) is standby
+        await check_nobody_else_leaves(scene, node, SCHEDULER_NAME)
+        assert await count(standby, "thalweg_evictions_total", "evicted") == 0
+        leader.begin()
+    await scene.operator.start()
 
 
 @BOTH

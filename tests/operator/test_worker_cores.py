@@ -43,7 +43,7 @@ async def test_a_worker_with_two_cores_plans_the_same() -> None:
     request, client = crowded(), WorkerClient(60, cores=2)
 
     def comparable(reply: RoundReply) -> RoundReply:
-        return msgspec.structs.replace(reply, seconds=0.0, phases=[], filter_seconds=0.0)
+        return msgspec.structs.replace(reply, seconds=0.0, phases=[], filter_seconds=0.0, namespace_seconds={})
 
     expected = comparable(run_request(Replica(), request))
     assert expected.unplaced

@@ -14,6 +14,7 @@ from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, scenario_of
+from thalweg.status import of_dump
 from thalweg.view_rounds import planned_scenario
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
@@ -27,11 +28,16 @@ from thalweg_view.pictures.policies import answer_policies
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
 from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundClass, RoundHistory, RoundPlan, RoundPod, RoundPolicy
+from thalweg_view.status import StatusQuery
 from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.model.errors import ModelError
 from flowcore.scenario import Scenario, plan_scenario
+from flowcore.scenario.comparison import compare_one_by_one
 from flowcore.scenario.context import AnswerContext, UnknownName
+from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.scenario.planned_workloads import planned_workloads
+from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
 
 ALL = AnswerContext(NOW)
 HOSTILE = "<script>alert(1)</script>"
@@ -89,7 +95,7 @@ def check_flow(answer: FlowAnswer, plan: RoundPlan) -> None:
 @given(
     crowded_cases(),
     st.sampled_from(("zone", "rack", "zone")),
-    st.sampled_from(("class", "policy", "queue", "priority", "namespace")),
+    st.sampled_from(("workload", "class", "policy", "queue", "priority", "namespace")),
     st.integers(1, 3),
 )
 def test_the_flow_adds_up(case: Case, by: str, of: str, most: int) -> None:
@@ -171,6 +177,89 @@ def test_the_map_of_use_agrees_with_the_plan(case: Case) -> None:
             sum(columns.planned),
         )
     assert overview.waiting == sum(overview.codes.values())
+
+
+@settings(max_examples=examples(30))
+@given(crowded_cases())
+def test_waiting_and_placed_mean_one_thing(case: Case) -> None:
+    """The header, the list, the workloads, the timeline, policies and gangs, the status, simulate and what-if agree."""
+    scenario = drawn_scenario(case)
+    data, _ = planned(scenario)
+    plan = plan_scenario(scenario, NOW)
+    left, placed = len(plan.result.unplaced) + len(plan.skipped), len(plan.result.placements)
+    overview, pending = answer_overview(data, NEWEST, ALL), answer_pending(data, PendingQuery(), ALL)
+    status, listed = of_dump(scenario, StatusQuery(), ALL), answer_plan(scenario, PlanQuery(), ALL)
+    what_if = answer_what_if(scenario, WhatIfQuery(), ALL).before
+    assert overview.round is not None
+    assert {
+        "header": overview.waiting,
+        "timeline": overview.round.waiting,
+        "list": pending.total,
+        "workloads": sum(each.waiting for each in pending.workloads),
+        "policies": sum(each.waiting for each in answer_policies(data, NEWEST, ALL).policies),
+        "status": status.overview.waiting,
+        "status by workload": sum(each.waiting for each in status.workloads),
+        "simulate": sum(each.waiting for each in planned_workloads(scenario, plan)),
+        "plan": len(listed.waiting),
+        "plan by workload": sum(each.waiting for each in listed.workloads),
+        "compare": compare_one_by_one(scenario, plan).thalweg.waiting,
+        "what-if": what_if.waiting,
+    } == dict.fromkeys((
+        "header", "timeline", "list", "workloads", "policies", "status", "status by workload", "simulate", "plan",
+        "plan by workload", "compare", "what-if",
+    ), left)  # fmt: skip
+    assert {overview.round.placed, len(listed.placed), what_if.placed} == {placed}
+    assert sum(each.placed for each in status.workloads) == placed
+    for gang in answer_gangs(data, NEWEST, ALL).gangs:
+        members = [each for each in scenario.cluster.pods.values() if each.gang is not None and not each.terminal]
+        of = [each for each in members if each.gang is not None and each.gang.key.display_name == gang.gang]
+        assert gang.running + gang.planned + gang.waiting == len(of)
+
+
+def test_a_bound_that_says_nothing_is_no_gap() -> None:
+    """A plan that evicts has no bound: the timeline says that nothing is known, not that all of the cost is a gap."""
+    running = pod("low", "4", nodeName="n0", priority=0, schedulerName="thalweg", status={"phase": "Running"})
+    reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
+    running["metadata"]["ownerReferences"] = [reference]
+    data, plan = planned(scenario_of([node("n0"), running, pod("urgent", "4", priority=1000)]))
+    assert plan.evictions
+    assert answer_rounds(data, RoundsQuery(), ALL).gap == [None]
+
+
+def test_nodes_that_take_no_pods_are_marked() -> None:
+    """One that is not ready, and tainted ones with their taints; the taint of a cordoned node is told by itself."""
+    bad = node("bad")
+    bad["spec"] = {"taints": [{"key": "node.kubernetes.io/not-ready", "effect": effect} for effect in
+                              ("NoSchedule", "NoExecute")]}  # fmt: skip
+    gpu, closed = node("gpu"), node("closed")
+    gpu["spec"] = {"taints": [{"key": "nvidia.com/gpu", "value": "present", "effect": "NoSchedule"},
+                              {"key": "soft", "effect": "PreferNoSchedule"}]}  # fmt: skip
+    closed["spec"] = {
+        "unschedulable": True,
+        "taints": [{"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"}],
+    }
+    data, _ = planned(scenario_of([bad, gpu, closed, node("good")]))
+    answer = answer_nodes(data, NodesQuery(), ALL)
+    assert answer.not_ready == [True, False, False, False]
+    assert answer.unschedulable == [False, False, True, False]
+    assert [len(each) for each in answer.taints] == [2, 1, 0, 0]
+    assert answer.taints[1] == ("nvidia.com/gpu=present:NoSchedule",)
+
+
+def test_the_status_of_a_dump_says_what_is_held() -> None:
+    """A queue's use counts its running pods: the dump is planned, not shown as if nothing were known."""
+    queue = {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowQueue",
+        "metadata": {"name": "team"},
+        "spec": {"selects": {"namespaceSelector": {}}},
+    }
+    namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
+    held = pod("held", "3", nodeName="n0", schedulerName="thalweg")
+    scenario = scenario_of([node("n0"), queue, namespace, held, pod("w", "9")])
+    (row,) = of_dump(scenario, StatusQuery(), ALL).queues
+    assert row.used_share == 0.75
+    assert row.waiting == 1
 
 
 @settings(max_examples=examples(30))
@@ -295,7 +384,7 @@ def test_gangs_say_how_much_of_them_is_there() -> None:
     large, fits = answer_gangs(data, NEWEST, ALL).gangs
     assert (large.gang, large.min_member, large.waiting, large.planned) == ("gang default/large", 2, 2, 0)
     assert large.code == "GangWithoutRoom"
-    assert (fits.gang, fits.waiting, fits.planned, fits.reason) == ("gang default/fits", 2, 2, "")
+    assert (fits.gang, fits.waiting, fits.planned, fits.reason) == ("gang default/fits", 0, 2, "")
 
 
 @pytest.mark.parametrize(

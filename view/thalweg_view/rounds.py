@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -91,6 +92,7 @@ class RoundNode(msgspec.Struct, array_like=True):
     Attributes:
         used: what its pods request, without their number.
         pods: their number.
+        taints: those that keep pods away, as kubectl writes them: "dedicated=memory:NoSchedule".
     """
 
     name: str
@@ -99,6 +101,7 @@ class RoundNode(msgspec.Struct, array_like=True):
     allocatable: Amounts = ()
     used: Amounts = ()
     pods: int = 0
+    taints: tuple[str, ...] = ()
 
 
 class RoundPlan(msgspec.Struct, Bounded):
@@ -170,8 +173,9 @@ class RoundRow(msgspec.Struct, rename="camel"):
     """A round in the timeline; see ``RoundPlan``.
 
     Attributes:
-        placed, waiting, evicted: numbers of pods.
-        gap: part of the cost above the lower bound, 0..1.
+        placed, waiting: numbers of pods that get a node, and that get none, those that may not be planned among them.
+        evicted: number of pods that leave.
+        gap: part of the cost above the lower bound, 0..1; None: nothing is known of it, as where pods are evicted.
         certified: whether no plan costs less.
         codes: how many pods stay pending, by the code of their reason.
         whole: whether the round can be looked at.
@@ -185,7 +189,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
     evicted: int
     cost: int
     lower_bound: int
-    gap: float
+    gap: float | None
     certified: bool
     method: str
     codes: dict[str, int] = {}
@@ -199,11 +203,11 @@ class RoundRow(msgspec.Struct, rename="camel"):
             plan.time,
             plan.seconds,
             len(plan.placements),
-            len(plan.unplaced),
+            len(plan.unplaced) + len(plan.skipped),
             len(plan.evictions),
             plan.cost,
             plan.lower_bound,
-            plan.gap,
+            plan.gap if plan.lower_bound > 0 or plan.certified else None,
             plan.certified,
             plan.method,
             plan.waiting_by_code(),
@@ -247,6 +251,10 @@ class RoundHistory:
             kept = ", ".join(str(each) for each in self._whole) or "none"
             raise UnknownName("round", f"{number} is not kept; rounds that are: {kept}")
         return found
+
+    def newest_whole(self) -> Iterator[RoundPlan]:
+        """The rounds that can be looked at, the newest first."""
+        return reversed(self._whole.values())
 
     def row(self, number: int) -> RoundRow | None:
         """A round in the timeline; None: it is not there any more."""

@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.moment import moment_text
+from flowcore.scenario.planned_workloads import PlannedWorkload
 from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
 from thalweg_view.pictures.policies import (
     PolicyRow,
@@ -17,12 +18,16 @@ from thalweg_view.pictures.policies import (
     answer_queues,
 )
 from thalweg_view.pictures.shapes import RoundQuery
+from thalweg_view.pictures.waiting import waiting_pods
+from thalweg_view.pictures.workloads import PlacedWorkload, placed_lately, workload_rows
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
 
-#: Rounds and leaving pods of one answer at most.
+#: Rounds, leaving pods, workloads and lines of what was placed in one answer at most.
 MAX_ROUNDS: Final = 20
 MAX_LEAVING: Final = 20
+MAX_WORKLOADS: Final = 1000
+MAX_PLACED: Final = 20
 
 
 class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -47,6 +52,8 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
     Attributes:
         rounds: the last ones, the newest first.
+        workloads: what waits and what the newest round placed, those of which the most pods wait first.
+        placed: what the last rounds placed, the newest first.
         moves: pods that leave by the newest round, the first of them.
         leaving: number of all that leave.
         now: the moment that the answer is for; "": unknown.
@@ -58,12 +65,15 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     rounds: list[RoundRow]
     moves: list[StatusMove]
     leaving: int
+    workloads: list[PlannedWorkload]
+    placed: list[PlacedWorkload]
     now: str = ""
 
 
 def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -> StatusAnswer:
     """The status."""
     newest = data.rounds.find()
+    waiting = [each for each in waiting_pods(data, newest, context, newest=True) if context.may_name(each.pod)]
     evictions = [] if newest is None else newest.evictions
     return StatusAnswer(
         answer_overview(data, RoundQuery(), context),
@@ -80,5 +90,7 @@ def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -
             for each in evictions[:MAX_LEAVING]
         ],
         len(evictions),
+        workload_rows(data, newest, waiting, context)[:MAX_WORKLOADS],
+        list(islice(placed_lately(data, data.rounds.newest_whole(), context), MAX_PLACED)),
         moment_text(context.now),
     )

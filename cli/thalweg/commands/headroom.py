@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 @click.option("--gpu", metavar="COUNT", help="... and so many nvidia.com/gpu.")
 @click.option("--request", "requests", multiple=True, metavar="RESOURCE=AMOUNT",
               help="... and so much of another resource. May be given several times.")  # fmt: skip
+@click.option("--tolerate", multiple=True, metavar="KEY",
+              help="... and that tolerate taints with this key. May be given several times.")  # fmt: skip
 @click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
 @click.option("--scale-ups", type=int, default=3, show_default=True,
               help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
@@ -32,6 +34,7 @@ def headroom(
     memory: str | None,
     gpu: str | None,
     requests: tuple[str, ...],
+    tolerate: tuple[str, ...],
     limit: int,
     scale_ups: int,
     output: str,
@@ -42,8 +45,9 @@ def headroom(
 
     The waiting pods are planned first. What is counted fits beside that plan, and no running pod leaves for it. The
     pods to count are like an existing pod, with all its rules, or pods without rules that request the given amounts.
-    The number is exact: so many are placed, and of one more not all. Without --like and without requests nothing is
-    counted.
+    These tolerate taints that are named as an extended resource that they request, such as nvidia.com/gpu: the
+    admission plug-in ExtendedResourceToleration of the API server lets real ones. The number is exact: so many are
+    placed, and of one more not all. Without --like and without requests nothing is counted.
 
     New nodes are like existing ones, with the pods that each such node has. Each line was planned: so many nodes place
     so many of the pods that wait now.
@@ -54,9 +58,11 @@ def headroom(
     Examples:
       thalweg headroom -f now.json --like shop/cart-0
       thalweg headroom -f now.json --cpu 2 --memory 4Gi
+      thalweg headroom -f now.json --gpu 1 --tolerate dedicated
       thalweg headroom -f now.json --gpu 8 --request networking.thalweg/bandwidth=10G -o json
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+    from flowcore.scenario.headroom import HeadroomQuery
     from thalweg.headroom import run_headroom
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
@@ -68,4 +74,7 @@ def headroom(
         given[name] = amount
     if like and given:
         raise click.UsageError("give either --like or amounts: a pod that is like another requests what that requests")
-    run_headroom(source, like, given, limit, scale_ups, output, watch=watch)
+    if tolerate and not given:
+        raise click.UsageError("--tolerate describes pods together with amounts, such as --gpu 1")
+    asked = HeadroomQuery(like, given, limit=limit, scale_ups=scale_ups, tolerate=[*tolerate])
+    run_headroom(source, asked, output, watch=watch)

@@ -19,19 +19,25 @@ from thalweg.source import SourceOptions
 @click.option("--nodes", is_flag=True,
               help="In -o json: the reason of every node for each pending pod. As large as pods times "
                    "nodes.")  # fmt: skip
-def simulate(source: SourceOptions, output: str, *, reschedule: bool, compare: bool, nodes: bool) -> None:
+@options.pods
+@click.option("-v", "--verbose", is_flag=True, help="Print the plan's cost too, and what is proven of it.")
+def simulate(
+    source: SourceOptions, output: str, *, reschedule: bool, compare: bool, nodes: bool, pods: bool, verbose: bool
+) -> None:
     """Plan the pending pods of a cluster or a dump. No cluster is changed.
 
+    The output has a line for each workload: a gang, a controller, or a pod by itself. --pods lists the pods.
+
     All pending pods are planned, for any scheduler, with three exceptions: pods with scheduling gates, pods with
-    resource claims, and pods with volume claims unless their FlowSchedulingPolicy has delivery: Extender. The output
-    lists these with the reason. Policies in the dump apply as in a cluster. A policy that the API server would refuse
-    is an error.
+    resource claims, and pods with volume claims that Thalweg would bind itself (delivery: Binder). The output names
+    these with the reason. Pods of other schedulers that no policy governs are planned as under delivery: Observe.
+    Policies in the dump apply as in a cluster. A policy that the API server would refuse is an error.
 
     The plan says which running pods leave. A pod that fits on no node may preempt pods with a lower priority. Running
     pods are moved to other nodes only with --reschedule, or if a policy in the dump moves them.
 
-    With --compare the output is a table with two columns. One by one, each pod in its turn (priority, then age) takes
-    the best node by kube-scheduler's filters and a model of its scores. Constraints of policies hold in both columns.
+    With --compare the output is a table with both ways. One by one, each pod in its turn (priority, then age) takes
+    the best node by kube-scheduler's filters and a model of its scores. Constraints of policies hold in both.
     One by one knows no gangs and no queues, and evicts no pod.
 
     Without -f the API server of the kubeconfig lists the objects: this needs the right to list nodes and pods. Kinds
@@ -53,6 +59,7 @@ def simulate(source: SourceOptions, output: str, *, reschedule: bool, compare: b
       thalweg simulate --context staging
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.asking import read_scenario
-    from thalweg.simulate import run_simulation
+    from thalweg.simulate import Printed, run_simulation
 
-    run_simulation(read_scenario(source), output, reschedule=reschedule, with_comparison=compare, nodes=nodes)
+    printed = Printed(output, comparison=compare, nodes=nodes, pods=pods, verbose=verbose)
+    run_simulation(read_scenario(source), printed, reschedule=reschedule)

@@ -13,9 +13,10 @@ from thalweg.source import SourceOptions
 @options.output
 @options.watch
 def status(source: SourceOptions, output: str, *, watch: bool) -> None:
-    """Show how Thalweg is doing: nodes and pods, policies, queues and the last round.
+    """Show how Thalweg is doing: nodes and pods, what waits by workload, policies, queues and the last round.
 
-    A live operator answers only those who may list FlowSchedulingPolicies and FlowQueues.
+    For a dump the pending pods are planned, as `thalweg simulate` does. A live operator answers only those who may list
+    FlowSchedulingPolicies and FlowQueues.
 
     Exit code 2: the files or the operator cannot be read.
 
@@ -30,12 +31,13 @@ def status(source: SourceOptions, output: str, *, watch: bool) -> None:
     run_status(source, output, watch=watch)
 
 
-@click.command(short_help="Show rounds, pending pods, shares and moves live.")
+@click.command(short_help="Show what waits longest and why, live.")
 @options.source
 def top(source: SourceOptions) -> None:
-    """Show rounds, pending pods by reason, shares and moves as they change.
+    """Show what waits longest, whose and why, what was placed lately, shares and rounds as they change.
 
-    Ctrl-C ends it. Without a terminal, and for a dump, it prints once.
+    The key s sorts what waits by age, pods, namespace or reason; q or Ctrl-C ends it. Without a terminal, and for a
+    dump, it prints once.
 
     Exit code 2: the files or the operator cannot be read.
 

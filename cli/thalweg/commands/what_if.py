@@ -44,12 +44,14 @@ if TYPE_CHECKING:
               help="Objects that are added, or replace those of the same name: pods, nodes, PodDisruptionBudgets, "
                    "queues and all else that plans depend on. - is standard input.")  # fmt: skip
 @options.output
+@options.pods
 @options.watch
-def what_if(source: SourceOptions, output: str, *, watch: bool, **changes: Any) -> None:
+def what_if(source: SourceOptions, output: str, *, pods: bool, watch: bool, **changes: Any) -> None:
     """Show what a change would do to the plan. No cluster is changed.
 
-    The cluster is planned twice, as it is and with the changes. The output has both plans side by side, and names the
-    pods that find a node, the pods that lose theirs, and the running pods that move. All options for changes may be
+    The cluster is planned twice, as it is and with the changes. The output sums up what differs, has both plans side by
+    side, and a line for each workload that they treat differently. --pods names the pods that find a node, the pods
+    that lose theirs, and the running pods that move. All options for changes may be
     given several times and combined. The changes are made in this order: --apply, --policy, --priority, --add-nodes,
     --uncordon, --cordon, --drain, --remove, --fail.
 
@@ -68,4 +70,4 @@ def what_if(source: SourceOptions, output: str, *, watch: bool, **changes: Any) 
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.what_if import run_what_if
 
-    run_what_if(source, changes, output, watch=watch)
+    run_what_if(source, changes, output, watch=watch, pods=pods)

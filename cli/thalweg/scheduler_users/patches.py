@@ -53,4 +53,5 @@ def _patch(user: SchedulerUser, patch: dict[str, Any]) -> str:
 
 
 def _delete(namespace: str, pod: str) -> str:
-    return shlex.join(["kubectl", "-n", namespace, "delete", "pod", pod])
+    # Its controller may have replaced it by then.
+    return shlex.join(["kubectl", "-n", namespace, "delete", "pod", pod, "--ignore-not-found"])

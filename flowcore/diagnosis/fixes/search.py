@@ -28,7 +28,7 @@ from flowcore.diagnosis.fixes.words import sentence
 from flowcore.explain.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.scenario import Scenario, ScenarioPlan
-from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, Uncordon
+from flowcore.scenario.changes import AddNodes, Change, EvictPods, MovePod, RemoveTaint, ReplaceNodeLabel, Uncordon
 from flowcore.scenario.context import AnswerContext
 
 #: Most fixes.
@@ -77,18 +77,19 @@ def find_fixes(
     ]
     if not unplaced:
         return []
-    unplaced = _with_their_gangs(unplaced, plan)
+    unplaced = _with_their_gangs(unplaced, plan, context)
     if budget_plans is None:
         budget_plans = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // len(scenario.cluster.pods)))
     return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
 
 
-def _with_their_gangs(keys: Sequence[str], plan: ScenarioPlan) -> list[str]:
-    """The same pods and those without which they cannot be placed, in the order of the plan."""
+def _with_their_gangs(keys: Sequence[str], plan: ScenarioPlan, context: AnswerContext) -> list[str]:
+    """The same pods and those without which they cannot be placed, as far as the asker may see them, in plan order."""
     unplaced = {each.pod.key: set(each.pod.gangs) for each in plan.result.unplaced}
     asking = {name for name, gang in plan.before.gangs.items() if gang.min_placed > 0}
     names = {name for key in keys for name in unplaced[key]} & asking
-    return [key for key, gangs in unplaced.items() if key in keys or not names.isdisjoint(gangs)]
+    wanted = (key for key, gangs in unplaced.items() if key in keys or not names.isdisjoint(gangs))
+    return context.visible(wanted)
 
 
 class _Search:
@@ -256,7 +257,7 @@ class _Search:
                 case MovePod():
                     if not self._context.nodes or not self._context.may_name(change.pod):
                         return False
-                case AddNodes() | RemoveTaint() | Uncordon():
+                case AddNodes() | RemoveTaint() | Uncordon() | ReplaceNodeLabel():
                     if not self._context.nodes:
                         return False
                 case _:

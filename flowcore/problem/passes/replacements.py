@@ -28,7 +28,7 @@ from flowcore.model.resources import Amounts
 from flowcore.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.problem.demands import Demand
 from flowcore.problem.passes.round_pass import Pass
-from flowcore.problem.problem import Problem
+from flowcore.problem.problem import Problem, priced
 from flowcore.problem.result import Placement, Unplaced
 
 
@@ -45,9 +45,10 @@ class PlaceReplacements(Pass):
         if not pending:
             return problem
         others = tuple(pod for pod in snapshot.pending if pod.victim is None)
+        replacing = problem.with_snapshot(replace(snapshot, pending=pending))
         queue = [
             (-int(price), pod.created, pod.key, pod, pod.victim, demand)
-            for demand in problem.with_snapshot(replace(snapshot, pending=pending)).demands
+            for demand in replacing.demands
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)
             if pod.victim is not None  # which is true of all, but the type checker does not know
         ]
@@ -57,7 +58,8 @@ class PlaceReplacements(Pass):
             if isinstance(without, str):
                 unplaced.append(Unplaced(pod, without, -price, REPLACEMENT, more_nodes_help=False))
                 continue
-            placements.append(Placement(pod, victim.node, _price(demand, without, without.table.index[victim.node])))
+            price_there = _price(priced(replacing, demand), without, without.table.index[victim.node])
+            placements.append(Placement(pod, victim.node, price_there))
             change.apply(pod, victim)
         self._decided = Decided(tuple(placements), tuple(unplaced))
         return problem.with_snapshot(change.with_both(others))

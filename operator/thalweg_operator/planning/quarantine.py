@@ -151,19 +151,22 @@ class Quarantine:
         """Number of pods, gangs and classes that back off."""
         return len(self._backoffs)
 
-    def choose(self, pods: Sequence[Pod], now: float) -> RoundSelection:
-        """Selects the pods of the next round; at least one, unless all back off.
+    def choose(
+        self, pods: Sequence[Pod], now: float, in_turn: Callable[[Sequence[Pod]], Sequence[Pod]] = lambda pods: pods
+    ) -> RoundSelection:
+        """Selects the pods of the next round; at least one, unless all back off or wait for their turn.
 
         Args:
             pods: pods that may be planned.
             now: seconds of a monotonic clock.
+            in_turn: those whose turn it is, of pods outside the fault search; called at most once.
         """
         if self._batch_limit is not None and self._batch_limit.until <= now:
             self._batch_limit = None
         self._debts = {name: debt for name, debt in self._debts.items() if self._debt(name, now) > 0}
         if self._search is None and self._batch_limit is None and not self._backoffs and not self._debts:
-            self._round_kind, self._planned_pods = _RoundKind.OTHERS, tuple(pods)
-            return RoundSelection(pods)
+            self._round_kind, self._planned_pods = _RoundKind.OTHERS, tuple(in_turn(pods))
+            return RoundSelection(self._planned_pods)
         items: dict[str, list[Pod]] = {}
         for pod in pods:
             items.setdefault(self._item_key(pod), []).append(pod)
@@ -172,6 +175,8 @@ class Quarantine:
         others = [item for item in items if item not in resting and item not in suspects]
         chosen, more = self._next_items(items, others, due)
         self._planned_pods = tuple(pod for item in chosen for pod in items[item])
+        if self._round_kind is _RoundKind.OTHERS:
+            self._planned_pods = tuple(in_turn(self._planned_pods))
         for item in chosen:
             resting.pop(item, None)
         return RoundSelection(
@@ -184,7 +189,7 @@ class Quarantine:
         self._planned_rounds += bool(pods)
         if self._search is None and not self._backoffs and not self._debts:
             return
-        plannable_classes = dict.fromkeys(map(self._class_key, pods))
+        plannable_classes = dict.fromkeys(map(self.class_key, pods))
         if self._round_kind is _RoundKind.RETRY:
             for key in (*map(self._item_key, pods), *plannable_classes):
                 self._backoffs.pop(key, None)
@@ -204,7 +209,7 @@ class Quarantine:
             seconds_lost: seconds that the round cost.
             problem: description of the failure, for the conditions of the pods at fault.
         """
-        classes = {self._item_key(pod): self._class_key(pod) for pod in self._planned_pods}
+        classes = {self._item_key(pod): self.class_key(pod) for pod in self._planned_pods}
         namespaces = {self._item_key(pod): pod.namespace for pod in self._planned_pods}
         self._planned_pods = ()
         if not classes:
@@ -246,7 +251,7 @@ class Quarantine:
     def retain(self, pods: Iterable[Pod]) -> None:
         """Drops the back-offs of all other pods."""
         if self._backoffs:
-            keys = {key for pod in pods for key in (self._item_key(pod), self._class_key(pod))}
+            keys = {key for pod in pods for key in (self._item_key(pod), self.class_key(pod))}
             self._backoffs = {key: backoff for key, backoff in self._backoffs.items() if key in keys}
 
     # --- choosing ---
@@ -257,7 +262,7 @@ class Quarantine:
         resting: dict[str, str] = {}
         due: list[tuple[float, str]] = []
         for item, pods in items.items():
-            class_key, namespace = self._class_key(pods[0]), pods[0].namespace
+            class_key, namespace = self.class_key(pods[0]), pods[0].namespace
             backoffs = [self._backoffs[key] for key in (item, class_key) if key in self._backoffs]
             if backoffs:
                 resting[item] = backoffs[0].reason
@@ -285,7 +290,7 @@ class Quarantine:
         self._round_kind = next((kind for kind in after if sizes[kind]), _RoundKind.OTHERS)
         more = sum(map(bool, sizes.values())) > 1 or parts > 1
         if self._round_kind is _RoundKind.SUSPECTS and self._search is not None:
-            return self._search.next_part({item: self._class_key(pods[0]) for item, pods in items.items()}), more
+            return self._search.next_part({item: self.class_key(pods[0]) for item, pods in items.items()}), more
         if self._round_kind is _RoundKind.RETRY:
             return due[:1], more
         if limit is None:
@@ -349,7 +354,7 @@ class Quarantine:
         """Key of the smallest unit of planning: the pod, its gang, or the group of its gang."""
         return pod.uid if pod.gang is None else f"gang {self._first_in_group(pod.gang.key).display_name}"
 
-    def _class_key(self, pod: Pod) -> Hashable:
+    def class_key(self, pod: Pod) -> Hashable:
         """Key of pods that are equal for the planner, per namespace, so that a fault stays within its namespace."""
         return self._item_key(pod) if pod.gang is not None else (pod.namespace, pod.pod_class, pod.constraints)
 

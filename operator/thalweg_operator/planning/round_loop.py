@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +23,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.pending_round import PendingRound
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.planned_placements import (
     cheapest_nodes,
@@ -34,8 +34,9 @@ from thalweg_operator.planning.planned_placements import (
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
 from thalweg_operator.planning.round_reports import RoundReports
-from thalweg_operator.planning.round_request import PlanningInput, RequestBuilder, has_changes
+from thalweg_operator.planning.round_request import RequestBuilder, has_changes
 from thalweg_operator.planning.running_pods import RunningPodsTracker, preempting
+from thalweg_operator.planning.turns import NamespaceTurns, TurnSelection, waits_for_turn
 from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
@@ -50,7 +51,7 @@ from thalweg_operator.reservations.events import (
     ScoresPlanned,
     UnplacedPod,
 )
-from thalweg_operator.reservations.waiting_codes import BACKING_OFF, QUARANTINED, blocked_code, condition_reason
+from thalweg_operator.reservations.waiting_codes import AWAITING_TURN, QUARANTINED, condition_reason
 from thalweg_operator.shell import Shell
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import bursts, yielding
@@ -71,27 +72,6 @@ class RoundObserver(Protocol):
 
     def round_planned(self, request: RoundRequest, pods: Sequence[Pod], reply: RoundReply) -> None:
         """The plan of a round was delivered; ``pods``: the pods of ``request.pending``, in this order."""
-
-
-@dataclass(slots=True)
-class _PendingRound:
-    """A request and its pods.
-
-    Attributes:
-        pods: the pods of ``request.pending``, in this order.
-        blocked: pods that may not be planned, each with its policy.
-        paused: pods that pause, for example since a write for them was refused.
-        backing_off: pods that the quarantine leaves out for now, with the reason.
-        has_more: whether other pods wait for the next round.
-    """
-
-    request: RoundRequest
-    planning_input: PlanningInput
-    pods: list[Pod]
-    blocked: list[tuple[Pod, Policy]] = field(default_factory=list)
-    paused: list[Pod] = field(default_factory=list)
-    backing_off: list[UnplacedPod] = field(default_factory=list)
-    has_more: bool = False
 
 
 async def _no_bindings() -> None:
@@ -157,6 +137,9 @@ class RoundLoop:
             self.measured,
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
+        self._turns = NamespaceTurns(self._quarantine.class_key)
+        #: uids of pods that the next round has to plan: others may be evicted for them.
+        self._retried: frozenset[str] = frozenset()
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
         #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
@@ -216,7 +199,7 @@ class RoundLoop:
         # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.
         ends = list(backoff.expiries(self._shell.ledger, self._round_started))
         next_retry = self._quarantine.next_retry(self._round_started)
-        ends += [each for each in (next_retry, self._settles_at) if each is not None]
+        ends += [each for each in (next_retry, self._settles_at, self._turns.next_at) if each is not None]
         return min([self._resync, *(max(0.0, end - now) for end in ends)])
 
     async def _round(self) -> None:
@@ -243,10 +226,13 @@ class RoundLoop:
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
             self._deadline.round_took(reply.seconds)
+            if pending_round.by_turns:
+                self._turns.took(reply.namespace_seconds, self._clock())
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
         preempts = preempting(self._shell.cluster, request, reply)
         retried = preempts if preempts and self._running_pods.need() else set()
+        self._retried = frozenset(pending_round.pods[index].uid for index in retried)
         with stopwatch.phase("deliver"):
             await self._deliver(pending_round, reply, retried)
         # Reports and metrics can wait: answers to kube-scheduler that waited for the plan leave now, and bindings.
@@ -274,7 +260,7 @@ class RoundLoop:
         await self._worker.ask(await self._builder.build(self._builder.planning_input(), [], reset=True))
         self._worker_in_sync = True
 
-    async def _collect(self) -> _PendingRound:
+    async def _collect(self) -> PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
         self._round_started, self._settles_at = now, None
         planning_input = self._builder.planning_input()
@@ -303,17 +289,33 @@ class RoundLoop:
                 continue
             plannable.append(pod)
             governed[pod.key] = place
-        selection = self._quarantine.choose(plannable, now)
+        turns: list[TurnSelection] = []
+        always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
+
+        def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
+            turns.append(self._turns.choose(pods, planning_input.generation, now, always))
+            return turns[-1].pods
+
+        selection = self._quarantine.choose(plannable, now, in_turn)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
-        backing_off = [
-            UnplacedPod(pod, ordered[governed[pod.key]], reason, QUARANTINED, planned=False)
-            for pod, reason in selection.backing_off
-        ]
-        return _PendingRound(
-            request, planning_input, list(selection.pods), blocked, paused, backing_off, selection.more
+
+        def left_out(pod: Pod, reason: str, code: str) -> UnplacedPod:
+            return UnplacedPod(pod, ordered[governed[pod.key]], reason, code, planned=False)
+
+        return PendingRound(
+            request,
+            planning_input,
+            list(selection.pods),
+            blocked,
+            paused,
+            [left_out(pod, reason, QUARANTINED) for pod, reason in selection.backing_off],
+            [left_out(pod, waits_for_turn(pod), AWAITING_TURN) for turn in turns for pod in turn.told],
+            [(pod, ordered[governed[pod.key]]) for turn in turns for pod in turn.deferred],
+            by_turns=bool(turns),
+            has_more=selection.more or any(turn.more for turn in turns),
         )
 
-    async def _deliver(self, pending_round: _PendingRound, reply: RoundReply, retried: Collection[int]) -> None:
+    async def _deliver(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> None:
         """Passes the plan to the shell as events, in bursts.
 
         Args:
@@ -352,28 +354,16 @@ class RoundLoop:
             ]
             apply(PodsUnplaced(told))
 
-    def _finish_round(self, pending_round: _PendingRound, reply: RoundReply | None) -> None:
+    def _finish_round(self, pending_round: PendingRound, reply: RoundReply | None) -> None:
         request, planning_input = pending_round.request, pending_round.planning_input
-        self._shell.apply(PodsUnplaced(pending_round.backing_off))
+        self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))
-        unplanned = [
-            *(policy for _, policy in pending_round.blocked),
-            *(unplaced.policy for unplaced in pending_round.backing_off),
-        ]
         known_uids = set(self._policies.uids.values())
-        self.reports.round_ended(request, reply, planning_input, unplanned, known_uids)
-        self._waiting.round_ended(_waiting_pods(pending_round, reply))
+        self.reports.round_ended(request, reply, planning_input, pending_round.unplanned, known_uids)
+        self._waiting.round_ended(pending_round.waiting(reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
+        self._turns.retain(cluster.waiting.values())
         if request.number % CACHE_GENERATION == 0:
             cluster.policies.age()
             cluster.occupancy.pod_index.age()
-
-
-def _waiting_pods(pending_round: _PendingRound, reply: RoundReply | None) -> Iterator[tuple[Pod, str]]:
-    """The pods that wait after a round, each with the code of its reason."""
-    if reply is not None:
-        yield from ((pending_round.pods[index], reply.codes[reason]) for index, reason in reply.unplaced)
-    yield from ((unplaced.pod, QUARANTINED) for unplaced in pending_round.backing_off)
-    yield from ((pod, blocked_code(pod, policy)) for pod, policy in pending_round.blocked)
-    yield from ((pod, BACKING_OFF) for pod in pending_round.paused)

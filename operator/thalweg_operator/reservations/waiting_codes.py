@@ -26,10 +26,12 @@ BACKING_OFF: Final = "BackingOff"
 WAITING_FOR_VICTIMS: Final = "WaitingForVictims"
 #: Rounds with the pod failed.
 QUARANTINED: Final = "Quarantined"
+#: Pods of its namespace cost much time, and are planned in parts.
+AWAITING_TURN: Final = "AwaitingTurn"
 
 ALL_CODES: Final = CODES | {
     TERMINATING, GATED, INVALID, UNSUPPORTED, NEEDS_KUBE_SCHEDULER, GATE_OPENING, BACKING_OFF,
-    WAITING_FOR_VICTIMS, QUARANTINED,
+    WAITING_FOR_VICTIMS, QUARANTINED, AWAITING_TURN,
 }  # fmt: skip
 """All values of the label ``reason`` of the metrics."""
 

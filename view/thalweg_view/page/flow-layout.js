@@ -7,7 +7,7 @@ const BOTTOM = 10;
 const BLOCK = 12;
 /** Room for labels, in pixels: beside the classes and beside the nodes. */
 const SIDES = [250, 170];
-/** Lowest height of a block with a label. */
+/** Least distance of two labels, in pixels. */
 const LABEL = 11;
 
 /** Lays `flow` of the view's API out in a box. A code of a reason is a block "left-CODE"; links have ids "from>to".
@@ -42,7 +42,8 @@ export function layFlow(flow, width, height, measure) {
       ...(each.left ? [] : [`price ${count(Math.round(each.price))} each`]),
     ],
   }));
-  const nodes = graph.nodes.map((each) => toBlock(each, each.column === 0 ? before : after, measure));
+  const labelled = withLabels(graph.nodes);
+  const nodes = graph.nodes.map((each) => toBlock(each, each.column === 0 ? before : after, measure, labelled.has(each.id)));
   const byId = new Map([...nodes, ...links].map((each) => [each.id, each]));
   return {
     empty: false,
@@ -99,15 +100,27 @@ function priceRange(links) {
   return [prices[Math.floor((prices.length - 1) * 0.02)], prices[Math.ceil((prices.length - 1) * 0.98)]];
 }
 
-function toBlock(node, room, measure) {
+/** Ids of the blocks whose label has room: the larger ones first, and no two labels on each other. */
+function withLabels(nodes) {
+  const found = new Set();
+  const taken = [[], [], []];
+  for (const node of nodes.toSorted((one, other) => other.value - one.value)) {
+    const middle = (node.y0 + node.y1) / 2;
+    if (taken[node.column].some((other) => Math.abs(other - middle) < LABEL)) continue;
+    taken[node.column].push(middle);
+    found.add(node.id);
+  }
+  return found;
+}
+
+function toBlock(node, room, measure, labelled) {
   const before = node.column === 0;
-  const tall = node.y1 - node.y0 >= LABEL || node.kind === "group" || node.kind === "left";
   return {
     id: node.id,
     kind: node.kind,
     pods: node.value,
     x0: node.x0, x1: node.x1, y0: node.y0, y1: node.y1,
-    label: tall ? fitted(node.name, room - 12 - measure(` ${count(node.value)}`), measure) : "",
+    label: labelled ? fitted(node.name, room - 12 - measure(` ${count(node.value)}`), measure) : "",
     labelX: before ? node.x0 - 8 : node.x1 + 8,
     anchor: before ? "end" : "start",
     opens: node.kind === "left" ? `?query=${encodeURIComponent(node.name)}` : "",

@@ -1,7 +1,7 @@
-// The flow: classes of pods to groups of nodes to nodes. Width is pods, colour is price.
+// The flow: workloads or classes of pods to groups of nodes to nodes. Width is pods, colour is price.
 import { useMemo, useState } from "./vendor/preact-hooks.js";
-import { useData } from "./data.js";
-import { compact, count } from "./format.js";
+import { useData, useShown } from "./data.js";
+import { clock, compact, count } from "./format.js";
 import { layFlow } from "./flow-layout.js";
 import { html } from "./html.js";
 import { viridis } from "./colours.js";
@@ -15,13 +15,15 @@ function widthOf(text) {
   return ruler.measureText(text).width;
 }
 
-const SOURCES = [["class", "requests"], ["policy", "policy"], ["queue", "queue"], ["priority", "priority"], ["namespace", "namespace"]];
+const SOURCES = [["workload", "workload"], ["class", "requests"], ["policy", "policy"], ["queue", "queue"], ["priority", "priority"], ["namespace", "namespace"]];
 const GROUPINGS = [["zone", "zone"], ["rack", "rack"]];
 
 export function Flow() {
-  const [of, setOf] = useState("class");
+  const [of, setOf] = useState("workload");
   const [by, setBy] = useState("zone");
-  const { data, error, loading } = useData("flow", { of, by });
+  const { round, rounds } = useShown();
+  const earlier = round ? 0 : lastThatPlaced(rounds);
+  const { data, error, loading } = useData("flow", earlier ? { of, by, round: earlier } : { of, by });
   const [box, size] = useSize();
   const theme = useTheme();
   const laid = useMemo(() => (data && size.width ? layFlow(data, size.width, size.height, widthOf) : null), [data, size]);
@@ -35,11 +37,21 @@ export function Flow() {
         <span class="scale"><span class="swatch left" aria-hidden="true"></span> left out</span>
         <span class="quiet">width: pods</span>` : null}
     </div>
+    ${earlier ? html`
+      <p class="quiet" role="status">Round ${earlier} at ${clock(rounds.time[rounds.number.indexOf(earlier)])}: the last that placed a pod. The newest placed none.</p>` : null}
     <${Problem} error=${error} loading=${loading} data=${data} />
     <div class="flow" ref=${box}>
       ${laid?.empty ? html`<${Empty}>No pod was planned in this round.<//>` : null}
       ${laid && !laid.empty ? html`<${Picture} laid=${laid} size=${size} theme=${theme} />` : null}
     </div>`;
+}
+
+/** Number of the last round that placed a pod, where the newest placed none; 0: the newest did, or none is kept. */
+function lastThatPlaced(rounds) {
+  const newest = (rounds?.number.length ?? 0) - 1;
+  if (newest < 0 || rounds.placed[newest]) return 0;
+  for (let at = newest - 1; at >= 0 && rounds.whole[at]; at -= 1) if (rounds.placed[at]) return rounds.number[at];
+  return 0;
 }
 
 function Picture({ laid, size, theme }) {

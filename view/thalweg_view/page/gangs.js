@@ -10,7 +10,7 @@ const SOME = 300;
 export function Gangs() {
   const { data, error, loading } = useData("gangs");
   const [gangs, field] = useSome(data?.gangs ?? [], "gang", SOME);
-  const waiting = data?.gangs.filter((each) => each.waiting > each.planned).length ?? 0;
+  const waiting = data?.gangs.filter((each) => each.waiting).length ?? 0;
   return html`
     <div class="tools">
       <h1>Gangs</h1>
@@ -32,7 +32,7 @@ export function Gangs() {
 }
 
 function Gang({ gang }) {
-  const all = gang.running + gang.waiting;
+  const all = gang.running + gang.planned + gang.waiting;
   const placed = gang.running + gang.planned;
   const tick = gang.minMember && all ? gang.minMember / Math.max(all, gang.minMember) : undefined;
   const words = `${placed} of ${plural(all, "pod")} with a node${gang.minMember ? `, ${gang.minMember} needed` : ""}`;

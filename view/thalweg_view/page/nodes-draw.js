@@ -3,7 +3,7 @@ import { themed, viridis } from "./colours.js";
 
 const STEPS = 64;
 
-export function drawMap(canvas, laid, { parts, found, unschedulable }) {
+export function drawMap(canvas, laid, { parts, found, closed, tainted }) {
   const context = prepared(canvas, laid);
   const [ink, quiet, none] = [themed("ink"), themed("quiet"), themed("none")];
   context.textBaseline = "alphabetic";
@@ -32,7 +32,8 @@ export function drawMap(canvas, laid, { parts, found, unschedulable }) {
       context.fillStyle = colours[Math.round(Math.min(1, part) * STEPS)];
       context.fillRect(x, y, side, side);
     }
-    if (unschedulable[node]) cross(context, x, y, side);
+    if (tainted[node]) corner(context, x, y, side);
+    if (closed[node]) cross(context, x, y, side);
   });
   context.globalAlpha = 1;
 }
@@ -53,7 +54,22 @@ export function drawCursor(canvas, laid, chosen, over) {
   mark(chosen, 2.5);
 }
 
-// Unschedulable: a cross, so that it does not hang on colour.
+// Tainted: a corner is cut off, in the colour of the ground with an edge.
+function corner(context, x, y, side) {
+  const cut = Math.max(3, side / 3);
+  context.beginPath();
+  context.moveTo(x + side - cut, y);
+  context.lineTo(x + side, y);
+  context.lineTo(x + side, y + cut);
+  context.closePath();
+  context.fillStyle = themed("ground");
+  context.fill();
+  context.strokeStyle = themed("ink");
+  context.lineWidth = 1;
+  context.stroke();
+}
+
+// Unschedulable or not ready: a cross, so that it does not hang on colour.
 function cross(context, x, y, side) {
   for (const [width, colour] of [[3, themed("ground")], [1.2, themed("ink")]]) {
     context.lineWidth = width;

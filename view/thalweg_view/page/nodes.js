@@ -26,8 +26,9 @@ export function Nodes() {
       <${Choice} title="Use of" value=${shown} choices=${names.map((name) => [name, name])} choose=${setResource} />
       <label><input type="checkbox" checked=${withPlan} onChange=${(event) => setWithPlan(event.target.checked)} /> with the round's placements</label>
       <label>Find <input type="search" placeholder="node, zone or rack" value=${query} onInput=${(event) => setQuery(event.target.value)} /></label>
-      <${Scale} title="used" from="0 %" to="100 %" />
-      <span class="scale"><span class="swatch cordoned" aria-hidden="true"></span> unschedulable</span>
+      <${Scale} title="requested" from="0 %" to="100 %" />
+      <span class="scale"><span class="swatch cordoned" aria-hidden="true"></span> unschedulable or not ready</span>
+      <span class="scale"><span class="swatch tainted" aria-hidden="true"></span> tainted</span>
       <span class="scale"><span class="swatch none" aria-hidden="true"></span> has none</span>
     </div>
     <${Problem} error=${error} loading=${loading} data=${data} />
@@ -35,7 +36,7 @@ export function Nodes() {
     ${parts ? html`
       <div class="map-and-side">
         <${NodeMap} data=${data} resource=${shown} parts=${parts} found=${found} chosen=${chosen} choose=${setChosen} />
-        <${Side} data=${data} resource=${shown} parts=${parts} found=${found} query=${query} chosen=${chosen} />
+        <${Side} data=${data} resource=${shown} parts=${parts} withPlan=${withPlan} found=${found} query=${query} chosen=${chosen} />
       </div>` : null}`;
 }
 
@@ -46,7 +47,7 @@ function NodeMap({ data, resource, parts, found, chosen, choose }) {
   const theme = useTheme();
   const laid = useMemo(() => (size.width ? layMap(data, size.width, Math.max(LOWEST, window.innerHeight - ABOVE)) : null), [data, size.width]);
   useLayoutEffect(() => {
-    if (laid) drawMap(base.current, laid, { parts, found, unschedulable: data.unschedulable });
+    if (laid) drawMap(base.current, laid, { parts, found, closed: data.unschedulable.map((each, node) => each || data.notReady[node]), tainted: data.taints.map((each) => each.length > 0) });
   }, [laid, parts, found, theme]);
   useLayoutEffect(() => {
     if (laid) drawCursor(top.current, laid, chosen, over?.node ?? -1);
@@ -80,18 +81,18 @@ function NodeMap({ data, resource, parts, found, chosen, choose }) {
     </div>`;
 }
 
-function Side({ data, resource, parts, found, query, chosen }) {
-  const zones = useMemo(() => byZone(data, parts), [data, parts]);
+function Side({ data, resource, parts, withPlan, found, query, chosen }) {
+  const zones = useMemo(() => byZone(data, resource, withPlan), [data, resource, withPlan]);
   return html`
     <aside class="side" aria-label="About the nodes">
       ${query ? html`<p role="status">${plural(found.size, "node")} found</p>` : null}
       ${chosen >= 0 && chosen < data.names.length ? html`<${Chosen} data=${data} node=${chosen} />` : html`<p class="quiet">Choose a node to see its resources.</p>`}
       <h2>${resource} by zone</h2>
       <table>
-        <thead><tr><th>Zone</th><th class="number">Nodes</th><th colspan="2">Used</th></tr></thead>
+        <thead><tr><th>Zone</th><th class="number">Nodes</th><th colspan="2">Requested</th></tr></thead>
         <tbody>
           ${zones.map((each) => html`
-            <tr key=${each.zone}><td>${each.zone || "no zone"}</td><td class="number">${count(each.nodes)}</td>
+            <tr key=${each.zone}><td>${each.zone || "no zone"}</td><td class="number" title=${`${each.having} of ${plural(each.nodes, "node")} have ${resource}`}>${each.having < each.nodes ? `${count(each.having)} of ${count(each.nodes)}` : count(each.nodes)}</td>
               <td><${Bar} part=${each.part} label=${percent(each.part)} /></td><td class="number">${percent(each.part)}</td></tr>`)}
         </tbody>
       </table>
@@ -102,7 +103,8 @@ function Side({ data, resource, parts, found, query, chosen }) {
 function Chosen({ data, node }) {
   return html`
     <h2>${data.names[node]}</h2>
-    <p class="quiet">${place(data, node)}${data.unschedulable[node] ? ", unschedulable" : ""}, ${plural(data.pods[node], "pod")}</p>
+    <p class="quiet">${place(data, node)}${state(data, node)}, ${plural(data.pods[node], "pod")}</p>
+    ${data.taints[node].length ? html`<p class="quiet">Taints: ${data.taints[node].join(", ")}</p>` : null}
     <table>
       <tbody>
         ${ordered(Object.keys(data.resources)).filter((name) => data.resources[name].allocatable[node] > 0).map((name) => {
@@ -154,6 +156,8 @@ function match(data, query) {
   return found;
 }
 
+const state = (data, node) => (data.unschedulable[node] ? ", unschedulable" : "") + (data.notReady[node] ? ", not ready" : "");
+
 const place = (data, node) => [data.zone[node], data.rack[node]].filter(Boolean).join(" · ") || "no zone";
 
 function describe(data, resource, node, parts) {
@@ -163,22 +167,24 @@ function describe(data, resource, node, parts) {
     data.names[node],
     place(data, node),
     parts[node] < 0 ? `no ${resource}` : `${resource}: ${percent(parts[node])} (${amount(all, unit)} of ${amount(allocatable[node], unit)})`,
-    plural(data.pods[node], "pod") + (data.unschedulable[node] ? ", unschedulable" : ""),
+    plural(data.pods[node], "pod") + state(data, node),
+    ...data.taints[node],
   ];
 }
 
-function byZone(data, parts) {
+/** Of each zone what its pods request, as a part of what its nodes offer together. */
+function byZone(data, resource, withPlan) {
+  const { allocatable, used, planned } = data.resources[resource];
   const zones = new Map();
-  parts.forEach((part, node) => {
-    const zone = zones.get(data.zone[node]) ?? { zone: data.zone[node], nodes: 0, sum: 0, having: 0 };
+  allocatable.forEach((all, node) => {
+    const zone = zones.get(data.zone[node]) ?? { zone: data.zone[node], nodes: 0, having: 0, requested: 0, allocatable: 0 };
     zone.nodes += 1;
-    if (part >= 0) {
-      zone.sum += part;
-      zone.having += 1;
-    }
+    zone.having += all > 0;
+    zone.requested += used[node] + (withPlan ? planned?.[node] ?? 0 : 0);
+    zone.allocatable += all;
     zones.set(data.zone[node], zone);
   });
   return [...zones.values()]
-    .map((each) => ({ ...each, part: each.having ? each.sum / each.having : NaN }))
+    .map((each) => ({ ...each, part: each.allocatable ? each.requested / each.allocatable : NaN }))
     .sort((one, other) => one.zone.localeCompare(other.zone, "en", { numeric: true }));
 }

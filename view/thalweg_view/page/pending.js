@@ -1,10 +1,10 @@
-// The pods that wait. Only the rows in sight exist; the list is asked for in pieces.
+// What waits, by workload or pod by pod. Of the list of pods only the rows in sight exist; it is asked for in pieces.
 import { useEffect, useLayoutEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { get } from "./api.js";
 import { useShown } from "./data.js";
 import { age, count, plural } from "./format.js";
 import { html } from "./html.js";
-import { Empty, PodLink, Problem, splitKey, useSize } from "./parts.js";
+import { Choice, Empty, PodLink, Problem, splitKey, useSize } from "./parts.js";
 import { link } from "./route.js";
 
 const ROW = 46;
@@ -12,13 +12,19 @@ const HEAD = 34;
 const PIECE = 200;
 const COLUMNS = [
   ["position", "#", "number"], ["pod", "Pod", "pod"], ["code", "Reason", "reason"], ["since", "Waits", "number"],
-  ["priority", "Priority", "number"], ["policy", "Policy", ""], ["queue", "Queue", ""], ["gang", "Gang", ""],
+  ["priority", "Priority", "number"], ["policy", "Policy", ""], ["queue", "Queue", ""], ["workload", "Workload", ""],
 ];
+const BY = [["workload", "workload"], ["pod", "pod"]];
 
 export function Pending({ query: asked }) {
   const [text, setText] = useState(asked.get("query") ?? "");
   const [query, setQuery] = useState(text);
   const [sort, setSort] = useState("position");
+  const [by, setBy] = useState("workload");
+  const open = (workload) => {
+    setText(workload);
+    setBy("pod");
+  };
   useEffect(() => setText(asked.get("query") ?? ""), [asked]);
   useEffect(() => {
     const later = setTimeout(() => setQuery(text.trim()), 200);
@@ -28,8 +34,9 @@ export function Pending({ query: asked }) {
   return html`
     <div class="tools">
       <h1>Pending pods</h1>
-      <label>Find <input type="search" placeholder="pod, reason, policy, queue" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
-      <p class="quiet" role="status">${list.total === null ? "" : plural(list.total, "pod")}</p>
+      <${Choice} title="By" value=${by} choices=${BY} choose=${setBy} />
+      <label>Find <input type="search" placeholder="workload, pod, reason, queue" value=${text} onInput=${(event) => setText(event.target.value)} /></label>
+      <p class="quiet" role="status">${list.total === null ? "" : `${plural(list.total, "pod")} of ${plural(list.workloadCount, "workload")}`}</p>
       <span class="chips">
         ${Object.entries(list.codes).map(([code, pods]) => html`
           <button type="button" class="chip" aria-pressed=${text === code} onClick=${() => setText(text === code ? "" : code)}>${code} <b>${count(pods)}</b></button>`)}
@@ -37,14 +44,41 @@ export function Pending({ query: asked }) {
     </div>
     <${Problem} error=${list.error} loading=${list.total === null} data=${list.total} />
     ${list.total === 0 ? html`<${Empty}>${query ? "No waiting pod matches." : "No pod waits."}<//>` : null}
-    ${list.total ? html`<p class="on-paper">Of ${plural(list.total, "pod")} only those in sight are printed.</p>` : null}
-    ${list.total ? html`<${Table} list=${list} sort=${sort} setSort=${setSort} />` : null}`;
+    ${list.total && by === "workload" ? html`<${Workloads} workloads=${list.workloads} more=${list.workloadCount - list.workloads.length} open=${open} />` : null}
+    ${list.total && by === "pod" ? html`<p class="on-paper">Of ${plural(list.total, "pod")} only those in sight are printed.</p>` : null}
+    ${list.total && by === "pod" ? html`<${Table} list=${list} sort=${sort} setSort=${setSort} />` : null}`;
+}
+
+function Workloads({ workloads, more, open }) {
+  const { now } = useShown();
+  return html`
+    <div class="scroll">
+      <table class="wide workloads" aria-label="Workloads that wait">
+        <thead><tr>
+          <th>Workload</th><th class="number">Waiting</th><th class="number">Placed</th><th>Reason</th><th class="number">Waits</th><th>Queue</th>
+        </tr></thead>
+        <tbody>
+          ${workloads.map((each) => html`
+            <tr key=${each.workload}>
+              <td class="name">${each.workload.startsWith("pod/")
+                ? html`<span class="quiet">pod/</span><${PodLink} pod=${each.workload.slice(4)} />`
+                : html`<button type="button" class="plain" title="its pods" onClick=${() => open(each.workload)}>${each.workload}</button>`}</td>
+              <td class="number">${count(each.waiting)} of ${count(each.pods)}</td>
+              <td class="number">${each.placed ? count(each.placed) : "–"}</td>
+              <td class="text"><b class="code">${Object.entries(each.codes).map(([code, pods]) => (Object.keys(each.codes).length > 1 ? `${code} ${count(pods)}` : code)).join(", ")}</b> ${each.reason}</td>
+              <td class="number">${age(each.since, now)}</td>
+              <td>${each.queue}</td>
+              </tr>`)}
+        </tbody>
+      </table>
+      ${more > 0 ? html`<p class="quiet">and ${plural(more, "workload")} more; a search finds them.</p>` : null}
+    </div>`;
 }
 
 // Pieces of the list by their number; a new round makes them stale, and what is in sight is asked for again.
 function useList(query, sort) {
   const { round, revision, refused } = useShown();
-  const [state, setState] = useState({ total: null, codes: {}, error: null });
+  const [state, setState] = useState({ total: null, codes: {}, workloads: [], workloadCount: 0, error: null });
   const pieces = useRef(new Map());
   const key = JSON.stringify([query, sort, round]);
   const wanted = useRef(new Set([0]));
@@ -56,7 +90,7 @@ function useList(query, sort) {
       (answer) => {
         if (mine !== serial.current) return;
         pieces.current.set(piece, answer.items);
-        setState({ total: answer.total, codes: answer.codes ?? {}, error: null });
+        setState({ total: answer.total, codes: answer.codes ?? {}, workloads: answer.workloads ?? [], workloadCount: answer.workloadCount ?? 0, error: null });
       },
       (error) => {
         if (mine !== serial.current) return;
@@ -156,6 +190,6 @@ function Row({ index, item, now, focused, focus }) {
         ${cell(item.priority, "number")}
         ${cell(item.policy)}
         ${cell(item.queue)}
-        ${cell(item.gang)}` : html`<span role="gridcell" class="quiet">…</span>`}
+        ${cell(item.workload)}` : html`<span role="gridcell" class="quiet">…</span>`}
     </div>`;
 }

@@ -32,9 +32,8 @@ function Policy({ policy }) {
       <p class="quiet">${policy.selects}</p>
       <dl class="small">
         ${policy.running === null ? null : html`<div><dt>Running</dt><dd>${count(policy.running)}</dd></div>`}
-        <div><dt>Waiting</dt><dd>${count(policy.waiting)}</dd></div>
         <div><dt>Placed</dt><dd>${count(policy.placed)}</dd></div>
-        <div><dt>Left</dt><dd>${count(policy.left)}</dd></div>
+        <div><dt>Waiting</dt><dd>${count(policy.waiting)}</dd></div>
         <div><dt>Price</dt><dd title=${count(policy.price)}>${compact(policy.price)}</dd></div>
       </dl>
       ${planned ? html`<${Bar} part=${policy.placed / planned} label=${`${policy.placed} of ${plural(planned, "pod")} placed`} />` : null}
@@ -50,7 +49,7 @@ function Queues({ all, queues }) {
       <table class="wide">
         <thead><tr>
           <th>Queue</th><th class="number">Weight</th><th>Dominant share, fair share marked</th><th class="number">Has</th>
-          <th class="number">Fair</th><th class="number">Borrowed</th><th class="number">Planned pods</th><th class="number">Left</th><th>Problem</th>
+          <th class="number">Fair</th><th class="number">Borrowed</th><th class="number">Placed</th><th class="number">Waiting</th><th>Problem</th>
         </tr></thead>
         <tbody>
           ${queues.map((each) => html`
@@ -61,8 +60,8 @@ function Queues({ all, queues }) {
               <td class="number">${percent(each.usedShare)}</td>
               <td class="number">${percent(each.fairShare)}</td>
               <td class="number">${each.borrowedShare ? percent(each.borrowedShare) : "–"}</td>
+              <td class="number">${count(each.placed)}</td>
               <td class="number">${count(each.waiting)}</td>
-              <td class="number">${count(each.left)}</td>
               <td class="text">${each.problem}</td>
             </tr>`)}
         </tbody>

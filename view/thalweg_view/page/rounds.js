@@ -20,7 +20,7 @@ export function Rounds() {
     <div class="charts">
       <${Chart} title="Cost and lower bound" rounds=${rounds} format=${compact} series=${[
         { label: "cost", values: rounds.cost, colour: "series-1", ...stepped },
-        { label: "lower bound", values: rounds.lowerBound, colour: "series-2", dash: [5, 3], ...stepped },
+        { label: "lower bound", values: rounds.lowerBound.map((bound, at) => (rounds.gap[at] === null ? null : bound)), colour: "series-2", dash: [5, 3], ...stepped },
       ]} />
       <${Chart} title="Gap" rounds=${rounds} format=${percent} series=${[{ label: "gap", values: rounds.gap, colour: "series-3", fill: true, ...stepped }]} />
       <${Chart} title="Pods" rounds=${rounds} format=${compact} series=${[
@@ -129,8 +129,8 @@ function Table({ rounds }) {
               <td class="number">${count(rounds.waiting[at])}</td>
               <td class="number">${count(rounds.evicted[at])}</td>
               <td class="number">${count(rounds.cost[at])}</td>
-              <td class="number">${count(rounds.lowerBound[at])}</td>
-              <td class="number">${rounds.certified[at] ? "certified" : percent(rounds.gap[at])}</td>
+              <td class="number">${rounds.gap[at] === null ? "–" : count(rounds.lowerBound[at])}</td>
+              <td class="number">${rounds.certified[at] ? "certified" : rounds.gap[at] === null ? "–" : percent(rounds.gap[at])}</td>
               <td>${rounds.method[at]}</td>
             </tr>`)}
         </tbody>

@@ -1,6 +1,6 @@
 // The cluster and the round in one line of figures.
 import { useData, useShown } from "./data.js";
-import { compact, count, duration, percent } from "./format.js";
+import { count, duration, percent } from "./format.js";
 import { html } from "./html.js";
 
 const Figure = ({ name, value, note, title }) => html`
@@ -28,13 +28,11 @@ function Figures({ overview }) {
     <dl class="summary" aria-label="Cluster and round">
       <${Figure} name="Nodes" value=${count(overview.nodes)} />
       <${Figure} name="Running" value=${count(overview.running)} />
-      <${Figure} name="Waiting" value=${count(row ? row.waiting : overview.waiting)} />
+      <${Figure} name="Waiting" value=${count(overview.waiting)} title="pods without a node that the round does not place" />
       ${row ? html`
         <${Figure} name="Placed" value=${count(row.placed)} note=${`in ${duration(row.seconds)}`} />
-        <${Figure} name="Cost" value=${compact(row.cost)} title=${count(row.cost)} />
-        <${Figure} name="Lower bound" value=${compact(row.lowerBound)} title=${count(row.lowerBound)} />
-        <${Figure} name="Gap" value=${percent(row.gap)} note=${row.gap === 0 ? "certified" : ""}
-          title="the part of the cost above the lower bound" />` : null}
+        <${Figure} name="Gap" value=${row.gap === null ? "–" : percent(row.gap)} note=${row.certified ? "certified" : ""}
+          title=${row.gap === null ? "nothing is known: no bound holds for plans that evict pods" : "the part of the cost above the lower bound"} />` : null}
     </dl>`;
 }
 

@@ -3,7 +3,7 @@ import { useEffect, useRef, useState } from "./vendor/preact-hooks.js";
 import { post } from "./api.js";
 import { CHANGES, describe } from "./changes.js";
 import { useShown } from "./data.js";
-import { compact, count, percent, plural } from "./format.js";
+import { count, percent, plural } from "./format.js";
 import { html } from "./html.js";
 import { Bar, Choice, Empty, PodLink, RECORD } from "./parts.js";
 import { link } from "./route.js";
@@ -113,31 +113,52 @@ function Outcome({ answer }) {
     ["Planned elsewhere", Object.keys(answer.replanned ?? {}), (key) => [key, `${answer.replanned[key].from} → ${answer.replanned[key].to}`]],
     ["Gone", answer.gone ?? [], (key) => [key, ""]],
   ].filter(([, keys]) => keys.length);
+  const asked = Object.keys(after.resources).filter((name) => before.resources[name]?.requested || after.resources[name].requested);
   return html`
+    <p class="in-short"><b>${answer.inShort || "No number of pods differs."}</b></p>
     <table class="wide compare card">
       <thead><tr><th></th><th class="number">Without</th><th class="number">With</th><th class="number">Difference</th></tr></thead>
       <tbody>
-        ${[["Placed pods", "placed"], ["Waiting pods", "waiting"], ["Pods that leave", "leaving"], ["Nodes", "nodes"], ["Cost", "cost"], ["Lower bound", "bound"]].map(([title, name]) => html`
-          <tr><th scope="row">${title}</th><td class="number">${compact(before[name])}</td><td class="number">${compact(after[name])}</td>
+        ${[["Pods with a node", "withNode"], ["Waiting pods", "waiting"], ["Moved pods", "moved"], ["Evicted pods", "evicted"], ["Nodes", "nodes"]].map(([title, name]) => html`
+          <tr><th scope="row">${title}</th><td class="number">${count(before[name])}</td><td class="number">${count(after[name])}</td>
             <td class="number">${signed(after[name] - before[name])}</td></tr>`)}
-        ${Object.keys(after.resources).map((name) => html`<${Resource} name=${name} before=${before.resources[name]} after=${after.resources[name]} />`)}
+        ${asked.map((name) => html`<${Resource} name=${name} before=${before.resources[name]} after=${after.resources[name]} />`)}
       </tbody>
     </table>
     ${(answer.notes ?? []).map((note) => html`<p class="quiet">${note}</p>`)}
     ${lists.length ? null : html`<${Empty}>No pod is placed otherwise.<//>`}
-    <div class="lists">
-      ${lists.map(([title, keys, row]) => html`
-        <section class="card"><h2>${title} <small>${count(keys.length)}</small></h2>
-          <ul class="plain">
-            ${keys.slice(0, SOME).map((key) => {
-              const [pod, note] = row(key);
-              return html`<li key=${pod}><${PodLink} pod=${pod} /> ${note ? html`<span class="quiet">${note}</span>` : null}</li>`;
-            })}
-            ${keys.length > SOME ? html`<li class="quiet">and ${count(keys.length - SOME)} more</li>` : null}
-          </ul>
-        </section>`)}
-    </div>
+    ${answer.workloads?.length ? html`<${Workloads} workloads=${answer.workloads} />` : null}
+    ${lists.length ? html`
+      <details class="pods"><summary>Pod by pod</summary>
+        <div class="lists">
+          ${lists.map(([title, keys, row]) => html`
+            <section class="card"><h2>${title} <small>${count(keys.length)}</small></h2>
+              <ul class="plain">
+                ${keys.slice(0, SOME).map((key) => {
+                  const [pod, note] = row(key);
+                  return html`<li key=${pod}><${PodLink} pod=${pod} /> ${note ? html`<span class="quiet">${note}</span>` : null}</li>`;
+                })}
+                ${keys.length > SOME ? html`<li class="quiet">and ${count(keys.length - SOME)} more</li>` : null}
+              </ul>
+            </section>`)}
+        </div>
+      </details>` : null}
     ${answer.hidden ? html`<p class="quiet">${plural(answer.hidden, "pod")} of namespaces that you may not read changed too.</p>` : null}`;
+}
+
+/** The workloads that the two plans treat differently, those that lose most first. */
+function Workloads({ workloads }) {
+  const both = (one, other) => (one === other ? count(other) : `${count(one)} → ${count(other)}`);
+  return html`
+    <table class="wide workloads card" aria-label="Workloads that differ">
+      <thead><tr><th>Workload</th><th class="number">Pods</th><th class="number">With a node</th><th class="number">Moved</th><th class="number">Evicted</th></tr></thead>
+      <tbody>
+        ${workloads.slice(0, SOME).map(({ workload, before, after }) => html`
+          <tr key=${workload}><td class="name">${workload}</td>
+            ${["pods", "placed", "moved", "evicted"].map((name) => html`<td class="number">${both(before[name] ?? 0, after[name] ?? 0)}</td>`)}</tr>`)}
+        ${workloads.length > SOME ? html`<tr><td class="quiet" colspan="5">and ${count(workloads.length - SOME)} more</td></tr>` : null}
+      </tbody>
+    </table>`;
 }
 
 function Resource({ name, before, after }) {
@@ -148,4 +169,4 @@ function Resource({ name, before, after }) {
 }
 
 const part = (use) => (use?.allocatable ? use.requested / use.allocatable : 0);
-const signed = (value) => (value > 0 ? `+${compact(value)}` : compact(value));
+const signed = (value) => (value > 0 ? `+${count(value)}` : count(value));

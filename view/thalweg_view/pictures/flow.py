@@ -15,6 +15,7 @@ from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
+from thalweg_view.pictures.waiting import workload_name
 from thalweg_view.rounds import RoundPlan, RoundPod
 from thalweg_view.view_data import ViewData
 
@@ -23,6 +24,7 @@ MAX_SOURCES: Final = 40
 MAX_GROUPS: Final = 40
 MAX_NODES: Final = 160
 OTHERS: Final = "others"
+_HIDDEN: Final = "namespaces that you may not read"
 
 
 class FlowQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
@@ -30,11 +32,12 @@ class FlowQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         by: label by which nodes are grouped: "zone", "rack" or a key.
-        of: what is on the left: "class" (pods that ask for the same), "policy", "queue", "priority" or "namespace".
+        of: what is on the left: "workload" (a gang, a controller, a pod by itself), "class" (pods that ask for the
+            same), "policy", "queue", "priority" or "namespace".
     """
 
     by: str = "zone"
-    of: str = "class"
+    of: str = "workload"
 
 
 class FlowSource(msgspec.Struct, frozen=True):
@@ -194,7 +197,7 @@ def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> Flo
     domains = {node.name: domain_of(node, label) for node in nodes}
     if plan is None:
         plan = RoundPlan(0, 0.0, 0.0, 0, 0, "", 0)
-    names = _source_names(plan, query.of, context)
+    names = _source_names(data, plan, query.of, context)
     sources = _Ids.of("c", Counter(names), MAX_SOURCES)
     pods_by_node = Counter(node for _, node, _ in plan.placements)
     pods_by_group: Counter[str] = Counter()
@@ -227,9 +230,14 @@ def _target(targets: _Ids, node: str, group: str) -> str:
     return targets.shown.get(node) or f"{targets.others}-{group}"
 
 
-def _source_names(plan: RoundPlan, of: str, context: AnswerContext) -> list[str]:
+def _source_names(data: ViewData, plan: RoundPlan, of: str, context: AnswerContext) -> list[str]:
     """What each pending pod counts as on the left."""
     match of:
+        case "workload":
+            return [
+                workload_name(data, pod.key, pod.gangs) if context.may_name(pod.key) else _HIDDEN
+                for pod in plan.pending
+            ]
         case "class":
             names = [class_name(each.requests) for each in plan.classes]
             by_class = [
@@ -245,11 +253,11 @@ def _source_names(plan: RoundPlan, of: str, context: AnswerContext) -> list[str]
             return [str(plan.classes[pod.pod_class].priority) for pod in plan.pending]
         case "namespace":
             return [_namespace(pod, context) for pod in plan.pending]
-    raise ModelError("of", f'"{of}" is unknown; known are: class, policy, queue, priority, namespace')
+    raise ModelError("of", f'"{of}" is unknown; known are: workload, class, policy, queue, priority, namespace')
 
 
 def _namespace(pod: RoundPod, context: AnswerContext) -> str:
-    return pod.key.partition("/")[0] if context.may_name(pod.key) else "namespaces that you may not read"
+    return pod.key.partition("/")[0] if context.may_name(pod.key) else _HIDDEN
 
 
 def _sources(plan: RoundPlan, names: list[str], sources: _Ids, of: str) -> list[FlowSource]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
+
 import msgspec
 
 from flowcore.scenario.context import AnswerContext
@@ -19,8 +21,8 @@ class GangRow(msgspec.Struct, rename="camel"):
         pods: keys of some of its pods that wait, for links.
         min_member: how many of its pods run at once, or none; null: unknown.
         running: number of its pods with a node.
-        waiting: number of its pods without one.
-        planned: how many of those that wait are placed by the round.
+        planned: number of its pods without one that the round places.
+        waiting: number of its pods without one that it does not place.
         code, reason: why the others wait; "": none waits, or the round did not plan them.
     """
 
@@ -55,8 +57,9 @@ def answer_gangs(data: ViewData, query: RoundQuery, context: AnswerContext) -> G
     reasons = Reasons(data, plan, context)
     rows = _of_state(data, context, reasons)
     if plan is not None:
-        _add_round(rows, plan, context, reasons, counts=plan.nodes is not None)
-    ordered = sorted(rows.values(), key=lambda row: (row.waiting <= row.planned, row.gang))
+        state = data.scenario.cluster.waiting if plan.nodes is None else None
+        _add_round(rows, plan, context, reasons, state)
+    ordered = sorted(rows.values(), key=lambda row: (not row.waiting, row.gang))
     return GangsAnswer(data.generation, 0 if plan is None else plan.number, ordered)
 
 
@@ -74,9 +77,17 @@ def _of_state(data: ViewData, context: AnswerContext, texts: Reasons) -> dict[st
 
 
 def _add_round(
-    rows: dict[str, GangRow], plan: RoundPlan, context: AnswerContext, texts: Reasons, *, counts: bool
+    rows: dict[str, GangRow],
+    plan: RoundPlan,
+    context: AnswerContext,
+    texts: Reasons,
+    state: Container[str] | None,
 ) -> None:
-    """Adds what the round says; ``counts``: it alone knows the pods."""
+    """Adds what the round says.
+
+    Args:
+        state: keys of the pods that the rows count as waiting; None: they count none, the round alone knows the pods.
+    """
     placed, reasons = {place for place, *_ in plan.placements}, dict(plan.unplaced)
     for place, pod in enumerate(plan.pending):
         if not pod.gangs or not context.may_name(pod.key):
@@ -85,9 +96,11 @@ def _add_round(
             row = rows.get(name)
             if row is None:
                 row = rows[name] = GangRow(name, pod.key.partition("/")[0], [])
-            if counts:
+            if state is None:
                 row.waiting += 1
                 row.pods += [pod.key] * (len(row.pods) < _SOME)
-            row.planned += place in placed
+            if place in placed and (state is None or pod.key in state):
+                row.waiting -= 1
+                row.planned += 1
             if place in reasons and not row.code:
                 row.code, row.reason = plan.codes[reasons[place]], texts.text(plan.reasons[reasons[place]])

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from flowcore.model.errors import ModelError
+from flowcore.model.nodes import Taint
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import value_of
 from thalweg_view.rounds import RoundNode, RoundPlan
@@ -17,6 +18,10 @@ _WORDS: Final = {
     "zone": ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     "rack": ("topology.kubernetes.io/rack",),
 }
+#: Taint of a cordoned node.
+CORDONED: Final = "node.kubernetes.io/unschedulable"
+#: Taints of a node that is not ready, and of one that is not heard of.
+_NOT_READY: Final = ("node.kubernetes.io/not-ready:", "node.kubernetes.io/unreachable:")
 #: A label with more values than this groups nothing that a picture could show.
 _MAX_DOMAINS: Final = 1000
 
@@ -30,8 +35,23 @@ def nodes_of(data: ViewData, plan: RoundPlan | None) -> list[RoundNode]:
     for node in cluster.nodes.values():
         usage = cluster.occupancy.usage_of(node.name)
         used = tuple(usage.amounts.items())
-        found.append(RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, used, usage.pods))
+        taints = taint_texts(node.taints)
+        found.append(RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, used, usage.pods, taints))
     return found
+
+
+def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
+    """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
+    return tuple(
+        f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}"
+        for each in taints
+        if each.effect in ("NoSchedule", "NoExecute") and each.key != CORDONED
+    )
+
+
+def is_not_ready(node: RoundNode) -> bool:
+    """Whether the node controller says by a taint that the node is not ready, or does not answer."""
+    return any(each.startswith(_NOT_READY) for each in node.taints)
 
 
 def planned_pods(data: ViewData, plan: RoundPlan) -> Iterator[tuple[str, Amounts]]:

@@ -9,7 +9,7 @@ import msgspec
 from flowcore.model.resources import PODS
 from flowcore.scenario.context import AnswerContext
 from thalweg_view.pictures.names import unit_of
-from thalweg_view.pictures.node_list import domain_of, grouping_labels, label_of, nodes_of, planned_usage
+from thalweg_view.pictures.node_list import domain_of, grouping_labels, is_not_ready, label_of, nodes_of, planned_usage
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.view_data import ViewData
 
@@ -48,6 +48,8 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
         zone, rack: values of the labels; "": the node has none.
         domain: value of the label ``by``.
         unschedulable: whether the node is cordoned.
+        not_ready: whether the node controller says that it is not ready, or does not answer.
+        taints: taints of each node that keep pods away, as kubectl writes them.
         labels: keys of labels that group the nodes, for ``by``.
         pods: numbers of pods that run there.
         resources: by name, those that any node offers.
@@ -58,6 +60,8 @@ class NodesAnswer(Picture, frozen=True, rename="camel"):
     rack: list[str]
     domain: list[str]
     unschedulable: list[bool]
+    not_ready: list[bool]
+    taints: list[tuple[str, ...]]
     pods: list[int]
     labels: list[str]
     resources: dict[str, ResourceColumns]
@@ -85,6 +89,8 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
         [domain_of(node, rack) for node in nodes],
         [domain_of(node, by) for node in nodes],
         [node.unschedulable for node in nodes],
+        [is_not_ready(node) for node in nodes],
+        [node.taints for node in nodes],
         [node.pods for node in nodes],
         grouping_labels(nodes),
         {

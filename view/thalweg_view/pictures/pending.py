@@ -7,8 +7,10 @@ from typing import Any, Final
 
 from flowcore.model.errors import ModelError
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.planned_workloads import PlannedWorkload
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
+from thalweg_view.pictures.workloads import workload_rows
 from thalweg_view.view_data import ViewData
 
 #: Items of one answer at most.
@@ -22,6 +24,7 @@ _SORTS: Final[dict[str, Callable[[WaitingPod], Any]]] = {
     "policy": lambda each: each.policy,
     "queue": lambda each: each.queue,
     "gang": lambda each: each.gang,
+    "workload": lambda each: (each.workload, each.pod),
 }
 
 
@@ -30,9 +33,10 @@ class PendingQuery(RoundQuery, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         offset, limit: which part of the list; at most 1000 items.
-        query: text that the pod, its code, policy, queue, gang or reason contains, without regard to case; "": any.
-        sort: "position", "pod", "code", "since", "priority", "policy", "queue" or "gang"; with "-" in front: the
-            other way round.
+        query: text that the pod, its workload, code, policy, queue, gang or reason contains, without regard to case;
+            "": any.
+        sort: "position", "pod", "code", "since", "priority", "policy", "queue", "gang" or "workload"; with "-" in
+            front: the other way round.
     """
 
     offset: int = 0
@@ -47,11 +51,15 @@ class PendingAnswer(Picture, frozen=True, rename="camel"):
     Attributes:
         total: how many pods match and may be seen.
         codes: how many of these wait for which code of reason, the most first.
+        workloads: the same pods by workload, those of which the most wait first; at most 1000 workloads.
+        workload_count: how many workloads there are.
     """
 
     total: int
     codes: dict[str, int]
     items: list[WaitingPod]
+    workloads: list[PlannedWorkload]
+    workload_count: int
 
 
 def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) -> PendingAnswer:
@@ -76,6 +84,7 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
     codes: dict[str, int] = {}
     for each in found:
         codes[each.code] = codes.get(each.code, 0) + 1
+    rows = [each for each in workload_rows(data, plan, found, context) if each.waiting]
     found.sort(key=key, reverse=downwards)
     return PendingAnswer(
         data.generation,
@@ -83,9 +92,11 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
         len(found),
         dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
         found[query.offset : query.offset + query.limit],
+        rows[:MAX_ITEMS],
+        len(rows),
     )
 
 
 def _contains(each: WaitingPod, text: str) -> bool:
-    fields = (each.pod, each.code, each.policy, each.queue, each.gang, each.reason)
+    fields = (each.pod, each.code, each.policy, each.queue, each.gang, each.workload, each.reason)
     return any(text in field.casefold() for field in fields)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Container
 
 import msgspec
 
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.constraints import Constraint
-from flowcore.model.policies import Policy
+from flowcore.model.policies import OF_OTHERS, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import LabelSelector
 from flowcore.scenario.context import AnswerContext
@@ -24,8 +25,8 @@ class PolicyRow(msgspec.Struct, rename="camel"):
         selects: which pods it governs, in words.
         constraints: kind, name and topology key, in words.
         running: number of pods with a node that it governs; None: unknown.
-        waiting: number of pods without a node.
-        placed, left: of these, how many the round placed, and how many stay pending.
+        waiting: number of pods without a node, once the round's plan is carried out.
+        placed, left: of the pods that the round planned, how many it placed, and how many stay pending.
         price: sum of the prices of the placements.
         held: where new pods wait and why, with ``waiting: Auto``; "": not known, or the policy says it.
     """
@@ -55,7 +56,7 @@ class QueueRow(msgspec.Struct, rename="camel"):
     Attributes:
         parent: name of the queue above it; "": none.
         guarantee, limit, used: amounts by resource.
-        waiting, left: numbers of its own pods that the round planned, and of those that stay pending.
+        placed, waiting: of its own pods that the round planned, how many it placed, and how many stay pending.
     """
 
     name: str
@@ -68,8 +69,8 @@ class QueueRow(msgspec.Struct, rename="camel"):
     fair_share: float = 0.0
     borrowed_share: float = 0.0
     problem: str = ""
+    placed: int = 0
     waiting: int = 0
-    left: int = 0
 
 
 class QueuesAnswer(Picture, frozen=True, rename="camel"):
@@ -88,7 +89,7 @@ def answer_policies(data: ViewData, query: RoundQuery, _context: AnswerContext) 
     known = plan is None or plan.nodes is None
     rows = _of_state(data) if known else {}
     if plan is not None:
-        _add_round(rows, plan, counts=not known)
+        _add_round(rows, plan, data.scenario.cluster.waiting if known else None)
     return PoliciesAnswer(data.generation, 0 if plan is None else plan.number, list(rows.values()))
 
 
@@ -96,15 +97,19 @@ def _of_state(data: ViewData) -> dict[str, PolicyRow]:
     cluster = data.scenario.cluster
     index = PolicyIndex(data.scenario.policies.values())
     rows = {policy.name: _row(policy) for policy in index.ordered}
-    default = index.ordered[-1]
+    default, of_default = index.ordered[-1], set[bool]()
     for (namespace, labels, scheduler_name), population in cluster.populations.items():
         matching = index.governing(scheduler_name, labels, cluster.namespaces.get(namespace, ()))
         if not matching and data.scenario.complete:
             continue
         row = rows[(matching or [default])[0].name]
+        if row.name == default.name:
+            of_default.add(bool(matching))
         # Pods of other schedulers are planned in a dump, but they do not run under a policy.
         row.running = (row.running or 0) + (population.placed if matching else 0)
         row.waiting += population.waiting
+    if of_default == {False}:  # only pods of other schedulers, as in a dump of a cluster without Thalweg
+        rows[default.name].delivery = OF_OTHERS.value
     for name, text in data.scenario.held.items():
         rows[name].held = text
     return rows
@@ -143,20 +148,23 @@ def _constraint_text(constraint: Constraint) -> str:
     return f"{type(constraint).__name__} {constraint.name}" + (f" by {key}" if key else "")
 
 
-def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, *, counts: bool) -> None:
-    """Adds what the round says; ``counts``: it alone knows the pods."""
+def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, state: Container[str] | None) -> None:
+    """Adds what the round says.
+
+    Args:
+        state: keys of the pods that the rows count as waiting; None: they count none, the round alone knows the pods.
+    """
     for policy in plan.policies:
         rows.setdefault(policy.name, PolicyRow(policy.name, delivery=policy.delivery.value))
     names = [plan.policies[pod.policy].name for pod in plan.pending]
-    if counts:
-        for name in names:
-            rows[name].waiting += 1
     for place, _, price in plan.placements:
         row = rows[names[place]]
+        row.waiting -= state is not None and plan.pending[place].key in state
         row.placed += 1
         row.price += price
     for place, _ in plan.unplaced:
         rows[names[place]].left += 1
+        rows[names[place]].waiting += state is None
 
 
 def answer_queues(data: ViewData, query: RoundQuery, _context: AnswerContext) -> QueuesAnswer:
@@ -179,10 +187,10 @@ def answer_queues(data: ViewData, query: RoundQuery, _context: AnswerContext) ->
         row.used, row.used_share = _amounts(share.used), share.used_share
         row.fair_share, row.borrowed_share = share.fair_share, share.borrowed_share
         row.problem = row.problem or share.problem[1]
-    waiting = Counter(pod.queue for pod in plan.pending)
-    left = Counter(plan.pending[place].queue for place, _ in plan.unplaced)
+    placed = Counter(plan.pending[place].queue for place, *_ in plan.placements)
+    waiting = Counter(plan.pending[place].queue for place, _ in plan.unplaced)
     for row in rows.values():
-        row.waiting, row.left = waiting[row.name], left[row.name]
+        row.placed, row.waiting = placed[row.name], waiting[row.name]
     return QueuesAnswer(data.generation, plan.number, list(rows.values()))
 
 

@@ -18,7 +18,7 @@ class RoundsAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """Rounds as columns, the oldest first; see ``thalweg_view.rounds.RoundRow``.
 
     Attributes:
-        gap: part of the cost above the lower bound, 0..1.
+        gap: part of the cost above the lower bound, 0..1; null: nothing is known of it.
         certified: whether no plan costs less.
     """
 
@@ -31,7 +31,7 @@ class RoundsAnswer(msgspec.Struct, frozen=True, rename="camel"):
     evicted: list[int]
     cost: list[int]
     lower_bound: list[int]
-    gap: list[float]
+    gap: list[float | None]
     certified: list[bool]
     method: list[str]
     whole: list[bool]

@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.workloads import workload_of
 from flowcore.scenario import GovernedScenario
 from flowcore.scenario.context import AnswerContext
+from flowcore.scenario.planned_workloads import NOT_PLANNED
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
-#: Codes of pods that were not planned, beside those of rounds (flowcore/explain/codes.py).
-NOT_PLANNED: Final = "NotPlanned"
+#: Code of pods that came after the round, beside those of rounds (flowcore/explain/codes.py).
 NEW: Final = "New"
 
 
@@ -26,6 +27,7 @@ class WaitingPod(msgspec.Struct, frozen=True):
         position: its place among the pods that the round left, in the planner's order, from 1; 0: it was not planned.
         since: seconds since the epoch since when it could be placed.
         gang: name of its first gang; "": none.
+        workload: its gang, its controller, or itself: ``kind/namespace/name``.
     """
 
     position: int
@@ -37,6 +39,20 @@ class WaitingPod(msgspec.Struct, frozen=True):
     policy: str
     queue: str = ""
     gang: str = ""
+    workload: str = ""
+
+
+def workload_name(data: ViewData, key: str, gangs: tuple[str, ...] = ()) -> str:
+    """The workload of a pod; one that the state does not know has its gang's name, or stands for itself.
+
+    Args:
+        gangs: names of its gangs, such as "PodGroup ml/train".
+    """
+    pod = data.scenario.cluster.pods.get(key)
+    if pod is not None:
+        return workload_of(pod)
+    names = [word for gang in gangs for word in gang.split() if word.count("/") == 1]
+    return f"gang/{names[0]}" if names else f"pod/{key}"
 
 
 def waiting_pods(data: ViewData, plan: RoundPlan | None, context: AnswerContext, *, newest: bool) -> list[WaitingPod]:
@@ -72,6 +88,7 @@ def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> I
             plan.policies[pod.policy].name,
             pod.queue,
             pod.gangs[0] if pod.gangs else "",
+            workload_name(data, pod.key, pod.gangs),
         )
 
 
@@ -90,10 +107,11 @@ def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newe
             continue
         code = NOT_PLANNED
         if not reason:
-            reason = pod.skip_reason(policy.delivery)
+            reason = pod.skip_reason(governed.delivery_of(pod))
         if not reason:
             code, reason = NEW, "it waits for the next round"
         queue = scenario.cluster.queues.of(pod, scenario.cluster.namespaces)
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
-        yield WaitingPod(0, key, code, texts.text(reason), since, pod.pod_class.priority, policy.name, queue, gang)
+        priority, workload = pod.pod_class.priority, workload_of(pod)
+        yield WaitingPod(0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload)

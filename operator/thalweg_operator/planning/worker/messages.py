@@ -277,6 +277,7 @@ class RoundReply(msgspec.Struct, Bounded):
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         seconds: how long it took.
         phases: phases of these seconds, in order.
+        namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
         filter_seconds: how long these phases waited for filters.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
@@ -311,6 +312,7 @@ class RoundReply(msgspec.Struct, Bounded):
     backfill_history: BackfillHistory = BackfillHistory()
     queue_shares: list[QueueShare] = []
     settles_in: float = 0.0
+    namespace_seconds: dict[str, float] = {}
     problem: str = ""
     cause: str = ""
 

@@ -19,6 +19,7 @@ from flowcore.shares.shares import Shares
 from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import (
     encode_cheapest,
     encode_names,
@@ -48,10 +49,11 @@ def run_request(
         replica.apply(request)
         delivered_pods, observed_pods = _pending_pods(request)
         snapshot = replica.to_snapshot(request, delivered_pods)
+    meter = NamespaceMeter()
     policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
     with ForkedExecutor(cores) as executor:
         with stopwatch.phase("problem"):
-            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor)
+            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor, charge=meter)
         with stopwatch.phase("solve"):
             _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget or planned.is_close)
     with stopwatch.phase("result"):
@@ -77,6 +79,7 @@ def run_request(
     return msgspec.structs.replace(
         reply,
         cheapest=cheapest,
+        namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
         filter_seconds=cache.take_seconds(),

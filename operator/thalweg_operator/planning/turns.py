@@ -1,0 +1,304 @@
+"""Namespaces take turns where the pods that wait cost a round much.
+
+The worker measures how long a round takes for the pods of each namespace. While all that waits costs little, every
+round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
+
+- Pods that no round has planned yet, unless pods of their namespace are known to cost much each: a burst is not cut.
+- Of the others, so many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
+- Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
+
+A lot is what is planned together: the pods of one namespace that are equal for the planner, or a gang with its group.
+Of a namespace's lots every second turn begins with those of the highest priority, and every other one with those that
+were planned the longest time ago. So each lot has its turn.
+
+Pure: the caller passes the time (of a monotonic clock) and what each round took.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flowcore.model.pods import Pod
+
+#: Seconds that a round may take for pods that are planned by turns. A pod that comes waits for one round that runs and
+#: for its own: with half a second for both it is bound before anybody asks why it waits.
+BOUND = 0.25
+#: Seconds that a new pod may cost before it is planned by turns too. Pods of large bursts cost a tenth of it.
+_CHEAP = 0.001
+#: Part of the time for pods that were planned already and got no node.
+_RETRY_SHARE = 0.25
+#: From so many seconds of it on, a lot is planned again whatever it costs. Then there are none for as long as it took.
+_ENOUGH = 0.9 * BOUND
+#: Seconds for which rounds with new pods leave them out.
+_LONGEST_REST = 2.0
+#: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
+_PER_POD = 0.01
+#: Seconds after which what a namespace cost counts half.
+_HALF_LIFE = 60.0
+#: Seconds for a lot below which a namespace is forgotten: a thousand such lots are less than ``BOUND``.
+_LEAST_COST = 0.0001
+#: Seconds that a pod waits for its first turn before it is told so.
+_TOLD_AFTER = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class TurnSelection:
+    """The pods of a round.
+
+    Attributes:
+        pods: pods to plan, in the order in which they came.
+        deferred: pods whose turn comes later.
+        told: those of them that no round has planned, and that have waited for their turn for some time.
+        more: whether another round has to follow at once: pods wait that no round has planned.
+    """
+
+    pods: Sequence[Pod]
+    deferred: Sequence[Pod] = ()
+    told: Sequence[Pod] = ()
+    more: bool = False
+
+
+@dataclass(slots=True, eq=False)
+class _Lot:
+    """Pods that are planned together.
+
+    Attributes:
+        size: 1, and something for each pod.
+        priority: the highest of its pods.
+        planned: number of the last round that planned all of them; 0: some were in none.
+    """
+
+    namespace: str
+    key: Hashable
+    pods: list[Pod] = field(default_factory=list)
+    size: float = 1.0
+    priority: int = -(2**31)
+    planned: int = 0
+
+    @property
+    def is_new(self) -> bool:
+        return not self.planned
+
+
+@dataclass(slots=True)
+class _Record:
+    """What a namespace cost.
+
+    Attributes:
+        per_size: seconds for a lot of size 1.
+        size: of its lots in the round in which they cost so much.
+        used: seconds in all rounds that were planned by turns.
+        at: time of these values; seconds count half after ``_HALF_LIFE``.
+        turns: how many it had.
+    """
+
+    per_size: float = 0.0
+    size: float = 1.0
+    used: float = 0.0
+    at: float = 0.0
+    turns: int = 0
+
+    def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
+        """A round took so many seconds for lots of this size.
+
+        Cheap lots do not hide dear ones: the cost falls by half only once as many were cheap as had been dear.
+        """
+        per_size = seconds / size
+        if per_size < self.per_size:
+            self.per_size = max(per_size, self.per_size * 0.5 ** min(1.0, size / self.size))
+        elif was_long:
+            self.per_size, self.size = per_size, size
+
+    def now(self, now: float) -> _Record:
+        """The same record as it counts now."""
+        factor = 0.5 ** (max(0.0, now - self.at) / _HALF_LIFE)
+        self.per_size, self.used, self.at = self.per_size * factor, self.used * factor, now
+        return self
+
+
+def waits_for_turn(pod: Pod) -> str:
+    """Why a pod waits that no round has planned."""
+    return f"It waits for its turn: pods of namespace {pod.namespace} take long to plan, so they are planned in parts."
+
+
+class NamespaceTurns:
+    """Selects the pods of each round. Call ``choose``, then ``took`` if the round ended with a plan."""
+
+    def __init__(self, lot_of: Callable[[Pod], Hashable]) -> None:
+        """``lot_of``: equal for pods that are planned together; of one namespace, but for groups of gangs."""
+        self._lot_of = lot_of
+        #: By namespace; empty where no round was long of late.
+        self._records: dict[str, _Record] = {}
+        #: Number of the last round that planned each pod, by uid, and since when others wait for their first turn.
+        #: Pods that wait only.
+        self._planned: dict[str, int] = {}
+        self._waits_since: dict[str, float] = {}
+        #: uids of pods that were not planned since the cluster changed.
+        self._owed: set[str] = set()
+        self._round, self._generation = 0, -1
+        self._pods: Sequence[Pod] = ()
+        self._in_turns = False
+        #: Seconds that pods may be planned again for, and the time of that value; and when some were.
+        self._allowance, self._allowance_at = BOUND, 0.0
+        self._retried_at = float("-inf")
+        self._next_at: float | None = None
+
+    @property
+    def next_at(self) -> float | None:
+        """When a round is due for pods whose turn has not come since the cluster changed; None: there are none."""
+        return self._next_at
+
+    def choose(
+        self, pods: Sequence[Pod], generation: int, now: float, always: Collection[str] = frozenset()
+    ) -> TurnSelection:
+        """Selects the pods of the next round.
+
+        Args:
+            pods: pods that may be planned.
+            generation: of the cluster: without a change only those are planned whose turn has not come.
+            now: seconds of a monotonic clock.
+            always: uids of pods that the round has to plan.
+        """
+        self._round += 1
+        self._refill(now)
+        changed, self._generation = generation != self._generation, generation
+        self._pods, self._in_turns, self._next_at = pods, False, None
+        if not self._records:
+            return TurnSelection(pods)
+        lots = self._lots(pods)
+        costs = {namespace: self._cost_of(namespace, now) for namespace in {lot.namespace for lot in lots}}
+        free, limited = list[_Lot](), list[_Lot]()
+        for lot in lots:
+            cost = costs[lot.namespace] * lot.size
+            is_free = not cost or (lot.is_new and cost < _CHEAP * len(lot.pods))
+            if is_free or (always and any(pod.uid in always for pod in lot.pods)):
+                free.append(lot)
+            else:
+                limited.append(lot)
+        self._in_turns = sum(costs[lot.namespace] * lot.size for lot in limited) > BOUND
+        if not self._in_turns:
+            self._owed, self._waits_since = set(), {}
+            return TurnSelection(pods)
+        if not changed:
+            # Nothing is better for those whose turn has come since.
+            limited = [lot for lot in limited if lot.is_new or any(pod.uid in self._owed for pod in lot.pods)]
+        # A new pod does not wait until others are planned again that were planned in vain.
+        rests = now - self._retried_at < _LONGEST_REST and any(lot.is_new for lot in lots)
+        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, costs, now)
+        if any(not lot.is_new for lot in taken):
+            self._retried_at = now
+        picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
+        later = [lot for lot in limited if lot.pods[0].uid not in picked]
+        self._pods = [pod for pod in pods if pod.uid in picked]
+        self._owed = {pod.uid for lot in later for pod in lot.pods}
+        if later:
+            self._next_at = now + (BOUND - self._allowance) / _RETRY_SHARE
+        new = [pod for lot in later if lot.is_new for pod in lot.pods if pod.uid not in self._planned]
+        self._waits_since = {pod.uid: self._waits_since.get(pod.uid, now) for pod in new}
+        return TurnSelection(
+            self._pods,
+            [pod for pod in pods if pod.uid not in picked],
+            [pod for pod in new if now - self._waits_since[pod.uid] >= _TOLD_AFTER],
+            more=bool(new),
+        )
+
+    def took(self, by_namespace: Mapping[str, float], now: float) -> None:
+        """The last chosen round ended with a plan.
+
+        Args:
+            by_namespace: seconds that the round took, by the namespaces of its pods.
+            now: as above.
+        """
+        was_long = sum(by_namespace.values()) > BOUND
+        if not was_long and not self._records:
+            return
+        sizes: dict[str, float] = {}
+        for lot in self._lots(self._pods):
+            sizes[lot.namespace] = sizes.get(lot.namespace, 0.0) + lot.size
+        for namespace, size in sizes.items():
+            seconds = by_namespace.get(namespace, 0.0)
+            if was_long:
+                self._records.setdefault(namespace, _Record(at=now))
+            if (record := self._records.get(namespace)) is not None:
+                record.now(now).measured(seconds, size, was_long=was_long)
+                record.used += seconds if self._in_turns else 0.0
+        self._planned.update(dict.fromkeys((pod.uid for pod in self._pods), self._round))
+        self._records = {
+            name: record for name, record in self._records.items() if record.now(now).per_size > _LEAST_COST
+        }
+
+    def retain(self, pods: Iterable[Pod]) -> None:
+        """Forgets all other pods."""
+        if self._planned or self._owed:
+            uids = {pod.uid for pod in pods} if self._records else set[str]()
+            self._planned = {uid: number for uid, number in self._planned.items() if uid in uids}
+            self._owed &= uids
+
+    # --- lots ---
+
+    def _lots(self, pods: Sequence[Pod]) -> list[_Lot]:
+        lots: dict[Hashable, _Lot] = {}
+        for pod in pods:
+            key = self._lot_of(pod)
+            lot = lots.get(key)
+            if lot is None:
+                lot = lots[key] = _Lot(pod.namespace, key)
+            lot.pods.append(pod)
+            lot.size += _PER_POD
+            lot.priority = max(lot.priority, pod.pod_class.priority)
+            number = self._planned.get(pod.uid, 0)
+            lot.planned = number if len(lot.pods) == 1 else min(lot.planned, number)
+        return list(lots.values())
+
+    def _cost_of(self, namespace: str, now: float) -> float:
+        record = self._records.get(namespace)
+        return 0.0 if record is None else record.now(now).per_size
+
+    # --- turns ---
+
+    def _take(self, limited: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
+        """The lots that the round plans.
+
+        Args:
+            costs: seconds for a lot of size 1, by namespace.
+        """
+        lots: dict[str, list[_Lot]] = {}
+        for lot in limited:
+            lots.setdefault(lot.namespace, []).append(lot)
+        lots = {name: self._in_order(name, each) for name, each in lots.items()}
+        wanted = {name: costs[name] * sum(lot.size for lot in each) for name, each in lots.items()}
+        taken = list[_Lot]()
+        budget, retries = BOUND, self._allowance
+        # Those that want least first: what they leave of their share is for the others.
+        for place, name in enumerate(sorted(lots, key=lambda name: (wanted[name], name))):
+            share = budget / (len(lots) - place)
+            for lot in lots[name]:
+                cost = costs[name] * lot.size
+                if cost <= share and (lot.is_new or cost <= retries):
+                    taken.append(lot)
+                    share, budget = share - cost, budget - cost
+                    retries -= 0.0 if lot.is_new else cost
+        # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
+        served = {lot.namespace for lot in taken}
+        for name in sorted(lots.keys() - served, key=lambda name: (self._records[name].now(now).used, name)):
+            for lot in lots[name]:
+                cost = costs[name] * lot.size
+                has_time = cost <= budget or not taken
+                if has_time and (lot.is_new or retries >= min(cost, _ENOUGH)):
+                    taken.append(lot)
+                    budget -= cost
+                    retries -= 0.0 if lot.is_new else cost
+                    break
+        self._allowance = retries
+        return taken
+
+    def _in_order(self, namespace: str, lots: Sequence[_Lot]) -> list[_Lot]:
+        record = self._records[namespace]
+        record.turns += 1
+        by_turn = sorted(lots, key=lambda lot: lot.planned)
+        return by_turn if record.turns % 2 else sorted(by_turn, key=lambda lot: -lot.priority)
+
+    def _refill(self, now: float) -> None:
+        passed = max(0.0, now - self._allowance_at)
+        self._allowance, self._allowance_at = min(BOUND, self._allowance + passed * _RETRY_SHARE), now
