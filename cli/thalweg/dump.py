@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Iterator
@@ -16,7 +17,7 @@ from flowcore.scenario.moment import DUMPED, moment_text
 from flowcore.scenario.objects import name_of
 from thalweg.asking import run
 from thalweg.cluster_source import listed_objects
-from thalweg.source import SourceOptions
+from thalweg.source import SourceError, SourceOptions
 from thalweg.tables import counted
 
 _HEAD: Final = b'{"apiVersion":"v1","kind":"List","metadata":%b,"items":[\n'
@@ -35,16 +36,26 @@ def run_dump(source: SourceOptions, *, redact: bool) -> None:
             items = list(_redacted(items, warnings))
         for warning in warnings:
             click.echo(f"Warning: {warning}", err=True)
-        out = sys.stdout.buffer
-        out.write(_HEAD % msgspec.json.encode(metadata))
-        for number, item in enumerate(items):
-            out.write(b",\n" if number else b"")
-            out.write(msgspec.json.encode(item))
-        out.write(_END)
-        out.flush()
+        try:
+            _write(metadata, items)
+        except BrokenPipeError:
+            raise  # `thalweg dump | head` has read enough
+        except OSError as error:
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # what is left to write would fail again
+            raise SourceError(f"the dump cannot be written: {error.strerror}") from error
         click.echo(f"{counted(len(items), 'object')} written", err=True)
 
     run(write())
+
+
+def _write(metadata: dict[str, Any], items: list[dict[str, Any]]) -> None:
+    out = sys.stdout.buffer
+    out.write(_HEAD % msgspec.json.encode(metadata))
+    for number, item in enumerate(items):
+        out.write(b",\n" if number else b"")
+        out.write(msgspec.json.encode(item))
+    out.write(_END)
+    out.flush()
 
 
 def _redacted(items: list[dict[str, Any]], warnings: list[str]) -> Iterator[dict[str, Any]]:

@@ -38,7 +38,14 @@ class ServerOperator(LiveOperator):
             headers["Content-Type"] = "application/json"
         url = self._url.joinpath("api", "v1", *operation.split("/"))
         try:
-            async with self._session.request(method, url, data=body, params=params, headers=headers) as response:
+            async with self._session.request(
+                method,
+                url,
+                data=body,
+                params=params,
+                headers=headers,
+                allow_redirects=False,  # the token is for this URL
+            ) as response:
                 answer = await response.read()
         except (aiohttp.ClientError, TimeoutError) as error:
             said = str(error) or "no answer in time"

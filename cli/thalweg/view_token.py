@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 import time
 from pathlib import Path
 from typing import Final
@@ -26,6 +27,8 @@ _SERVICE_END, _VIEWER_END = "-view", "-viewer"
 #: Seconds that a token is valid: the least that the API server grants.
 _LIFE: Final = 600
 _SELF: Final = "/apis/authentication.k8s.io/v1/selfsubjectreviews"
+#: A JSON web token in its compact form: three parts in base64url.
+_TOKEN: Final = re.compile(r"[-_A-Za-z0-9]+\.[-_A-Za-z0-9]+\.[-_A-Za-z0-9]+")
 _MAKE: Final = f"`kubectl create token ACCOUNT --audience {AUDIENCE}` makes one"
 
 
@@ -129,7 +132,7 @@ def _of_file(file: Path) -> str:
         token = file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise SourceError(f"--token-file {file} cannot be read: {error}") from error
-    if _audiences(token) != [AUDIENCE]:
+    if not _TOKEN.fullmatch(token) or _audiences(token) != [AUDIENCE]:
         raise SourceError(
             f"--token-file {file}: the token is not for the audience {AUDIENCE} alone, so it is not shown to the "
             f"operator: {_MAKE}"

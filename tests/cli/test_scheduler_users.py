@@ -5,6 +5,7 @@ import shlex
 from typing import Any
 
 import msgspec
+import pytest
 from thalweg.doctor.before_uninstall import before_uninstall
 from thalweg.doctor.findings import Verdict
 from thalweg.scheduler_users.patches import patches
@@ -147,6 +148,17 @@ def test_the_commands_that_give_them_another_scheduler() -> None:
     ):
         assert comments.count(f"# {user}: ") == 1
     assert "Pod shop/runs" not in comments, "it runs on, and nothing restarts it"
+
+
+@pytest.mark.parametrize("owner", ["Job/a\ntouch robbed", "Ring\ntouch robbed/a", "Ring/$(touch robbed)", "Ring/a b"])
+def test_owners_that_are_no_names_write_no_commands(owner: str) -> None:
+    """Who makes a pod writes any text into its owner references. Such a pod counts as one without a controller."""
+    (user,) = scheduler_users(SERVED, {}, [pod("alone", owner)])
+    assert str(user) == "Pod shop/alone"
+    (line,) = patches([user], "default-scheduler")
+    assert line.startswith("# Pod shop/alone: ")
+    assert "robbed" not in line
+    assert "\n" not in line
 
 
 def test_the_warning_is_short() -> None:

@@ -1,14 +1,19 @@
 """What a question is asked of: files or a live cluster, as the options and the environment say."""
 
+import asyncio
+import base64
 import os
 import subprocess
 import sys
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from aiohttp import web
 from click.testing import CliRunner
 from support.cli import node, pod, thalweg, to_yaml
+from support.fake_api import listening
 from support.operator import free_address
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.main import main
@@ -110,6 +115,72 @@ def test_options_of_a_view_that_contradict_each_other(
     done = CliRunner().invoke(main, ["plan", "--kubeconfig", "config", *options])
     assert done.exit_code == 2
     assert said in " ".join(done.output.split())
+
+
+def _kubeconfig(folder: Path, address: str) -> Path:
+    user, context = {"name": "u", "user": {"token": "t"}}, {"name": "c", "context": {"cluster": "c", "user": "u"}}
+    clusters = [{"name": "c", "cluster": {"server": f"http://{address}"}}]
+    path = folder / "config"
+    path.write_text(
+        yaml.safe_dump({"current-context": "c", "contexts": [context], "clusters": clusters, "users": [user]})
+    )
+    return path
+
+
+async def test_a_token_goes_to_no_other_address(tmp_path: Path) -> None:
+    """What --server names may redirect: the token and the question stay with it."""
+    heads: list[dict[str, str]] = []
+
+    async def collects(request: web.Request) -> web.StreamResponse:
+        heads.append(dict(request.headers))
+        return web.json_response({"error": "collected"}, status=400)
+
+    others, view = web.Application(), web.Application()
+    others.router.add_route("*", "/{path:.*}", collects)
+    claims = base64.urlsafe_b64encode(b'{"aud": ["thalweg-view"]}').decode().rstrip("=")
+    (tmp_path / "token").write_text(f"a.{claims}.c")
+    config = _kubeconfig(tmp_path, free_address())
+    async with listening(others) as other:
+        to = f"http://localhost:{other}/elsewhere"
+        view.router.add_route("*", "/{path:.*}", _answering(status=307, Location=to))
+        async with listening(view) as port:
+            words = ("--server", f"http://127.0.0.1:{port}", "--token-file", tmp_path / "token")
+            done = await asyncio.to_thread(thalweg, "plan", "--kubeconfig", config, *words)
+    assert (done.returncode, done.stdout, heads) == (2, "", [])
+    assert f"the operator's view at http://127.0.0.1:{port} answers 307" in done.stderr
+
+
+def test_a_file_of_two_tokens_is_none(tmp_path: Path) -> None:
+    """A line break in a header is one sentence before anything is sent, and no traceback."""
+    claims = base64.urlsafe_b64encode(b'{"aud": ["thalweg-view"]}').decode().rstrip("=")
+    (tmp_path / "token").write_text(f"a.{claims}.c\nd.e.f")
+    config = _kubeconfig(tmp_path, free_address())
+    words = ("--server", f"http://{free_address()}", "--token-file", tmp_path / "token")
+    done = thalweg("plan", "--kubeconfig", config, *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert "the token is not for the audience thalweg-view alone" in done.stderr
+
+
+async def test_a_dump_on_a_full_disk_is_one_sentence(tmp_path: Path) -> None:
+    """What was written is no dump, so the exit code says so."""
+    api = web.Application()
+    lists = {"items": [{"metadata": {"name": "a"}, "spec": {}}]}
+    api.router.add_get("/api/v1/{kind:nodes|pods}", _answering(lists))
+    async with listening(api) as port:
+        config = _kubeconfig(tmp_path, f"127.0.0.1:{port}")
+        words = (sys.executable, "-m", "thalweg", "dump", "--kubeconfig", str(config))
+        full = os.open("/dev/full", os.O_WRONLY)
+        done = await asyncio.create_subprocess_exec(*words, stdout=full, stderr=asyncio.subprocess.PIPE)
+        os.close(full)
+        _, said = await done.communicate()
+    assert (done.returncode, said.decode()) == (2, "Error: the dump cannot be written: No space left on device\n")
+
+
+def _answering(body: object = None, status: int = 200, **headers: str) -> Callable[..., Awaitable[web.Response]]:
+    async def handle(_request: web.Request) -> web.Response:
+        return web.json_response(body, status=status, headers=headers)
+
+    return handle
 
 
 def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:

@@ -41,6 +41,13 @@ def test_lists_and_patches_are_two_questions(kubeconfig: Path) -> None:
     assert "give --list or --patches, not both" in done.stderr
 
 
+def test_patches_for_no_scheduler_remove_nothing(kubeconfig: Path) -> None:
+    """As `--patches "$SCHEDULER"` with a variable that is not set: it is no order to uninstall."""
+    done = thalweg("uninstall", "--kubeconfig", kubeconfig, "--yes", "--patches", "")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "--patches: name the scheduler" in done.stderr
+
+
 @pytest.mark.parametrize("command", ["run", "uninstall"])
 @pytest.mark.parametrize("lease", ["thalweg", "/thalweg", "kube-system/", "a/b/c", "Kube/x"])
 def test_a_lease_that_is_no_name(kubeconfig: Path, command: str, lease: str) -> None:

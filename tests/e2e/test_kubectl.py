@@ -181,7 +181,8 @@ async def test_an_impostor_collects_no_token_that_is_of_use(
 ) -> None:
     """The Service leads to a thief's server, as a stolen token of the operator can make it: no login's token comes.
 
-    What comes is for the view alone, and the API server does not take it.
+    What comes is for the view alone, and the API server does not take it. Nor is a redirect out of the proxy's path
+    followed, which the API server passes on: the thief would choose what is asked with the login.
     """
     control_plane, api = plane
     await allow(api, "robbed", namespace=NAMESPACE, rules=[*PROXY, tokens_of("robbed")], name="robbed")
@@ -194,8 +195,11 @@ async def test_an_impostor_collects_no_token_that_is_of_use(
 
     async def collects(request: web.BaseRequest) -> web.StreamResponse:
         heads.append(dict(request.headers))
+        if redirects:
+            return web.Response(status=307, headers={"Location": f"{'../' * 12}api/v1/namespaces/default/configmaps"})
         return web.json_response({"error": "collected"}, status=400)
 
+    redirects: list[bool] = []
     limits = ConnectionLimits()
     async with listening(own_address(), 0, collects, limits, lambda *_: None, _own_context) as port:
         path = f"/api/v1/namespaces/{NAMESPACE}/endpoints/{NAME}"
@@ -212,6 +216,9 @@ async def test_an_impostor_collects_no_token_that_is_of_use(
         for _ in range(2):
             with pytest.raises(SourceError, match="collected"):
                 await asked(robbed)
+        redirects.append(True)
+        with pytest.raises(SourceError, match="307: a redirect, which is not followed"):
+            await asked(robbed)
         with pytest.raises(SourceError, match="not for the audience thalweg-view alone"):
             await asked(robbed, token_file=tmp_path / "token")
     text = json.dumps(heads)

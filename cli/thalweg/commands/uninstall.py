@@ -55,6 +55,8 @@ def uninstall(
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.uninstall import run_list, run_patches, run_uninstall
 
+    if patches == "":
+        raise click.UsageError("--patches: name the scheduler that these are to have, such as default-scheduler")
     if lists and patches:
         raise click.UsageError("give --list or --patches, not both")
     if lists:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -13,6 +14,10 @@ from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Policy
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
 _FINISHED: Final = ("Succeeded", "Failed")
+#: Of owners. The API server takes any text in a pod's owner references, line breaks too, and whoever makes a pod writes
+#: them; these names stand in scripts.
+_KIND: Final = re.compile(r"[A-Za-z0-9]+")
+_NAME: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*")
 
 
 class Owner(msgspec.Struct, frozen=True):
@@ -214,7 +219,7 @@ def _controller(metadata: Metadata) -> Owner | None:
 def _workload_of(pod: Pod, cron_jobs: Mapping[tuple[str, str], str]) -> tuple[str, str]:
     """Kind and name of what makes the pod: the Deployment of its ReplicaSet, the CronJob of its Job."""
     owner = _controller(pod.metadata)
-    if owner is None:
+    if owner is None or not _KIND.fullmatch(owner.kind) or not _NAME.fullmatch(owner.name):
         return "Pod", pod.metadata.name
     if owner.kind == "ReplicaSet":
         end = f"-{pod.metadata.labels.get(_TEMPLATE_HASH, '')}"

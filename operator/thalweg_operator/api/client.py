@@ -173,7 +173,7 @@ class ApiClient:
             ) as response:
                 answer = await response.read()
                 self.outages.recovered(_TOPIC)
-                if response.status >= 400:
+                if response.status >= 300:
                     raise self._refused(method, path, self._to_refused(response, answer))
                 if method != "GET":
                     self._lost_at = float("-inf")  # the server knows our roles
@@ -204,7 +204,7 @@ class ApiClient:
         self.outages.recovered(_TOPIC)
         try:
             async with response:
-                if response.status >= 400:
+                if response.status >= 300:
                     raise self._to_refused(response, await response.read())
                 yield response.content
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -222,6 +222,8 @@ class ApiClient:
             reason = status.message or status.reason or ""
         except UnreadableJson:
             reason = answer[:200].decode(errors="replace")
+        if response.status < 400:
+            reason = "a redirect, which is not followed"
         starting = response.status in (401, 403) and asyncio.get_running_loop().time() - self._lost_at < _STARTING
         return Refused(
             response.status,
@@ -242,7 +244,12 @@ class ApiClient:
         return ConnectionLost(problem)
 
     def _options(self) -> dict[str, Any]:
-        return {"ssl": self.credentials.tls, "server_hostname": self.credentials.configuration.tls_server_name}
+        # An API server redirects nobody. What stands behind a Service may: to any path, with the login of whoever asks.
+        return {
+            "ssl": self.credentials.tls,
+            "server_hostname": self.credentials.configuration.tls_server_name,
+            "allow_redirects": False,
+        }
 
     async def new_session(self, trace_configs: list[aiohttp.TraceConfig]) -> aiohttp.ClientSession:
         """A session for the running event loop, with the present credentials."""
