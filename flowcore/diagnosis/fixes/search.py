@@ -156,7 +156,7 @@ class _Search:
                     return
 
     def _offer_fewest(self, before: Proposal, enough: AddNodes, left: int) -> None:
-        """Offers as few of these nodes as leave no more pods waiting, and as few as spare others if they lose by that."""
+        """Offers as few of these nodes as leave no more pods waiting, and as few as spare others too."""
         fewest, proven = self._fewest(before, enough, 1, lambda outcome: self._left(outcome) <= left)
         self._offer((*before, fewest), at_most=not proven)
         outcome = self._outcome((*before, fewest))
