@@ -14,6 +14,11 @@ from flowcore.model.selectors import Labels
 
 #: Budgets that are found for a pod. With two it cannot be evicted, and others need not be found.
 _MOST: Final = 8
+#: Budgets that are tested for a pod. If more may select it, it counts as selected by them: a namespace with very many
+#: budgets that no label tells apart keeps its own pods from leaving, and costs others nothing.
+MAX_TESTED: Final = 64
+#: Kinds of pods that are tested with a changed budget. With more, some of them counts as selected.
+_MAX_KINDS: Final = 256
 
 
 class BudgetIndex:
@@ -51,6 +56,8 @@ class BudgetIndex:
             return False
         selectors = [each.selector for each in (before, budget) if each is not None and each.selector is not None]
         placed = self._placed.get(before.namespace, ())
+        if selectors and len(placed) > _MAX_KINDS:
+            return True
         return any(selector.matches(labels) for labels in placed for selector in dict.fromkeys(selectors))
 
     def _file(self, key: str, budget: DisruptionBudget | None) -> None:
@@ -67,7 +74,11 @@ class BudgetIndex:
     def of(self, pod: Pod) -> tuple[str, ...]:
         """Keys of the budgets that protect a pod, sorted; of very many only some."""
         index = self._by_namespace.get(pod.namespace)
-        return () if index is None else tuple(sorted(islice(index.find(pod.labels), _MOST)))
+        if index is None:
+            return ()
+        candidates = list(islice(index.candidates(pod.labels), MAX_TESTED + 1))
+        found = candidates if len(candidates) > MAX_TESTED else index.find(pod.labels)
+        return tuple(sorted(islice(found, _MOST)))
 
     def take_changed_namespaces(self) -> Collection[str]:
         """Namespaces where other budgets may protect a pod that has a node than at the last call."""

@@ -103,11 +103,20 @@ class SelectorIndex(Generic[_T]):
         if not self._filed:
             return
         values = dict(labels)
+        for items in self._beside(labels, values):
+            yield from _selecting(items, values)
+
+    def candidates(self, labels: Labels) -> Iterator[_T]:
+        """The items that ``find`` tests, each once: those that select these labels, and not many others."""
+        for items in self._beside(labels, dict(labels)):
+            yield from items
+
+    def _beside(self, labels: Labels, values: Mapping[str, str]) -> Iterator[Mapping[_T, LabelSelector]]:
         for pair in labels if self._by_pair else ():
-            yield from _selecting(self._by_pair.get(pair, {}), values)
+            yield self._by_pair.get(pair, {})
         for key in values if self._by_key else ():
-            yield from _selecting(self._by_key.get(key, {}), values)
-        yield from _selecting(self._others, values)
+            yield self._by_key.get(key, {})
+        yield self._others
 
 
 _K = TypeVar("_K")

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.cluster.budget_index import BudgetIndex
+from flowcore.cluster.budget_index import MAX_TESTED, BudgetIndex
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.nodes import Node
@@ -82,3 +85,27 @@ def test_of_very_many_budgets_a_pod_has_some() -> None:
     for number in range(1_000):
         index.set(f"red/b{number}", DisruptionBudget("red", f"b{number}", LabelSelector()))
     assert 2 <= len(index.of(pod("red"))) <= 8
+
+
+def test_budgets_that_no_label_tells_apart_cost_no_more_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pod that more of them may select counts as protected, and none is tested. Others are tested as before."""
+    index, tested = BudgetIndex(), []
+    selects = LabelSelector.selects
+
+    def counted(self: LabelSelector, values: Mapping[str, str]) -> bool:
+        tested.append(self)
+        return selects(self, values)
+
+    monkeypatch.setattr(LabelSelector, "selects", counted)
+    for number in range(MAX_TESTED):
+        away = LabelSelector((Requirement(f"k{number}", "Exists"), Requirement("app", "In", ("x",))))
+        elsewhere = LabelSelector((Requirement(f"k{number}", "NotIn", ("v",)), Requirement("app", "NotIn", ("x",))))
+        index.set(f"red/away{number}", DisruptionBudget("red", f"away{number}", away))
+        index.set(f"red/b{number}", DisruptionBudget("red", f"b{number}", elsewhere))
+    assert index.of(pod("red", app="x")) == ()
+    assert len(tested) == MAX_TESTED
+    tested.clear()
+    index.set("red/more", DisruptionBudget("red", "more", LabelSelector((Requirement("other", "DoesNotExist"),))))
+    assert len(index.of(pod("red", app="x"))) >= 2
+    assert not tested
+    assert index.of(pod("blue", app="x")) == ()
