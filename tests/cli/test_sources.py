@@ -112,9 +112,9 @@ def test_options_of_a_view_that_contradict_each_other(
     context = {"name": "c", "context": {"cluster": "c", "user": "u"}}
     config = {"current-context": "c", "contexts": [context], "clusters": [cluster], "users": [user]}
     (tmp_path / "config").write_text(yaml.safe_dump(config))
-    done = CliRunner().invoke(main, ["plan", "--kubeconfig", "config", *options])
-    assert done.exit_code == 2
-    assert said in " ".join(done.output.split())
+    done = thalweg("plan", "--kubeconfig", "config", *options)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.split())
 
 
 def _kubeconfig(folder: Path, address: str) -> Path:

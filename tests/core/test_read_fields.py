@@ -131,7 +131,7 @@ def put(items: list[dict[str, Any]]) -> bytes:
     reader = ObjectReader(Edits(scenario), 1.8e9, KnownModels(("CPUMemory",)))
     for item in items:
         reader.put(item, item["kind"])
-    return b"".join(state_of(scenario, 1.8e9))
+    return b"".join(state_of(scenario))
 
 
 def test_the_scenario_stays_and_what_is_not_read_goes() -> None:

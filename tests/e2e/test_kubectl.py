@@ -116,7 +116,7 @@ async def test_the_plan_and_who_may_see_it(
         await allow(api, "developer", namespace=scene.namespace, rules=PODS, name="pods")
         await allow(api, "developer", namespace=NAMESPACE, rules=[*PROXY, tokens_of("developer")], name="view")
         developer = await account_kubeconfig(control_plane, api, tmp_path / "config", "developer", scene.namespace)
-        code, out, err = await plugin(developer, "plan")
+        code, out, err = await plugin(developer, "plan", "--pods")
         assert code == 0, err
         assert "large" in out
         assert "0/1 nodes are available: 1 Insufficient cpu." in out
