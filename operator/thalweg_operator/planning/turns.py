@@ -26,10 +26,8 @@ from flowcore.model.pods import Pod
 BOUND = 0.25
 #: Seconds that a new pod may cost before it is planned by turns too. Pods of large bursts cost a tenth of it.
 _CHEAP = 0.001
-#: Part of the time for pods that were planned already and got no node.
+#: Part of the time for pods that were planned already and got no node. After a dear lot there are none for a while.
 _RETRY_SHARE = 0.25
-#: From so many seconds of it on, a lot is planned again whatever it costs. Then there are none for as long as it took.
-_ENOUGH = 0.9 * BOUND
 #: Seconds for which rounds with new pods leave them out.
 _LONGEST_REST = 2.0
 #: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
@@ -263,42 +261,57 @@ class NamespaceTurns:
         Args:
             costs: seconds for a lot of size 1, by namespace.
         """
+        for name in {lot.namespace for lot in limited}:
+            self._records[name].turns += 1
+        new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
+        left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
+        again = self._within(min(left, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
+        self._allowance -= _cost(again, costs)
+        return [*new, *again]
+
+    def _within(self, seconds: float, some: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
+        """Lots that cost no more than so many seconds; one that costs more where it is due."""
         lots: dict[str, list[_Lot]] = {}
-        for lot in limited:
+        for lot in some if seconds > 0 else ():
             lots.setdefault(lot.namespace, []).append(lot)
-        lots = {name: self._in_order(name, each) for name, each in lots.items()}
-        wanted = {name: costs[name] * sum(lot.size for lot in each) for name, each in lots.items()}
-        taken = list[_Lot]()
-        budget, retries = BOUND, self._allowance
+        wanted = {name: _cost(each, costs) for name, each in lots.items()}
+        taken, left = list[_Lot](), seconds
         # Those that want least first: what they leave of their share is for the others.
         for place, name in enumerate(sorted(lots, key=lambda name: (wanted[name], name))):
-            share = budget / (len(lots) - place)
+            share = left / (len(lots) - place)
+            lots[name] = self._in_order(name, lots[name])
             for lot in lots[name]:
                 cost = costs[name] * lot.size
-                if cost <= share and (lot.is_new or cost <= retries):
+                if cost <= share:
                     taken.append(lot)
-                    share, budget = share - cost, budget - cost
-                    retries -= 0.0 if lot.is_new else cost
+                    share, left = share - cost, left - cost
+                elif self._is_by_age(name):
+                    break  # a dear lot is not passed over by cheap ones in each turn
         # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
+        # One lot may cost more than that, if the namespaces with cheap lots used as much: they always have some.
         served = {lot.namespace for lot in taken}
-        for name in sorted(lots.keys() - served, key=lambda name: (self._records[name].now(now).used, name)):
-            for lot in lots[name]:
-                cost = costs[name] * lot.size
-                has_time = cost <= budget or not taken
-                if has_time and (lot.is_new or retries >= min(cost, _ENOUGH)):
-                    taken.append(lot)
-                    budget -= cost
-                    retries -= 0.0 if lot.is_new else cost
-                    break
-        self._allowance = retries
+        used = {name: self._records[name].now(now).used for name in lots}
+        used_by_served, exceeded = sum(used[name] for name in served), False
+        for name in sorted(lots.keys() - served, key=lambda name: (used[name], name)):
+            cost = costs[name] * lots[name][0].size
+            is_due = not exceeded and (not taken or used[name] <= used_by_served)
+            if cost <= left or is_due:
+                exceeded |= cost > left
+                taken.append(lots[name][0])
+                left -= cost
         return taken
 
     def _in_order(self, namespace: str, lots: Sequence[_Lot]) -> list[_Lot]:
-        record = self._records[namespace]
-        record.turns += 1
-        by_turn = sorted(lots, key=lambda lot: lot.planned)
-        return by_turn if record.turns % 2 else sorted(by_turn, key=lambda lot: -lot.priority)
+        by_age = sorted(lots, key=lambda lot: lot.planned)
+        return by_age if self._is_by_age(namespace) else sorted(by_age, key=lambda lot: -lot.priority)
+
+    def _is_by_age(self, namespace: str) -> bool:
+        return self._records[namespace].turns % 2 == 1
 
     def _refill(self, now: float) -> None:
         passed = max(0.0, now - self._allowance_at)
         self._allowance, self._allowance_at = min(BOUND, self._allowance + passed * _RETRY_SHARE), now
+
+
+def _cost(lots: Iterable[_Lot], costs: Mapping[str, float]) -> float:
+    return sum(costs[lot.namespace] * lot.size for lot in lots)
