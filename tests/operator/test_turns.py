@@ -299,3 +299,20 @@ def test_a_large_lot_is_not_passed_over_by_small_ones_for_ever() -> None:
         world.generation += 1
         world.round()
     assert world.planned["ns/j0"] > before
+
+
+def test_low_priorities_have_their_turn_whatever_the_pauses() -> None:
+    """After a dear lot there are rounds without one; an even number of them must not skip every turn by age."""
+    left = []
+    for pause in (0.1, 0.15, 0.2, 0.25, 0.3):
+        world = SimulatedRounds(lambda _pod: 0.1, lambda _pod: False)
+        for namespace in ("a", "b"):
+            world.add(made(f"p{at}", namespace, at, priority=9 * (at % 2)) for at in range(20))
+        world.round()
+        before, end = dict(world.planned), world.now + 60
+        while world.now < end:
+            world.now += pause
+            world.generation += 1
+            world.round()
+        left += [(pause, uid) for uid in before if world.planned[uid] == before[uid]]
+    assert not left

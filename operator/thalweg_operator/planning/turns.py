@@ -16,6 +16,7 @@ Pure: the caller passes the time (of a monotonic clock) and what each round took
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -88,14 +89,14 @@ class _Record:
         size: of its lots in the round in which they cost so much.
         used: seconds in all rounds that were planned by turns.
         at: time of these values; seconds count half after ``_HALF_LIFE``.
-        turns: how many it had.
+        turns: how many it had with new lots (True), and with others.
     """
 
     per_size: float = 0.0
     size: float = 1.0
     used: float = 0.0
     at: float = 0.0
-    turns: int = 0
+    turns: Counter[bool] = field(default_factory=Counter)
 
     def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
         """A round took so many seconds for lots of this size.
@@ -261,8 +262,6 @@ class NamespaceTurns:
         Args:
             costs: seconds for a lot of size 1, by namespace.
         """
-        for name in {lot.namespace for lot in limited}:
-            self._records[name].turns += 1
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
         left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
         again = self._within(min(left, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
@@ -279,13 +278,13 @@ class NamespaceTurns:
         # Those that want least first: what they leave of their share is for the others.
         for place, name in enumerate(sorted(lots, key=lambda name: (wanted[name], name))):
             share = left / (len(lots) - place)
-            lots[name] = self._in_order(name, lots[name])
+            lots[name] = self._in_order(lots[name])
             for lot in lots[name]:
                 cost = costs[name] * lot.size
                 if cost <= share:
                     taken.append(lot)
                     share, left = share - cost, left - cost
-                elif self._is_by_age(name):
+                elif self._is_by_age(lot):
                     break  # a dear lot is not passed over by cheap ones in each turn
         # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
         # One lot may cost more than that, if the namespaces with cheap lots used as much: they always have some.
@@ -299,14 +298,18 @@ class NamespaceTurns:
                 exceeded |= cost > left
                 taken.append(lots[name][0])
                 left -= cost
+        # Only who had something had a turn: else pauses of an even number of rounds would leave each to one order.
+        for lot in {lot.namespace: lot for lot in taken}.values():
+            self._records[lot.namespace].turns[lot.is_new] += 1
         return taken
 
-    def _in_order(self, namespace: str, lots: Sequence[_Lot]) -> list[_Lot]:
+    def _in_order(self, lots: Sequence[_Lot]) -> list[_Lot]:
+        """``lots``: of one namespace, all new or none."""
         by_age = sorted(lots, key=lambda lot: lot.planned)
-        return by_age if self._is_by_age(namespace) else sorted(by_age, key=lambda lot: -lot.priority)
+        return by_age if self._is_by_age(by_age[0]) else sorted(by_age, key=lambda lot: -lot.priority)
 
-    def _is_by_age(self, namespace: str) -> bool:
-        return self._records[namespace].turns % 2 == 1
+    def _is_by_age(self, lot: _Lot) -> bool:
+        return self._records[lot.namespace].turns[lot.is_new] % 2 == 0
 
     def _refill(self, now: float) -> None:
         passed = max(0.0, now - self._allowance_at)
