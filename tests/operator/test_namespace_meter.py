@@ -54,3 +54,18 @@ def test_each_group_of_a_round_is_charged_with_the_work_for_it() -> None:
     plain = Round(found)
     plain.step()
     assert plain.result().placements == result.placements
+
+
+def test_improving_a_plan_counts_beyond_its_budget_only() -> None:
+    """A round where a pod has no node is improved for as long as it may: no namespace is dear for that."""
+    clock = Clock()
+    meter = NamespaceMeter(clock)
+    mine = [of("a", "p")]
+    clock.now = 0.01
+    meter(mine)
+    clock.now = 0.31
+    meter.improved(0.3)
+    assert meter.seconds([mine]) == {"a": pytest.approx(0.01)}
+    clock.now = 1.0
+    meter.improved(0.3)
+    assert meter.seconds([mine]) == {"a": pytest.approx(0.01 + 0.39)}

@@ -252,3 +252,67 @@ def test_who_waits_for_its_first_turn_is_told() -> None:
         told |= {pod.name for pod in world.round().told}
     assert told
     assert told <= {f"n{at}" for at in range(10)}
+
+
+def retried_after(world: SimulatedRounds, namespace: str, rounds: int) -> int:
+    """How many rounds of a cluster that changes all the time pass until each pod of a namespace is planned again."""
+    before = dict(world.planned)
+    for number in range(1, rounds + 1):
+        world.now += 0.1
+        world.generation += 1
+        world.round()
+        if all(count > before[uid] for uid, count in world.planned.items() if uid.startswith(f"{namespace}/")):
+            return number
+    raise AssertionError(f"not within {rounds} rounds")
+
+
+def test_a_new_dear_lot_does_not_wait_for_the_end_of_a_stream() -> None:
+    """New pods of others come for each round, and cost little: the dear lot of a namespace that used less is due."""
+    world = SimulatedRounds(lambda pod: 0.5 if pod.namespace == "dear" else 0.01, lambda pod: pod.namespace == "stream")
+    world.add([*(made(f"d{at}", "dear", at) for at in range(3)), *(made(f"s{at}", "stream", at) for at in range(10))])
+    world.round()
+    world.add([made("new", "dear", 99)])
+    for at in range(100):
+        world.add([made(f"t{at}", "stream", 100 + at)])
+        world.round()
+    assert world.planned["dear/new"] >= 1
+
+
+def test_a_namespace_with_few_lots_does_not_take_all_time_for_pods_planned_in_vain() -> None:
+    """It would be first in each round, and spend what comes free between two rounds."""
+    costs = {"many": 0.05, "some": 0.02, "few": 0.01}
+    world = SimulatedRounds(lambda pod: costs[pod.namespace], lambda _pod: False)
+    for namespace, count in (("many", 60), ("some", 8), ("few", 5)):
+        world.add(made(f"p{at}", namespace, at) for at in range(count))
+    world.round()
+    assert retried_after(world, "some", 60) <= 60
+
+
+def test_a_large_lot_is_not_passed_over_by_small_ones_for_ever() -> None:
+    """5,000 equal pods of a Job cost more than a part; single pods of the same namespace fill each part."""
+    world = SimulatedRounds(lambda _pod: 0.01, lambda _pod: False)
+    world.add([*(made(f"p{at}", "ns", at) for at in range(100)), *(made(f"j{at}", "ns", 999) for at in range(5000))])
+    world.round()
+    before = world.planned["ns/j0"]
+    for _ in range(60):
+        world.now += 0.1
+        world.generation += 1
+        world.round()
+    assert world.planned["ns/j0"] > before
+
+
+def test_low_priorities_have_their_turn_whatever_the_pauses() -> None:
+    """After a dear lot there are rounds without one; an even number of them must not skip every turn by age."""
+    left = []
+    for pause in (0.1, 0.15, 0.2, 0.25, 0.3):
+        world = SimulatedRounds(lambda _pod: 0.1, lambda _pod: False)
+        for namespace in ("a", "b"):
+            world.add(made(f"p{at}", namespace, at, priority=9 * (at % 2)) for at in range(20))
+        world.round()
+        before, end = dict(world.planned), world.now + 60
+        while world.now < end:
+            world.now += pause
+            world.generation += 1
+            world.round()
+        left += [(pause, uid) for uid in before if world.planned[uid] == before[uid]]
+    assert not left

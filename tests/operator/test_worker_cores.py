@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import msgspec
+import pytest
 from support.model import GI, node, pod
+from thalweg_operator.planning.worker import planner
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.model.policies import BUILT_IN
+from flowcore.planning import Round
 
 STEPS = 24
 
@@ -53,3 +57,19 @@ async def test_a_worker_with_two_cores_plans_the_same() -> None:
         assert comparable(await client.ask(request)).placements == expected.placements
     finally:
         await client.stop()
+
+
+def test_steps_that_only_improve_a_plan_are_charged_to_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round of many steps costs its namespaces as much as one of a single step, by a clock that counts steps."""
+    taken = [0]
+    step = Round.step
+
+    def counted(this: Round) -> bool:
+        taken[0] += 1
+        return step(this)
+
+    monkeypatch.setattr(Round, "step", counted)
+    monkeypatch.setattr(planner, "NamespaceMeter", lambda: NamespaceMeter(lambda: float(taken[0])))
+    reply = run_request(Replica(), msgspec.structs.replace(crowded(), budget=100.0))
+    assert taken[0] > 10
+    assert reply.namespace_seconds == {"default": pytest.approx(1.0)}

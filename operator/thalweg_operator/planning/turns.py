@@ -16,6 +16,7 @@ Pure: the caller passes the time (of a monotonic clock) and what each round took
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -26,10 +27,8 @@ from flowcore.model.pods import Pod
 BOUND = 0.25
 #: Seconds that a new pod may cost before it is planned by turns too. Pods of large bursts cost a tenth of it.
 _CHEAP = 0.001
-#: Part of the time for pods that were planned already and got no node.
+#: Part of the time for pods that were planned already and got no node. After a dear lot there are none for a while.
 _RETRY_SHARE = 0.25
-#: From so many seconds of it on, a lot is planned again whatever it costs. Then there are none for as long as it took.
-_ENOUGH = 0.9 * BOUND
 #: Seconds for which rounds with new pods leave them out.
 _LONGEST_REST = 2.0
 #: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
@@ -90,14 +89,14 @@ class _Record:
         size: of its lots in the round in which they cost so much.
         used: seconds in all rounds that were planned by turns.
         at: time of these values; seconds count half after ``_HALF_LIFE``.
-        turns: how many it had.
+        turns: how many it had with new lots (True), and with others.
     """
 
     per_size: float = 0.0
     size: float = 1.0
     used: float = 0.0
     at: float = 0.0
-    turns: int = 0
+    turns: Counter[bool] = field(default_factory=Counter)
 
     def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
         """A round took so many seconds for lots of this size.
@@ -263,42 +262,59 @@ class NamespaceTurns:
         Args:
             costs: seconds for a lot of size 1, by namespace.
         """
+        new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
+        left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
+        again = self._within(min(left, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
+        self._allowance -= _cost(again, costs)
+        return [*new, *again]
+
+    def _within(self, seconds: float, some: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
+        """Lots that cost no more than so many seconds; one that costs more where it is due."""
         lots: dict[str, list[_Lot]] = {}
-        for lot in limited:
+        for lot in some if seconds > 0 else ():
             lots.setdefault(lot.namespace, []).append(lot)
-        lots = {name: self._in_order(name, each) for name, each in lots.items()}
-        wanted = {name: costs[name] * sum(lot.size for lot in each) for name, each in lots.items()}
-        taken = list[_Lot]()
-        budget, retries = BOUND, self._allowance
+        wanted = {name: _cost(each, costs) for name, each in lots.items()}
+        taken, left = list[_Lot](), seconds
         # Those that want least first: what they leave of their share is for the others.
         for place, name in enumerate(sorted(lots, key=lambda name: (wanted[name], name))):
-            share = budget / (len(lots) - place)
+            share = left / (len(lots) - place)
+            lots[name] = self._in_order(lots[name])
             for lot in lots[name]:
                 cost = costs[name] * lot.size
-                if cost <= share and (lot.is_new or cost <= retries):
+                if cost <= share:
                     taken.append(lot)
-                    share, budget = share - cost, budget - cost
-                    retries -= 0.0 if lot.is_new else cost
+                    share, left = share - cost, left - cost
+                elif self._is_by_age(lot):
+                    break  # a dear lot is not passed over by cheap ones in each turn
         # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
+        # One lot may cost more than that, if the namespaces with cheap lots used as much: they always have some.
         served = {lot.namespace for lot in taken}
-        for name in sorted(lots.keys() - served, key=lambda name: (self._records[name].now(now).used, name)):
-            for lot in lots[name]:
-                cost = costs[name] * lot.size
-                has_time = cost <= budget or not taken
-                if has_time and (lot.is_new or retries >= min(cost, _ENOUGH)):
-                    taken.append(lot)
-                    budget -= cost
-                    retries -= 0.0 if lot.is_new else cost
-                    break
-        self._allowance = retries
+        used = {name: self._records[name].now(now).used for name in lots}
+        used_by_served, exceeded = sum(used[name] for name in served), False
+        for name in sorted(lots.keys() - served, key=lambda name: (used[name], name)):
+            cost = costs[name] * lots[name][0].size
+            is_due = not exceeded and (not taken or used[name] <= used_by_served)
+            if cost <= left or is_due:
+                exceeded |= cost > left
+                taken.append(lots[name][0])
+                left -= cost
+        # Only who had something had a turn: else pauses of an even number of rounds would leave each to one order.
+        for lot in {lot.namespace: lot for lot in taken}.values():
+            self._records[lot.namespace].turns[lot.is_new] += 1
         return taken
 
-    def _in_order(self, namespace: str, lots: Sequence[_Lot]) -> list[_Lot]:
-        record = self._records[namespace]
-        record.turns += 1
-        by_turn = sorted(lots, key=lambda lot: lot.planned)
-        return by_turn if record.turns % 2 else sorted(by_turn, key=lambda lot: -lot.priority)
+    def _in_order(self, lots: Sequence[_Lot]) -> list[_Lot]:
+        """``lots``: of one namespace, all new or none."""
+        by_age = sorted(lots, key=lambda lot: lot.planned)
+        return by_age if self._is_by_age(by_age[0]) else sorted(by_age, key=lambda lot: -lot.priority)
+
+    def _is_by_age(self, lot: _Lot) -> bool:
+        return self._records[lot.namespace].turns[lot.is_new] % 2 == 0
 
     def _refill(self, now: float) -> None:
         passed = max(0.0, now - self._allowance_at)
         self._allowance, self._allowance_at = min(BOUND, self._allowance + passed * _RETRY_SHARE), now
+
+
+def _cost(lots: Iterable[_Lot], costs: Mapping[str, float]) -> float:
+    return sum(costs[lot.namespace] * lot.size for lot in lots)

@@ -35,6 +35,15 @@ class NamespaceMeter:
         else:
             self._of_all += passed
 
+    def improved(self, budget: float) -> None:
+        """The work since the last call improved a plan, which takes so many seconds whatever waits: they do not count.
+
+        They are spent in any round where a pod has no node, and fewer pods would not save them.
+        """
+        now = self._clock()
+        passed, self._last = now - self._last, now
+        self._of_all += max(0.0, passed - budget)
+
     def seconds(self, groups: Sequence[Sequence[PendingPod]]) -> dict[str, float]:
         """Seconds up to now by namespace; what was for all pods is shared by the number of groups.
 

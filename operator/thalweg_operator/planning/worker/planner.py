@@ -55,7 +55,13 @@ def run_request(
         with stopwatch.phase("problem"):
             planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor, charge=meter)
         with stopwatch.phase("solve"):
-            _run_steps(planned, request.steps, lambda: stopwatch.seconds >= request.budget or planned.is_close)
+            _run_steps(
+                planned,
+                request.steps,
+                lambda: stopwatch.seconds >= request.budget or planned.is_close,
+                lambda: meter(()),
+            )
+            meter.improved(request.budget)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
@@ -110,15 +116,18 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
     return tuple(delivered_pods), tuple(observed_pods)
 
 
-def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool]) -> None:
+def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:
     """Takes steps while they are worth it, at least one; with ``steps`` so many, for a replay.
 
     Args:
         ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.
+        built: is called once there is a plan; the steps after it improve it.
     """
     taken = 0
     while planning_round.step():
         taken += 1
+        if taken == 1:
+            built()
         if taken >= steps if steps else ends():
             break
 
