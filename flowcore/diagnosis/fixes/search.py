@@ -128,7 +128,7 @@ class _Search:
 
     def _harmless(self) -> int:
         """How many fixes were found by which nobody loses a place."""
-        return sum(not known[1] for known, _ in self._found)
+        return sum(not known.losers for known, _ in self._found)
 
     # --- sorts of changes ---
 
