@@ -1,6 +1,7 @@
 """What why advises, case by case: the commonest mistakes by name, and the fix that people want first."""
 
 from collections import Counter
+from dataclasses import replace as replace_outcome
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from support.scenario_state import scenario_of
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.fixes import find_fixes
-from flowcore.diagnosis.fixes.replanning import nodes_held
+from flowcore.diagnosis.fixes.replanning import Outcome, nodes_held
 from flowcore.diagnosis.why import answer_why
 from flowcore.scenario import Scenario, applied, plan_scenario
 from flowcore.scenario.changes import (
@@ -388,3 +389,21 @@ def test_of_many_labels_a_few_are_told() -> None:
     state = scenario_of([node("a"), one("asks", nodeSelector={f"label-{at}": "x" for at in range(12)})])
     answer = ask(state, "default/asks")
     assert sum(each.startswith("No node has") for each in answer.evidence) == 4
+
+
+def test_pods_that_exchange_nodes_with_others_of_their_workload_are_no_gain() -> None:
+    """Two pods that waited get nodes and one that had one gets none: one pod fewer waits."""
+    state = scenario_of([node("a"), one("asks", "9")])
+    outcome = Outcome(
+        places=("ci/one", "ci/two", "ci/alone"),
+        loses=(),
+        moves=(),
+        workloads={"ci/one": "job/ci/run", "ci/two": "job/ci/run", "ci/on": "job/ci/run", "ci/alone": "pod/ci/alone"},
+        comes=(),
+        gained={"job/ci/run": 1, "pod/ci/alone": 1},
+        plan=plan_scenario(state, NOW),
+    )
+    assert outcome.left(["ci/one", "ci/two", "ci/on"]) == 2
+    assert outcome.left(["ci/one", "ci/alone"]) == 0
+    exchanged = replace_outcome(outcome, gained={"job/ci/run": 0})
+    assert exchanged.left(["ci/one", "ci/two"]) == 2

@@ -245,14 +245,14 @@ def owned(name: str, kind: str, controller: str, cpu: str = "9", **labels: str) 
 
 
 def test_pods_of_a_controller() -> None:
-    """They are found by their owner references, and the commonest reason is told."""
+    """They are found by their owner references, and the commonest reason is told of those that the plan leaves."""
     pods = [
         owned(f"cart-abc12-{name}", "ReplicaSet", "cart-abc12", cpu, **{"pod-template-hash": "abc12"})
         for name, cpu in (("aaaaa", "1"), ("bbbbb", "9"), ("ccccc", "9"))
     ]
     for target in ("deployment/default/cart", "replicaset/default/cart-abc12"):
         answer = why(target, node("a"), *pods)
-        assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 3, 2)
+        assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 2, 2)
     labelled = pod("job-x", "9", metadata={"labels": {"batch.kubernetes.io/job-name": "job"}})
     for job in (labelled, owned("job-x", "Job", "job")):
         assert why("job/default/job", node("a"), job).pod == "default/job-x"

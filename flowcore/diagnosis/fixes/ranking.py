@@ -60,11 +60,10 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
         pods: to place, as they are.
     """
     losers = (scenario.cluster.pods[key].pod_class.priority for key in outcome.loses)
-    left = len({pod.key for pod in pods} - set(outcome.places))
     return Rank(
         int(not any(isinstance(each, ReplaceNodeLabel) for each in changes)),
         max((_opens_pools(each, scenario, pods, outcome) for each in changes), default=0),
-        left,
+        outcome.left([pod.key for pod in pods]),
         len(outcome.loses),
         tuple(sorted(losers, reverse=True)),
         max((_breaks_rules(each, scenario, pods) for each in changes), default=0),
