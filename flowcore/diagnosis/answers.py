@@ -34,7 +34,7 @@ class WhyQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Asks why a pod waits.
 
     Attributes:
-        target: ``namespace/pod``, or ``kind/namespace/name`` of a gang, a Deployment, Job, StatefulSet or ReplicaSet.
+        target: ``namespace/pod``, or ``kind/namespace/name`` of a gang, a Deployment or another controller.
         fixes: whether changes are looked for that would place it.
     """
 

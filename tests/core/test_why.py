@@ -278,7 +278,7 @@ def test_a_name_without_its_kind_is_a_hint() -> None:
     ("target", "problem"),
     [
         ("default", "expected NAMESPACE/POD or KIND/NAMESPACE/NAME"),
-        ("rack/default/x", "unknown kind rack"),
+        ("rack/default/x", "no pod belongs to it; kinds are pod, "),
         ("default/runs", "it does not wait: it is bound to a"),
         ("default/over", "it has finished"),
     ],
@@ -342,3 +342,17 @@ def fits_beside(scenario: Scenario, placements: tuple, gone: set[str], key: str,
     for name in [name for name in cluster.nodes if name != where]:
         cluster.remove_node(name)
     return bool(plan_scenario(scenario, NOW, only=(key,)).result.placements)
+
+
+def test_each_workload_of_a_plan_can_be_asked_about() -> None:
+    """Its name is that which plans show, also where a kind of others controls the pods."""
+    worker = owned("train-worker-0", "RayCluster", "train")
+    assert why("raycluster/default/train", node("a"), worker).pod == "default/train-worker-0"
+    with pytest.raises(UnknownName, match="but raycluster/default/train has pods that wait"):
+        why("default/train", node("a"), worker)
+
+
+def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
+    """No node and no change helps it."""
+    leaving = pod("w", "1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert why("default/w", node("a"), leaving).next.startswith("Wait until it is gone")
