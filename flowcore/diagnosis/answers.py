@@ -34,7 +34,7 @@ class WhyQuery(msgspec.Struct, frozen=True, rename="camel"):
     """Asks why a pod waits.
 
     Attributes:
-        target: ``namespace/pod``, or ``kind/namespace/name`` of a gang, a Deployment, Job, StatefulSet or ReplicaSet.
+        target: ``namespace/pod``, or ``kind/namespace/name`` of a gang, a Deployment or another controller.
         fixes: whether changes are looked for that would place it.
     """
 
@@ -48,7 +48,7 @@ class Fix(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         text: a sentence.
         change: the changes, as ``what-if`` takes them.
-        places: keys of waiting pods that get a node by it.
+        places: keys of waiting pods that get a node by it; others of their workloads may get none for that.
         loses: keys of pods that lose their node, or the node that they would have got.
         moves: keys of running pods that run on on another node.
     """
@@ -69,7 +69,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
         fixes: the cheapest first.
         evidence: sentences that prove the reason.
         next: what to do: the first fix, where there is one and waiting is not enough.
-        waiting: how many pods of the target wait.
+        waiting: how many pods of the target the plan leaves waiting; where it leaves none, how many have no node yet.
         alike: how many of them wait for this reason.
         now: the moment that the answer is for; "": unknown.
         details: sentences with the numbers of the plan.

@@ -38,6 +38,8 @@ def why_skipped(
 
 
 def _next(reason: str, pod: Pod) -> str:
+    if pod.deleting:
+        return "Wait until it is gone: a pod that is being deleted gets no node."
     if reason.startswith(_GATES_ARE_CLOSED):
         gates = reason.removeprefix(_GATES_ARE_CLOSED).split(", ")
         return " ".join(_opens(gate, pod) for gate in gates)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from difflib import get_close_matches
+from itertools import islice
 
 import msgspec
 
 from flowcore.diagnosis.lists import listed
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
+from flowcore.model.selectors import NodeSelectorTerm
 
 #: How near two values and two keys must be, as difflib counts: keys have long parts in common anyway.
 _NEAR_VALUE, _NEAR_KEY = 0.6, 0.85
+#: Most labels that are told of: a pod may ask for thousands, and each is compared with the labels of all nodes.
+_MOST = 4
 
 
 class MissingLabel(msgspec.Struct, frozen=True):
@@ -46,20 +50,25 @@ class MissingLabel(msgspec.Struct, frozen=True):
 
 
 def missing_labels(pod_class: PodClass, nodes: Sequence[Node]) -> list[MissingLabel]:
-    """What a pod asks for and no node has, in the order in which it asks."""
-    asked = list(dict.fromkeys(_asked(pod_class)))
-    if not asked:
+    """What a pod asks for and no node has, in the order in which it asks; the first ``_MOST`` of these.
+
+    One term of its node affinity suffices. So what they ask for counts only if each of them asks for such a label.
+    """
+    terms = [list(_single_values(term)) for term in pod_class.required_affinity or ()]
+    if not pod_class.node_selector and not any(terms):
         return []
     have = Counter(label for node in nodes for label in node.labels)
-    return [_nearest(label, value, have) for label, value in asked if (label, value) not in have]
+    asked = dict.fromkeys(pod_class.node_selector)
+    if all(any(label not in have for label in term) for term in terms):
+        asked |= dict.fromkeys(label for term in terms for label in term)
+    missing = (label for label in asked if label not in have)
+    return [_nearest(*label, have) for label in islice(missing, _MOST)]
 
 
-def _asked(pod_class: PodClass) -> Iterator[tuple[str, str]]:
-    yield from pod_class.node_selector
-    for term in pod_class.required_affinity or ():
-        for each in term.expressions:
-            if each.operator == "In" and len(each.values) == 1:
-                yield each.key, each.values[0]
+def _single_values(term: NodeSelectorTerm) -> Iterator[tuple[str, str]]:
+    for each in term.expressions:
+        if each.operator == "In" and len(each.values) == 1:
+            yield each.key, each.values[0]
 
 
 def _nearest(label: str, value: str, have: Counter[tuple[str, str]]) -> MissingLabel:

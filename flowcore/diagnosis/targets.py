@@ -35,14 +35,15 @@ def waiting_pods(scenario: Scenario, target: str, context: AnswerContext) -> lis
     kind, namespace, name = parts[0].lower(), parts[1], parts[2]
     if kind == "pod":
         return [_pod(scenario, f"{namespace}/{name}", context)]
-    belongs = _MEMBERS.get(kind)
-    if belongs is None:
-        raise UnknownName(f"{target}", f"unknown kind {parts[0]}; known are pod, {', '.join(sorted(_MEMBERS))}")
+    belongs = _MEMBERS.get(kind, partial(_controlled, kind))
     pods = [
         pod
         for pod in (scenario.cluster.pods.values() if context.sees(namespace) else ())
         if pod.namespace == namespace and not pod.terminal and belongs(pod, name)
     ]
+    if not pods and kind not in _MEMBERS:
+        known = f"pod, {', '.join(sorted(_MEMBERS))} and those of other controllers"
+        raise UnknownName(f"{target}", f"no pod belongs to it; kinds are {known}")
     if not pods:
         raise UnknownName(f"{kind} {namespace}/{name}", "no pod belongs to it")
     waiting = {pod.key for pod in pods if not pod.node_name}
@@ -70,7 +71,7 @@ def _hint(scenario: Scenario, key: str, context: AnswerContext) -> str:
     for pod in scenario.waiting():
         for found in (controller_of(pod), workload_of(pod)) if pod.namespace == namespace else ():
             kind, _, own = found.partition(f"/{namespace}/")
-            if own == name and kind in _MEMBERS:
+            if own == name:
                 return f", but {kind}/{namespace}/{name} has pods that wait"
     return ""
 

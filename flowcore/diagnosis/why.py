@@ -30,7 +30,7 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     """
     pods = waiting_pods(scenario, query.target, context)
     plan = plan_scenario(scenario, context.now, context.models)
-    pod, alike = _first_of_most(plan, pods)
+    pod, waiting, alike = _first_of_most(plan, pods)
     found = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
     fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
@@ -42,7 +42,7 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
         fixes=fixes,
         evidence=[redacted(each) for each in found.evidence],
         next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
-        waiting=len(pods),
+        waiting=waiting,
         alike=alike,
         now=moment_text(context.now),
         details=[redacted(each) for each in found.details],
@@ -69,14 +69,17 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
     return why_unplaced(UnplacedPod(scenario, governed, plan, unplaced, context))
 
 
-def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int]:
-    """The first of the pods that wait for the commonest reason, and how many do. Pods that are planned come last."""
+def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
+    """The first of the pods that wait for the commonest reason, how many the plan leaves, and how many for this reason.
+
+    Where the plan leaves none, all of them count.
+    """
     reasons = plan.skipped | {each.pod.key: each.reason for each in plan.result.unplaced}
     counts = Counter(reasons[pod.key] for pod in pods if pod.key in reasons)
     if not counts:
-        return pods[0], len(pods)
+        return pods[0], len(pods), len(pods)
     reason, alike = max(counts.items(), key=lambda each: each[1])
-    return next(pod for pod in pods if reasons.get(pod.key) == reason), alike
+    return next(pod for pod in pods if reasons.get(pod.key) == reason), counts.total(), alike
 
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:

@@ -17,14 +17,19 @@ _DAY: Final = 86_400.0
 NO_TIME: Final = 1_767_225_600.0
 #: How far a time may lie after what most nodes report last; and after most objects, where no node reports a time.
 _AFTER_HEARTBEATS, _AFTER_OBJECTS = _DAY, 366 * _DAY
+#: More seconds than lie between any two times that can be written.
+_LONGEST_GRACE = 10**12
 _OF_CONDITIONS = ("lastHeartbeatTime", "lastTransitionTime", "lastProbeTime", "lastUpdateTime")
 
 
 def seconds_of(text: Any) -> float:
-    """Seconds since the epoch of a time as RFC 3339 has it, UTC where it names no zone; 0 for anything else."""
+    """Seconds since the epoch of a time as RFC 3339 has it, UTC where it names no zone; 0 for anything else.
+
+    In UTC too the time must lie in the years 1 to 9999.
+    """
     try:
         when = datetime.fromisoformat(text)
-        return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).timestamp()
+        return (when if when.tzinfo is not None else when.replace(tzinfo=UTC)).astimezone(UTC).timestamp()
     except (TypeError, ValueError, OverflowError):
         return 0.0
 
@@ -113,7 +118,8 @@ def _times_of(item: dict[str, Any]) -> Iterator[float]:
     metadata, status = _dict(item.get("metadata")), _dict(item.get("status"))
     yield seconds_of(metadata.get("creationTimestamp"))
     deletion, grace = seconds_of(metadata.get("deletionTimestamp")), metadata.get("deletionGracePeriodSeconds")
-    yield deletion - (grace if isinstance(grace, int) else 0)  # it is when the pod is to be gone
+    if deletion:  # it is when the pod is to be gone; whole numbers of JSON may be larger than any float
+        yield deletion - (min(max(grace, 0), _LONGEST_GRACE) if isinstance(grace, int) else 0)
     yield from (seconds_of(each.get("time")) for each in _dicts(metadata.get("managedFields")))
     yield seconds_of(item.get("timestamp"))
     yield seconds_of(status.get("startTime"))

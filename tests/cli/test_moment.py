@@ -7,10 +7,12 @@ from typing import Any
 import pytest
 import time_machine
 from click.testing import CliRunner
-from support.cli import node, pod
+from support.cli import Manifest, node, pod
 from thalweg.main import main
 from thalweg.reader import read_dump
 from thalweg.view import dump_source
+
+from flowcore.scenario.moment import NO_TIME, Times, moment_text
 
 MADE = "2026-11-23T09:30:00Z"
 #: Each question, and where its answer has the plan's cost.
@@ -104,3 +106,22 @@ def test_a_pod_of_the_future_is_told(dump: str) -> None:
     (warning,) = answer["warnings"]
     assert "Pod default/liar: a time long after those of most objects does not count" in warning
     assert "--now" in warning
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"deletionGracePeriodSeconds": 10**400},
+        {"deletionTimestamp": MADE, "deletionGracePeriodSeconds": 10**400},
+        {"creationTimestamp": "0001-01-01T00:00:00+14:00"},
+        {"creationTimestamp": "9999-12-31T23:59:59-14:00"},
+    ],
+)
+def test_a_time_that_cannot_be_counted_is_none(dump: str, metadata: Manifest) -> None:
+    """Numbers of JSON may be larger than any float, and a zone may bring a time beyond the years of calendars."""
+    times = Times()
+    times.read({"kind": "Pod", "metadata": metadata}, "Pod default/odd")
+    assert times.moment() == NO_TIME
+    assert moment_text(times.moment())
+    refused = CliRunner().invoke(main, ["plan", "-f", dump, "--now", "0001-01-01T00:00:00+14:00"])
+    assert (refused.exit_code, "is not a time such as" in refused.stderr) == (2, True)

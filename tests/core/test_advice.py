@@ -1,6 +1,7 @@
 """What why advises, case by case: the commonest mistakes by name, and the fix that people want first."""
 
 from collections import Counter
+from dataclasses import replace as replace_outcome
 from typing import Any
 
 import pytest
@@ -15,7 +16,7 @@ from support.scenario_state import scenario_of
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.fixes import find_fixes
-from flowcore.diagnosis.fixes.replanning import nodes_held
+from flowcore.diagnosis.fixes.replanning import Outcome, nodes_held
 from flowcore.diagnosis.why import answer_why
 from flowcore.scenario import Scenario, applied, plan_scenario
 from flowcore.scenario.changes import (
@@ -332,3 +333,77 @@ def test_who_has_the_room_is_told_in_words() -> None:
     siblings = [one(f"s-{at}", "3", kind="Job", owner="s") for at in (1, 2)]
     answer = answer_why(scenario_of([node("a"), *siblings]), WhyQuery("job/default/s", fixes=False), CONTEXT)
     assert answer.evidence[1] == "It is another pod of job/default/s: which of them waits is all the same."
+
+
+def test_a_fix_that_harms_does_not_end_the_search_for_one_that_does_not() -> None:
+    """A higher priority costs somebody a place; a toleration does not, since who has the room can go elsewhere."""
+    taints = [{"key": key, "effect": "NoSchedule"} for key in ("one", "two")]
+    tolerates = [{"key": key, "operator": "Exists"} for key in ("one", "two")]
+    likes = {"weight": 100, "preference": {"matchExpressions": [{"key": "pool", "operator": "In", "values": ["own"]}]}}
+    state = scenario_of(
+        [
+            node("liked", "2", taints=taints[:1], pool="own"),
+            node("other", "2", taints=taints[1:]),
+            node("open", "2", pool="own"),
+            one("runs", "2", nodeName="open", priority=0),
+            one(
+                "either",
+                "2",
+                priority=9,
+                tolerations=tolerates,
+                affinity={"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [likes]}},
+            ),
+            one("asks", "2", nodeSelector={"pool": "own"}),
+        ]
+    )
+    answer = answer_why(state, WhyQuery("default/asks"), AnswerContext(NOW, nodes=False))
+    (harmless,) = (fix for fix in answer.fixes if not fix.loses)
+    assert isinstance(harmless.change[0], Tolerate)
+    assert answer.fixes[0] == harmless
+    assert SetPriority in kinds(answer)
+
+
+def test_a_label_that_one_of_several_terms_asks_for_is_no_reason() -> None:
+    """One term of a node affinity suffices: who may use a node by another term has made no mistake."""
+
+    def may_use(*zones: str) -> dict[str, Any]:
+        terms = [{"matchExpressions": [{"key": ZONE, "operator": "In", "values": [zone]}]} for zone in zones]
+        return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+    state = scenario_of(
+        [
+            node("full", "1", zone="eu-b"),
+            node("free", "4", zone="eu-a"),
+            one("runs", nodeName="full"),
+            one("right", affinity=may_use("eu-c", "eu-b")),
+            one("wrong", affinity=may_use("eu-c", "eu-d")),
+        ]
+    )
+    right, wrong = (ask(state, f"default/{name}") for name in ("right", "wrong"))
+    assert not any("No node has" in each for each in right.evidence)
+    assert [each for each in wrong.evidence if "No node has" in each] != []
+
+
+def test_of_many_labels_a_few_are_told() -> None:
+    """Each is compared with the labels of all nodes."""
+    state = scenario_of([node("a"), one("asks", nodeSelector={f"label-{at}": "x" for at in range(12)})])
+    answer = ask(state, "default/asks")
+    assert sum(each.startswith("No node has") for each in answer.evidence) == 4
+
+
+def test_pods_that_exchange_nodes_with_others_of_their_workload_are_no_gain() -> None:
+    """Two pods that waited get nodes and one that had one gets none: one pod fewer waits."""
+    state = scenario_of([node("a"), one("asks", "9")])
+    outcome = Outcome(
+        places=("ci/one", "ci/two", "ci/alone"),
+        loses=(),
+        moves=(),
+        workloads={"ci/one": "job/ci/run", "ci/two": "job/ci/run", "ci/on": "job/ci/run", "ci/alone": "pod/ci/alone"},
+        comes=(),
+        gained={"job/ci/run": 1, "pod/ci/alone": 1},
+        plan=plan_scenario(state, NOW),
+    )
+    assert outcome.left(["ci/one", "ci/two", "ci/on"]) == 2
+    assert outcome.left(["ci/one", "ci/alone"]) == 0
+    exchanged = replace_outcome(outcome, gained={"job/ci/run": 0})
+    assert exchanged.left(["ci/one", "ci/two"]) == 2

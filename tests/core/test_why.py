@@ -245,14 +245,14 @@ def owned(name: str, kind: str, controller: str, cpu: str = "9", **labels: str) 
 
 
 def test_pods_of_a_controller() -> None:
-    """They are found by their owner references, and the commonest reason is told."""
+    """They are found by their owner references, and the commonest reason is told of those that the plan leaves."""
     pods = [
         owned(f"cart-abc12-{name}", "ReplicaSet", "cart-abc12", cpu, **{"pod-template-hash": "abc12"})
         for name, cpu in (("aaaaa", "1"), ("bbbbb", "9"), ("ccccc", "9"))
     ]
     for target in ("deployment/default/cart", "replicaset/default/cart-abc12"):
         answer = why(target, node("a"), *pods)
-        assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 3, 2)
+        assert (answer.pod, answer.waiting, answer.alike) == ("default/cart-abc12-bbbbb", 2, 2)
     labelled = pod("job-x", "9", metadata={"labels": {"batch.kubernetes.io/job-name": "job"}})
     for job in (labelled, owned("job-x", "Job", "job")):
         assert why("job/default/job", node("a"), job).pod == "default/job-x"
@@ -278,7 +278,7 @@ def test_a_name_without_its_kind_is_a_hint() -> None:
     ("target", "problem"),
     [
         ("default", "expected NAMESPACE/POD or KIND/NAMESPACE/NAME"),
-        ("rack/default/x", "unknown kind rack"),
+        ("rack/default/x", "no pod belongs to it; kinds are pod, "),
         ("default/runs", "it does not wait: it is bound to a"),
         ("default/over", "it has finished"),
     ],
@@ -342,3 +342,17 @@ def fits_beside(scenario: Scenario, placements: tuple, gone: set[str], key: str,
     for name in [name for name in cluster.nodes if name != where]:
         cluster.remove_node(name)
     return bool(plan_scenario(scenario, NOW, only=(key,)).result.placements)
+
+
+def test_each_workload_of_a_plan_can_be_asked_about() -> None:
+    """Its name is that which plans show, also where a kind of others controls the pods."""
+    worker = owned("train-worker-0", "RayCluster", "train")
+    assert why("raycluster/default/train", node("a"), worker).pod == "default/train-worker-0"
+    with pytest.raises(UnknownName, match="but raycluster/default/train has pods that wait"):
+        why("default/train", node("a"), worker)
+
+
+def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
+    """No node and no change helps it."""
+    leaving = pod("w", "1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
+    assert why("default/w", node("a"), leaving).next.startswith("Wait until it is gone")

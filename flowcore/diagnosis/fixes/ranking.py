@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -27,10 +28,29 @@ from flowcore.scenario.changes import (
     Uncordon,
 )
 
-#: The smaller, the cheaper: 0 where a mistake is mended; whether it opens nodes with devices to pods that ask for none;
-#: how many of the pods wait on; how many pods lose their places, their priorities from the highest down; whether it
-#: gives up what somebody wrote; how many pods run on on another node; and how much is changed.
-Rank = tuple[int, int, int, int, tuple[int, ...], int, int, float]
+
+class Rank(NamedTuple):
+    """The smaller, the cheaper.
+
+    Attributes:
+        mends_none: 0 where a mistake is mended, else 1.
+        opens_pools: whether it opens nodes with devices to pods that ask for none: 0 to 2.
+        left: how many of the pods wait on.
+        losers: how many pods lose their places.
+        priorities: theirs, from the highest down.
+        breaks_rules: 1 where it gives up what somebody wrote, else 0.
+        moves: how many pods run on on another node.
+        size: how much is changed.
+    """
+
+    mends_none: int
+    opens_pools: int
+    left: int
+    losers: int
+    priorities: tuple[int, ...]
+    breaks_rules: int
+    moves: int
+    size: float
 
 
 def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], outcome: Outcome) -> Rank:
@@ -40,11 +60,10 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
         pods: to place, as they are.
     """
     losers = (scenario.cluster.pods[key].pod_class.priority for key in outcome.loses)
-    left = len({pod.key for pod in pods} - set(outcome.places))
-    return (
+    return Rank(
         int(not any(isinstance(each, ReplaceNodeLabel) for each in changes)),
         max((_opens_pools(each, scenario, pods, outcome) for each in changes), default=0),
-        left,
+        outcome.left([pod.key for pod in pods]),
         len(outcome.loses),
         tuple(sorted(losers, reverse=True)),
         max((_breaks_rules(each, scenario, pods) for each in changes), default=0),

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import msgspec
@@ -37,9 +38,10 @@ class Outcome:
     gained: Mapping[str, int]
     plan: ScenarioPlan
 
-    def gains(self, names: Iterable[str]) -> bool:
-        """Whether fewer pods of these workloads wait."""
-        return any(self.gained.get(name, 0) > 0 for name in names)
+    def left(self, keys: Collection[str]) -> int:
+        """How many of these pods wait on: a workload gains no more nodes than by which fewer of its pods wait."""
+        placed = Counter(self.workloads[key] for key in set(keys).intersection(self.places))
+        return len(keys) - sum(min(count, max(0, self.gained.get(name, 0))) for name, count in placed.items())
 
 
 class Replanning:

@@ -128,7 +128,7 @@ class _Search:
 
     def _harmless(self) -> int:
         """How many fixes were found by which nobody loses a place."""
-        return sum(not known[1] for known, _ in self._found)
+        return sum(not known.losers for known, _ in self._found)
 
     # --- sorts of changes ---
 
@@ -246,7 +246,7 @@ class _Search:
 
     def _left(self, outcome: Outcome) -> int:
         """How many of the pods wait on."""
-        return len(set(self._keys) - set(outcome.places))
+        return outcome.left(self._keys)
 
     def _offer(self, changes: Sequence[Change], *, at_most: bool = False) -> bool:
         """Keeps changes that a plan says place any of the pods, and not at the cost of others of their workload."""
@@ -254,7 +254,7 @@ class _Search:
         if outcome is None or self._left(outcome) == len(self._keys):
             return False
         own = {outcome.workloads[key] for key in self._keys}
-        if any(outcome.workloads[key] in own for key in outcome.loses) or not outcome.gains(own):
+        if any(outcome.workloads[key] in own for key in outcome.loses):
             return False
         left = self._left(outcome)
         fix = Fix(
