@@ -91,7 +91,8 @@ class Thalweg:
         self.address, self.extender = free_address(), free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
-        command = [python, *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
+        # -P: another installation's Python must not find this checkout's packages in the working folder.
+        command = [python, "-P", *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
         command += ["--listen", self.address, "--log-format", "json"]
         command += ["--extender-listen", self.extender] if options is None else options
         self._child = Child(THALWEG, command, self.log)
