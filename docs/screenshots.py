@@ -18,7 +18,7 @@ from playwright.sync_api import Page, sync_playwright
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
-from harness.showcase import make_showcase  # noqa: E402
+from harness.showcase import make_showcase, with_controllers  # noqa: E402
 from support.browser import PATIENCE, launch, viewing  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
@@ -33,7 +33,7 @@ def main() -> None:
     IMAGES.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         dump = Path(folder) / "prod-eu-1.json"
-        objects = make_showcase(NODES, WAITING, datetime.now(UTC))
+        objects = with_controllers(make_showcase(NODES, WAITING, datetime.now(UTC)))
         dump.write_text(json.dumps({"kind": "List", "items": list(objects)}))
         with viewing("-f", dump) as address, sync_playwright() as playwright:
             browser = launch(playwright)

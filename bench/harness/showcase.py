@@ -41,8 +41,10 @@ class _Shape:
     gpus: int = 0
     priority: int = 0
     gang: int = 0
+    controller: str = "ReplicaSet"
 
 
+_HASH: Final = "5d9f8c7b6"
 _POOLS: Final = (
     _Pool("general", 0.68, 32, 128 * _GI),
     _Pool("memory", 0.17, 32, 512 * _GI),
@@ -53,12 +55,29 @@ _SHAPES: Final = (
     _Shape("shop", "cart", 0.12, 1000, 2 * _GI, priority=1000),
     _Shape("shop", "search", 0.06, 4000, 16 * _GI, priority=500),
     _Shape("data", "ingest", 0.12, 2000, 4 * _GI),
-    _Shape("data", "spark", 0.15, 4000, 24 * _GI),
-    _Shape("data", "cache", 0.05, 2000, 48 * _GI),
-    _Shape("research", "train", 0.10, 6000, 48 * _GI, gpus=1, priority=100, gang=8),
+    _Shape("data", "spark", 0.15, 4000, 24 * _GI, controller="Job"),
+    _Shape("data", "cache", 0.05, 2000, 48 * _GI, controller="StatefulSet"),
+    _Shape("research", "train", 0.10, 6000, 48 * _GI, gpus=1, priority=100, gang=8, controller="Job"),
     _Shape("research", "notebook", 0.06, 2000, 8 * _GI, gpus=1),
-    _Shape("ci", "build", 0.08, 6000, 12 * _GI),
+    _Shape("ci", "build", 0.08, 6000, 12 * _GI, controller="Job"),
 )
+
+
+def with_controllers(objects: Iterator[Manifest]) -> Iterator[Manifest]:
+    """The same objects, each pod with a controller by its app: a ReplicaSet of a Deployment, a Job or a StatefulSet."""
+    shapes = {(shape.namespace, shape.app): shape for shape in _SHAPES}
+    for each in objects:
+        if each["kind"] == "Pod":
+            metadata = each["metadata"]
+            shape = shapes[metadata["namespace"], metadata["labels"]["app"]]
+            name = shape.app
+            if shape.controller == "ReplicaSet":
+                name = f"{shape.app}-{_HASH}"
+                metadata["labels"]["pod-template-hash"] = _HASH
+            uid = f"{shape.namespace}-{name}"
+            owner = {"apiVersion": "apps/v1", "kind": shape.controller, "name": name, "uid": uid, "controller": True}
+            metadata["ownerReferences"] = [owner]
+        yield each
 
 
 def make_showcase(nodes: int, waiting: int, now: datetime, *, load: float = 0.6, seed: int = 7) -> Iterator[Manifest]:
