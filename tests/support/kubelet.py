@@ -376,7 +376,8 @@ async def running_kubelet(
     """A node ``kubelet`` and its kubelet, until the block is left."""
     await asyncio.to_thread(remove_all)
     async with pod_network(plane, api, folder) as network:
-        machine = node(NODE, cpu="16", memory="32Gi", labels={"kubernetes.io/os": "linux"})
+        disk = {"ephemeral-storage": "100Gi"}
+        machine = node(NODE, cpu="16", memory="32Gi", labels={"kubernetes.io/os": "linux"}, extended=disk)
         del machine["metadata"]["annotations"]  # this one is not KWOK's
         await api.create(machine)
         kubelet = Kubelet(plane, api, network, image, binaries, folder)
