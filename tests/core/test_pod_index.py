@@ -5,6 +5,7 @@ from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.draw_selectors import LABELS, REQUIREMENTS
 from support.profiles import examples
 
 from flowcore.cluster.assembly import build_snapshot
@@ -38,16 +39,7 @@ NODES = ("n0", "n1", "n2", "n3", "gone")
 NAMESPACES = ("default", "red")
 TEAMS: tuple[Labels, ...] = ((), (("team", "one"),))
 
-_labels = st.dictionaries(st.sampled_from(("app", "tier")), st.sampled_from(("web", "db")), max_size=2).map(
-    lambda drawn: tuple(sorted(drawn.items()))
-)
-_requirements = st.builds(
-    Requirement,
-    st.sampled_from(("app", "tier")),
-    st.sampled_from(("In", "NotIn")),
-    st.sampled_from((("web",), ("db",), ("web", "db"))),
-) | st.builds(Requirement, st.sampled_from(("app", "tier")), st.sampled_from(("Exists", "DoesNotExist")))
-_selectors = st.none() | st.lists(_requirements, max_size=2).map(lambda drawn: LabelSelector(tuple(drawn)))
+_selectors = st.none() | st.lists(REQUIREMENTS, max_size=2).map(lambda drawn: LabelSelector(tuple(drawn)))
 _terms = st.builds(
     AffinityTerm,
     st.sampled_from(("zone", "host")),
@@ -82,7 +74,7 @@ _rules = st.builds(
     limits=st.lists(_limits, max_size=2).map(tuple),
     preferred=st.lists(st.builds(WeightedTerm, st.sampled_from((1, -1, 5)), _terms), max_size=2).map(tuple),
 )
-_kinds = st.builds(PodSignature, st.sampled_from(NAMESPACES), _labels, st.booleans(), st.none() | _rules)
+_kinds = st.builds(PodSignature, st.sampled_from(NAMESPACES), LABELS, st.booleans(), st.none() | _rules)
 _changes = st.tuples(_kinds, st.sampled_from(NODES), st.integers(1, 2))
 TABLE = NodeTable.of([Node(name) for name in NODES[:-1]])
 
@@ -219,7 +211,7 @@ def compare(pod_index: PodIndex, recount: Recount, crowds: list[PodMatch], kinds
 
 
 @settings(max_examples=examples(100))
-@given(st.lists(_selectors, max_size=8), st.lists(_labels, max_size=4), st.sets(st.integers(0, 7)))
+@given(st.lists(_selectors, max_size=8), st.lists(LABELS, max_size=4), st.sets(st.integers(0, 7)))
 def test_selectors_are_found_by_what_they_select(
     selectors: list[LabelSelector | None], asked: list[Labels], removed: set[int]
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.draw_selectors import LABELS, REQUIREMENTS
 from support.profiles import examples
 from support.work import lines_run
 
@@ -25,16 +26,7 @@ NODES = {"n0": 0, "n1": 1}
 NAMESPACES = ("red", "blue", "green")
 TEAM = LabelSelector((Requirement("team", "Exists"),))
 
-_labels = st.dictionaries(st.sampled_from(("app", "tier")), st.sampled_from(("web", "db")), max_size=2).map(
-    lambda drawn: tuple(sorted(drawn.items()))
-)
-_requirements = st.builds(
-    Requirement,
-    st.sampled_from(("app", "tier")),
-    st.sampled_from(("In", "NotIn")),
-    st.sampled_from((("web",), ("db",), ("web", "db"))),
-) | st.builds(Requirement, st.sampled_from(("app", "tier")), st.sampled_from(("Exists", "DoesNotExist")))
-_selectors = st.none() | st.lists(_requirements, max_size=3).map(lambda drawn: LabelSelector(tuple(drawn)))
+_selectors = st.none() | st.lists(REQUIREMENTS, max_size=3).map(lambda drawn: LabelSelector(tuple(drawn)))
 _names = st.lists(st.sampled_from(NAMESPACES), max_size=2).map(tuple)
 _terms = st.builds(
     AffinityTerm, st.sampled_from(("zone", "host")), _selectors, _names, st.sampled_from((None, None, TEAM))
@@ -44,7 +36,7 @@ _constraints = st.builds(
     anti_affinity=st.lists(_terms, max_size=3).map(tuple),
     preferred=st.lists(st.builds(WeightedTerm, st.sampled_from((1, -5)), _terms), max_size=2).map(tuple),
 )
-_signatures = st.builds(PodSignature, st.sampled_from(NAMESPACES), _labels, st.just(value=False), _constraints)
+_signatures = st.builds(PodSignature, st.sampled_from(NAMESPACES), LABELS, st.just(value=False), _constraints)
 _pods = st.tuples(st.sampled_from(sorted(NODES)), _signatures)
 _Pod = tuple[str, PodSignature]
 

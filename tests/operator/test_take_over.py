@@ -118,6 +118,22 @@ async def test_one_victim_has_ended_and_one_not(scheduler: str) -> None:
     assert not leader.asked
 
 
+async def replaced_victims(scene: EvictionScene, scheduler: str, *names: str) -> dict[str, str]:
+    """Evicts for these pods. Then the victims are gone and their replacements wait; the places that were made.
+
+    kube-scheduler has cleared the status of the nominations, where it does so.
+    """
+    victims = await evicted(scene, *names)
+    places = dict(scene.nominated)
+    for name in victims:
+        scene.gone(name)
+        scene.pod(f"new-{name}", 500, scheduler_name=scheduler)
+    if scheduler == STEERED_NAME:
+        for name in names:
+            scene.change(name, nominated_node="")
+    return places
+
+
 @BOTH
 async def test_a_gang_whose_victims_have_ended(scheduler: str) -> None:
     """Each of its pods gets the place that was made for it."""
@@ -125,14 +141,7 @@ async def test_a_gang_whose_victims_have_ended(scheduler: str) -> None:
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     for name in ("g0", "g1"):
         urgent(scene, name, 900, gang=gang, scheduler_name=scheduler)
-    victims = await evicted(scene, "g0", "g1")
-    places = dict(scene.nominated)
-    for name in victims:
-        scene.gone(name)
-        scene.pod(f"new-{name}", 500, scheduler_name=scheduler)
-    if scheduler == STEERED_NAME:
-        for name in ("g0", "g1"):
-            scene.change(name, nominated_node="")
+    places = await replaced_victims(scene, scheduler, "g0", "g1")
     leader = lead(watching(scene))
     await let_plan(leader)
     assert leader.bound == places
@@ -189,14 +198,7 @@ async def test_pods_that_a_constraint_places_together_and_whose_victims_have_end
     web = {"labels": (("app", "web"),), "scheduler_name": scheduler}
     for name in ("u0", "u1"):
         urgent(scene, name, 900, **web)
-    victims = await evicted(together(scene), "u0", "u1")
-    places = dict(scene.nominated)
-    for name in victims:
-        scene.gone(name)
-        scene.pod(f"new-{name}", 500, scheduler_name=scheduler)
-    if scheduler == STEERED_NAME:
-        for name in ("u0", "u1"):
-            scene.change(name, nominated_node="")
+    places = await replaced_victims(together(scene), scheduler, "u0", "u1")
     leader = lead(together(watching(scene)))
     await let_plan(leader)
     assert leader.bound == places
