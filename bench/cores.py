@@ -32,8 +32,8 @@ from harness.tables import console, print_conditions
 from harness.timeline import record, step_ends
 from rich.table import Table
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.planning import Round, RoundResult, run_round
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.planning.round import Round, RoundResult, run_round
 from thalweg_executor.forked import ForkedExecutor
 
 #: Nodes, pending, classes, running, load.

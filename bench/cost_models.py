@@ -31,14 +31,14 @@ from harness.options import numbers
 from harness.tables import console, print_conditions
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 
 GI, MBIT = 2**30, 10**6
 #: What a node offers: cpu (milli), memory, bits per second, pods.

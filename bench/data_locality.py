@@ -25,15 +25,15 @@ from harness.options import numbers
 from harness.tables import console, print_conditions
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import CPU, MEMORY, PODS
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 
 GI = 2**30
 NODES_PER_RACK, RACKS_PER_ZONE, SLOTS = 8, 4, 4

@@ -24,8 +24,8 @@ from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy
@@ -33,10 +33,10 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.planning import RoundResult, run_one_by_one, run_round
-from flowcore.planning.network_pass import SolveNetworks
-from flowcore.problem.passes import invert_all
-from flowcore.problem.problem import Problem
+from flowcore.planning.declared_networks.network_pass import SolveNetworks
+from flowcore.planning.problem.passes import invert_all
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "examples" / "rack-budget-model"))
 from rack_budget import BUDGET, RackBudget

@@ -6,8 +6,8 @@
 No cluster takes part. Each tenant has jobs of one shape; the shapes want cpu and memory in different proportions. The
 first tenant has the cluster to itself; the others come one after the other, then all stay. Jobs end after a random
 time, and another one of the same tenant comes for each. DRF: Algorithm 1 of Ghodsi et al. (NSDI 2011), job by job on
-the sum of all nodes, so it knows no fragments. Each round is planned by `flowcore.planning.run_round` and carried out
-at once.
+the sum of all nodes, so it knows no fragments. Each round is planned by `flowcore.planning.round.run_round` and
+carried out at once.
 """
 
 from __future__ import annotations

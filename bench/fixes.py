@@ -24,11 +24,11 @@ from harness.small_fixes import cheapest, draw_scenario
 from harness.tables import console, print_conditions
 from rich.table import Table
 
-from flowcore.diagnosis.fixes import find_fixes
-from flowcore.diagnosis.fixes.ranking import rank
-from flowcore.diagnosis.fixes.replanning import Replanning
-from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.diagnosis.fixes import find_fixes
+from flowcore.questions.diagnosis.fixes.ranking import rank
+from flowcore.questions.diagnosis.fixes.replanning import Replanning
+from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
 
 _TARGETS = ("large-", "picky-", "alone-", "rival-", "gang-", "part-")
 _WAITING = 1000

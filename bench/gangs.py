@@ -25,13 +25,13 @@ from harness.tables import console, print_conditions
 from ortools.linear_solver import pywraplp
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import Round, RoundResult, run_one_by_one
+from flowcore.planning.round import Round, RoundResult, run_one_by_one
 
 #: What is asked for, of what there is.
 LOAD = 1.3

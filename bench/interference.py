@@ -4,7 +4,7 @@
     python bench/interference.py --nodes 40 --load 0.8 -o json
 
 No cluster takes part. Jobs of four kinds come to nodes of two kinds of machines, in batches; each round is planned by
-`flowcore.planning` and carried out at once. A job's true slowdown on its node is
+`flowcore.planning.round` and carried out at once. A job's true slowdown on its node is
 
     slowdown of its kind on the machine * product over its neighbours of (1 + what one such neighbour adds)
 
@@ -27,9 +27,9 @@ from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.learning import Run, RunHistory, with_estimates
+from flowcore.cluster.learning import Run, RunHistory, with_estimates
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -38,7 +38,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import CPU, MEMORY, PODS
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.workload_kinds import NORMAL_SPEED, Interference, Machines, WorkloadKind
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 
 GI = 2**30
 #: Seconds between two rounds, and a job's own time on average.

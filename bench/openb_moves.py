@@ -33,12 +33,12 @@ from harness.tables import console, print_conditions
 from openb import GPU, LISTS, MODEL
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod, RunningPods
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 
 _ENDS = 0.1
 _SEED = 11

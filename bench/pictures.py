@@ -27,8 +27,8 @@ from thalweg_view.operations import OPERATIONS
 from thalweg_view.rounds import RoundHistory, RoundPlan
 from thalweg_view.view_data import SourceInfo, ViewData
 
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
 
 _PICTURES = ("overview", "flow", "nodes", "pending", "gangs", "policies", "queues", "rounds", "pods")
 

@@ -28,14 +28,14 @@ from harness.ruled import RULES, selector_of
 from harness.tables import console, print_conditions
 from rich.table import Table
 
-from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.selectors import LabelSelector
-from flowcore.planning.portfolio import Portfolio
-from flowcore.problem import bounds
-from flowcore.problem.objective import unplaced_counts
-from flowcore.topology.constraints import TopologyConstraints
+from flowcore.planning.problem import bounds
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.round.portfolio import Portfolio
+from flowcore.rules.topology.constraints import TopologyConstraints
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,14 +23,14 @@ from harness.tables import console, print_conditions
 from ortools.sat.python import cp_model
 from rich.table import Table
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 PARTS = ("cpu", "gang", "quiet")
 GPU = "nvidia.com/gpu"

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from ortools.graph.python import min_cost_flow
 from rich.table import Table
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pods import PodClass
 
 Int64s = NDArray[np.int64]

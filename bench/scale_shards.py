@@ -21,7 +21,7 @@ from harness.parts import Part
 from harness.tables import console, print_conditions
 from rich.table import Table
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import CPU
 

@@ -31,15 +31,15 @@ from rich.table import Table
 from scipy.optimize import linprog
 from scipy.sparse import csc_matrix
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs import MODELS
-from flowcore.methods import flow
-from flowcore.methods.constructive import FixedPart, fill
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.problem import Problem
-from flowcore.solve import potentials
-from flowcore.solve.min_cost_flow import Solution, solve
-from flowcore.solve.slots import FlowNetwork
+from flowcore.planning.methods import flow
+from flowcore.planning.methods.constructive import FixedPart, fill
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.planning.solvers import potentials
+from flowcore.planning.solvers.min_cost_flow import Solution, solve
+from flowcore.planning.solvers.slots import FlowNetwork
 
 SIZES = (
     (12_500, 100, 10, 150_000),
@@ -156,7 +156,8 @@ def plain_python(network: FlowNetwork, _before: Int64s | None) -> Int64s:
 def shortest_paths(network: FlowNetwork, before: Int64s | None) -> Int64s:
     """Our own successive shortest paths: from the flows before, each new pod takes the shortest residual path.
 
-    The distances come from ``flowcore.solve.potentials``, all nodes at once. Without flows before, OR-Tools makes them.
+    The distances come from ``flowcore.planning.solvers.potentials``, all nodes at once. Without flows before, OR-Tools
+    makes them.
     """
     if before is None:
         return or_tools(network, None)

@@ -33,7 +33,7 @@ from harness.usage_costs import SAMPLES, Cost, Memory, memory, rounds
 from rich.table import Table
 
 from flowcore.model.cost_policy import Utilisation
-from flowcore.planning import run_one_by_one, run_round
+from flowcore.planning.round import run_one_by_one, run_round
 
 _SAMPLES_ALONE = "Measured, newest samples alone"
 _METHODS = (

@@ -22,11 +22,11 @@ from harness.scenarios import NOW, large_scenario
 from harness.tables import console, print_conditions
 from rich.table import Table
 
-from flowcore.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.scenario.changes import AddNodes, Drain, FailDomain, SetPriority
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.headroom import HeadroomQuery, answer_headroom
-from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
+from flowcore.questions.scenario.changes import AddNodes, Drain, FailDomain, SetPriority
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.headroom import HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
 
 _WAITING = 1000
 _ZONE = "topology.kubernetes.io/zone"

@@ -21,10 +21,10 @@ from harness.scenarios import NOW, large_scenario
 from harness.tables import console, print_conditions
 from rich.table import Table
 
-from flowcore.diagnosis.answers import WhyQuery
-from flowcore.diagnosis.why import answer_why
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.diagnosis.answers import WhyQuery
+from flowcore.questions.diagnosis.why import answer_why
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
 
 TARGETS = ("large-0", "picky-1", "alone-992", "gang-3", "part-4", "rival-875", "fits-6")
 _WAITING = 1000

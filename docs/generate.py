@@ -25,7 +25,7 @@ from thalweg_operator.reservations.transitions import phases_table, transitions_
 from thalweg_operator.reservations.waiting_codes import ALL_CODES
 from view_operations import operations
 
-from flowcore.classes.invalidation import INVALIDATES
+from flowcore.rules.verdicts.invalidation import INVALIDATES
 
 DOCS = Path(__file__).parent
 RIGHTS = DOCS.parent / "rights"

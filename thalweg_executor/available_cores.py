@@ -8,7 +8,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-#: More processes have nothing to do: a search decides eight neighbourhoods side by side (flowcore/methods/lns.py).
+#: More processes have nothing to do: a search decides eight neighbourhoods side by side
+#: (flowcore/planning/methods/lns.py).
 MOST_CORES: Final = 8
 #: By default no more, since a node has other work.
 _DEFAULT: Final = 4

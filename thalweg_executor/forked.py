@@ -21,7 +21,7 @@ from multiprocessing.connection import Connection, wait
 from types import TracebackType
 from typing import Any, Final, Generic, Self
 
-from flowcore.solve.executor import Result, Task, Tasks
+from flowcore.planning.solvers.executor import Result, Task, Tasks
 from thalweg_executor.data_limit import share_data_limit
 
 _PR_SET_PDEATHSIG: Final = 1

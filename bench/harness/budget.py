@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.planning import Round, RoundResult
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.planning.round import Round, RoundResult
 
 #: What the operator gives a round unless it is told otherwise (settings.round_budget).
 USUAL = 0.3

@@ -12,7 +12,7 @@ from enum import Enum
 
 import numpy as np
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pods import PodClass
 from harness.rechecks import Checker, Int64s, Placed
 

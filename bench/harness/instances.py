@@ -27,8 +27,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodIndex, PodSignature

@@ -17,9 +17,9 @@ from typing import Any
 
 import msgspec
 
-from flowcore.cluster.snapshot import NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.pod_index import PodIndex
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 from harness import openb_rounds, quality, warm
 from harness.budget import USUAL, round_within
 from harness.instances import Size, make

@@ -21,10 +21,10 @@ import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
 from thalweg.reader import read_dump
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.planning import RoundResult
+from flowcore.planning.round import RoundResult
 from harness import greedy
 from harness.budget import round_within
 from harness.rechecks import Checker, Placed

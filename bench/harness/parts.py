@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort
 from flowcore.model.resources import Amounts
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 
 #: Steps of a part's round.
 _STEPS = 4

@@ -12,13 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.planning import RoundResult, run_one_by_one
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.commits import Commit
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.round import RoundResult, run_one_by_one
+from flowcore.planning.round.round import DEFAULT_POLICIES
 from harness import greedy
 from harness.budget import round_within
 from harness.exact import fewest_left

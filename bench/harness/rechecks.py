@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.inter_pod_constraints import SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.planning import RoundResult
+from flowcore.planning.round import RoundResult
 
 Bools = NDArray[np.bool_]
 Int64s = NDArray[np.int64]

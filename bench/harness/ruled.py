@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import msgspec
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.scenario import Scenario
-from flowcore.scenario.edits import Edits
-from flowcore.scenario.objects import ObjectReader
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.objects import ObjectReader
 
 #: Seconds since the epoch.
 NOW = 1_770_000_000.0

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, replace
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resources import CPU, Amounts
 from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
-from flowcore.planning import RoundResult, run_round
-from flowcore.problem.result import Eviction
+from flowcore.planning.problem.result import Eviction
+from flowcore.planning.round import RoundResult, run_round
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,15 +20,15 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.usage_samples import Arrival, UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.model.usage import UsageClass, UsageSample
-from flowcore.planning import RoundResult
-from flowcore.usage import Arrival, UsageStore
+from flowcore.planning.round import RoundResult
 
 _TICK = 15.0
 _TICKS_OF_A_SAMPLE = 4

@@ -9,16 +9,16 @@ from itertools import combinations
 from msgspec.structs import replace
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.diagnosis.fixes.ranking import Rank, rank
-from flowcore.diagnosis.fixes.replanning import Replanning
 from flowcore.model.constraints import Conflict
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.scenario import Scenario, ScenarioPlan
-from flowcore.scenario.changes import (
+from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
+from flowcore.questions.diagnosis.fixes.replanning import Replanning
+from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario.changes import (
     AddNodes,
     Change,
     DropNodeSelector,
@@ -32,7 +32,7 @@ from flowcore.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 
 NOW = 1_000_000.0
 #: Millicores and Mi: every amount is a multiple, so that the requests that are tried are all that matter.

@@ -13,9 +13,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.planning import Round
-from flowcore.solve import Tasks
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.planning.round import Round
+from flowcore.planning.solvers import Tasks
 
 #: CPU seconds of a fork of a process with all libraries, in the parent, and after which a round forks
 #: (thalweg_executor/forked.py).

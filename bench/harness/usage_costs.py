@@ -11,14 +11,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.cluster.tables import ClusterTables, TableChanges
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
+from flowcore.cluster.usage_samples import UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import CPU, MEMORY
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
-from flowcore.planning import run_round
-from flowcore.usage import UsageStore
+from flowcore.planning.round import run_round
 from harness.instances import Size, make
 
 _NOW = 1_700_000_000.0

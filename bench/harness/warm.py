@@ -23,7 +23,7 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.cluster.snapshot import Int64s, PendingPod, non_zero_requests
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, non_zero_requests
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN

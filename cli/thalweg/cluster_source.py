@@ -11,7 +11,7 @@ import msgspec
 from thalweg_operator.api.client import ApiClient, connect
 from thalweg_operator.errors import ConnectionLost
 
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 from thalweg.cluster_listing import Listing, list_objects
 from thalweg.direct_source import DirectSource
 from thalweg.kubeconfig import users_kubeconfig

@@ -10,7 +10,7 @@ import msgspec
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.errors import ConnectionLost
 
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 from thalweg.cluster_listing import list_objects
 from thalweg.dump_source import answer_here
 from thalweg.reader import read_listing

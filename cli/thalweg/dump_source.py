@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import click
 import msgspec
 
-from flowcore.scenario import Scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg.files import DumpError
 from thalweg.progress import planning
 from thalweg.reader import read_dump

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rich.console import Console
 
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning import Eviction
+from flowcore.planning.round import Eviction
 from thalweg.tables import MAX_ROWS, print_table, print_truncated
 
 #: Why running pods leave.

@@ -11,20 +11,20 @@ from typing import Any, Final
 import click
 import msgspec
 
-from flowcore.classes import group
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.cluster.assembly import to_snapshot
-from flowcore.cluster.snapshot import PendingPod
-from flowcore.explain import no_domain, summary
-from flowcore.explain.preemption import why_nobody_leaves
-from flowcore.filters import Verdicts, run_filters
 from flowcore.model.pods import Pod
-from flowcore.planning import Eviction, compile_constraints
-from flowcore.scenario import GovernedScenario, Scenario
-from flowcore.scenario.missing_objects import (
+from flowcore.planning.round import Eviction, compile_constraints
+from flowcore.questions.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.missing_objects import (
     missing_objects,
     pods_with_unknown_claims,
     without_claims,
 )
+from flowcore.rules.filters import Verdicts, run_filters
+from flowcore.rules.reasons import no_domain, summary
+from flowcore.rules.reasons.preemption import why_nobody_leaves
+from flowcore.rules.verdicts import group
 from thalweg import evictions
 from thalweg.simulate import plan
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console

@@ -8,8 +8,8 @@ from functools import partial
 
 from rich.console import Console
 
-from flowcore.scenario.observed import ObservedPod
-from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery, answer_plan
+from flowcore.questions.scenario.observed import ObservedPod
+from flowcore.questions.scenario.plan_listing import PlanAnswer, PlanQuery, answer_plan
 from thalweg.asking import tell
 from thalweg.evictions import some
 from thalweg.source import SourceOperation, SourceOptions

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 from rich.table import Column
 
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 from thalweg.tables import counted
 
 #: Work that is done sooner shows nothing.

@@ -16,13 +16,18 @@ import click
 import msgspec
 from rich.console import Console
 
-from flowcore.classes import group
-from flowcore.explain import node_reasons
-from flowcore.planning import Placement
-from flowcore.scenario import Scenario, ScenarioPlan, plan_scenario
-from flowcore.scenario.comparison import Comparison, compare_one_by_one
-from flowcore.scenario.moment import moment_text
-from flowcore.scenario.planned_workloads import LeavingWorkload, PlannedWorkload, leaving_workloads, planned_workloads
+from flowcore.planning.round import Placement
+from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.comparison import Comparison, compare_one_by_one
+from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.planned_workloads import (
+    LeavingWorkload,
+    PlannedWorkload,
+    leaving_workloads,
+    planned_workloads,
+)
+from flowcore.rules.reasons import node_reasons
+from flowcore.rules.verdicts import group
 from thalweg import evictions
 from thalweg.print_comparison import print_comparison
 from thalweg.progress import passing, planning
@@ -50,7 +55,7 @@ class Simulation(ScenarioPlan):
 
 
 def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Collection[str] = ()) -> Simulation:
-    """Plans with the installed cost models and takes the time (flowcore/scenario/plan.py)."""
+    """Plans with the installed cost models and takes the time (flowcore/questions/scenario/plan.py)."""
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         models = find_models().usable

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
 if TYPE_CHECKING:  # help must be instant
     import msgspec
 
-    from flowcore.scenario import Scenario
-    from flowcore.scenario.context import AnswerContext
+    from flowcore.questions.scenario import Scenario
+    from flowcore.questions.scenario.context import AnswerContext
     from thalweg.option_types import NamespacedName
 
 _Query = TypeVar("_Query", bound="msgspec.Struct")

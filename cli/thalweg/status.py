@@ -11,8 +11,8 @@ from thalweg_view.rounds import RoundHistory, RoundRow
 from thalweg_view.status import StatusAnswer, StatusQuery, answer_status
 from thalweg_view.view_data import SourceInfo, ViewData
 
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console

@@ -24,8 +24,8 @@ from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
 
 from flowcore.model.policies import BUILT_IN
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.saved import state_of
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.saved import state_of
 from thalweg.files import DumpError, display_name
 from thalweg.progress import planning
 from thalweg.reader import read_dump

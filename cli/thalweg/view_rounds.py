@@ -17,12 +17,12 @@ from thalweg_view.rounds import (
     RoundPolicy,
 )
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.costs.shares.shares import Shares
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
-from flowcore.problem.result import Eviction
-from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan
-from flowcore.shares.shares import Shares
+from flowcore.planning.problem.result import Eviction
+from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan
 
 
 def to_round_plan(request: RoundRequest, reply: RoundReply) -> RoundPlan:

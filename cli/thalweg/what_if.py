@@ -11,8 +11,8 @@ from rich.console import Console
 
 from flowcore.api.kinds import POLICY
 from flowcore.model.amount_text import short_amount
-from flowcore.scenario.change_words import change_sentence
-from flowcore.scenario.changes import (
+from flowcore.questions.scenario.change_words import change_sentence
+from flowcore.questions.scenario.changes import (
     AddNodes,
     Change,
     Cordon,
@@ -24,7 +24,7 @@ from flowcore.scenario.changes import (
     SetPriority,
     Uncordon,
 )
-from flowcore.scenario.what_if import (
+from flowcore.questions.scenario.what_if import (
     Moved,
     PlanSummary,
     ResourceUse,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flowcore.diagnosis.answers import WhyAnswer, WhyQuery
-from flowcore.diagnosis.why import answer_why
+from flowcore.questions.diagnosis.answers import WhyAnswer, WhyQuery
+from flowcore.questions.diagnosis.why import answer_why
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions, target_of
 from thalweg.tables import stdout_console

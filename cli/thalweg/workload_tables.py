@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from flowcore.scenario.planned_workloads import LeavingWorkload, PlannedWorkload
+from flowcore.questions.scenario.planned_workloads import LeavingWorkload, PlannedWorkload
 from thalweg.evictions import WHY, some
 from thalweg.tables import MAX_ROWS, print_table, print_truncated
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.storage import Storage
+from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.storage import Storage
-from flowcore.cluster.tables import ClusterTables, TableChanges
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodIndex

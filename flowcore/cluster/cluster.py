@@ -12,15 +12,15 @@ from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.cluster.budget_index import BudgetIndex
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
-from flowcore.cluster.gang_registry import GangRegistry
-from flowcore.cluster.numa_index import NumaIndex
+from flowcore.cluster.indexes.budget_index import BudgetIndex
+from flowcore.cluster.indexes.gang_registry import GangRegistry
+from flowcore.cluster.indexes.numa_index import NumaIndex
+from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.cluster.indexes.queue_index import QueueIndex
+from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
-from flowcore.cluster.policy_index import PolicyIndex
-from flowcore.cluster.queue_index import QueueIndex
 from flowcore.cluster.rule_dependent import RuleDependentPods
-from flowcore.cluster.storage_index import StorageIndex
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget

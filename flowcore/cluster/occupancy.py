@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from flowcore.cluster.snapshot import non_zero_requests
+from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass

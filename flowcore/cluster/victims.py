@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from flowcore.cluster.snapshot import Victim
+from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.policies import REPLACES, Policy, Victims
 from flowcore.model.selectors import is_dns_subdomain

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.classes.groups import Group
-from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.interference import interference
 from flowcore.costs.machines import machine_costs
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.preferences import node_preference, preferences
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.rules.verdicts.groups import Group
 
 #: What a pod's author writes makes one of its nodes dearer than another by at most so much: half of what the default
 #: policy says that leaving a pod pending costs. The other half is for the load of nodes and the rest of an arc.

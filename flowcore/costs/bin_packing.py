@@ -31,7 +31,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.flat_potential import FlatPotential
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, share

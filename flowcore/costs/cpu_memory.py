@@ -22,7 +22,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.scale import OMEGA, bend, energy, slope
 from flowcore.model.cost_policy import CostWeights

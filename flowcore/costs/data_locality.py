@@ -24,8 +24,8 @@ from dataclasses import dataclass
 import msgspec
 import numpy as np
 
-from flowcore.cluster.node_reports import Reports
-from flowcore.cluster.snapshot import Int64s, NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.node_reports import Reports
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, PendingPod, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.costs.preferences import without_idle_images
 from flowcore.model.cost_policy import DataLocality

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.cluster.node_reports import Reports
-from flowcore.cluster.snapshot import Int64s, NodeTable
+from flowcore.cluster.arrays.node_reports import Reports
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable
 from flowcore.model.pods import PodClass
 
 #: The best score.

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.workload_kinds import penalty_match
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s, NodeTable
+from flowcore.cluster.arrays.snapshot import Int64s, NodeTable
 from flowcore.costs.scale import OMEGA
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.workload_kinds import NORMAL_SPEED, Machines

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import MAX_NON_ZERO_REQUEST, Int64s, NodeTable, Snapshot, non_zero_requests
 from flowcore.model.cost_policy import CostWeights, Utilisation
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import BANDWIDTH, CPU, MEMORY, PODS, Amounts

@@ -19,7 +19,7 @@ from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.flat_potential import FlatPotential
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.scale import OMEGA

@@ -12,7 +12,7 @@ from functools import cached_property
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 

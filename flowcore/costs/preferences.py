@@ -31,16 +31,16 @@ from collections.abc import Iterable, Mapping
 import msgspec
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s, NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.image_locality import locality
 from flowcore.costs.scale import OMEGA
-from flowcore.filters import node_affinity, taint_toleration
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import BANDWIDTH, is_extended
-from flowcore.topology.soft_affinity import affinity_weights
-from flowcore.topology.soft_spread import SpreadScore, spread_score
+from flowcore.rules.filters import node_affinity, taint_toleration
+from flowcore.rules.topology.soft_affinity import affinity_weights
+from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 #: Cost of one point of a score or of a preferred weight, both of which go to 100.
 _POINT = OMEGA // 100

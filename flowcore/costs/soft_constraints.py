@@ -17,16 +17,16 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from flowcore.cluster.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs.preferences import affinity_cost, spread_cost
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.topology.constraints import SoftConstraints
-from flowcore.topology.counters import DomainCounter
-from flowcore.topology.domain_counts import DomainCounts
-from flowcore.topology.soft_affinity import affinity_weights
-from flowcore.topology.soft_spread import SpreadScore, spread_score
+from flowcore.rules.topology.constraints import SoftConstraints
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_counts import DomainCounts
+from flowcore.rules.topology.soft_affinity import affinity_weights
+from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 
 class SoftConstraintCosts:

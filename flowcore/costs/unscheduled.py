@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from flowcore.classes.groups import Group
-from flowcore.cluster.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.policies import Policy
+from flowcore.rules.verdicts.groups import Group
 
 #: Keeps sums of prices over 100,000 pods within int64: of what policy and priority make of a price, and of the rest.
 _LIMIT = 10**13

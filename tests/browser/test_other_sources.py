@@ -18,7 +18,7 @@ from thalweg_operator.planning.record import RecordWriter
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 
 expect.set_options(timeout=PATIENCE)
 #: From right to left, with a mark that turns the direction of what follows; a picture; as long as a name may be.

@@ -13,8 +13,8 @@ from support.profiles import examples
 
 from flowcore.api import Interner, WireNode, WirePod, to_node, to_pod
 from flowcore.cluster.cluster import Cluster
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.comparison import compare_one_by_one
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.comparison import compare_one_by_one
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -19,7 +19,7 @@ from thalweg.demo.show import first_scenes, more_scenes
 from thalweg_extender import INFEASIBLE_MESSAGE
 
 from flowcore.model.advice import HELD_MESSAGE
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 
 FIRST = first_scenes()
 COMPARED = (*FIRST, *more_scenes())

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest, node, pod, to_yaml
 from thalweg.main import main
 
-from flowcore.scenario.dump_commands import DUMP_COMMAND
-from flowcore.scenario.missing_objects import NO_CLAIMS_MESSAGE
+from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
 
 COMMANDS = pytest.mark.parametrize("command", ["simulate", "explain"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]

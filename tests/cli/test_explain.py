@@ -14,11 +14,11 @@ from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_obje
 from thalweg.explain import as_json
 from thalweg.explain import explain as explanations
 
-from flowcore.filters.registry import IN_ORDER
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.scenario import Scenario
-from flowcore.scenario.dump_commands import DUMP_COMMAND
-from flowcore.scenario.missing_objects import NO_CLAIMS_MESSAGE
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
+from flowcore.rules.filters.registry import IN_ORDER
 
 FITS = {"fits": True, "filter": "", "reason": ""}
 WEB = {"metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web"}}}

@@ -7,7 +7,7 @@ import pytest
 from support.cli import thalweg
 from thalweg.main import main
 
-from flowcore.scenario.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
 
 COMMANDS = sorted(main.commands)
 WITH_INPUT = [name for name in COMMANDS if main.commands[name].params]

@@ -15,8 +15,8 @@ from thalweg.reader import read_dump
 from flowcore.api import Interner, WireNodeTopology, to_numa_node
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.saved_state import BesideCluster, put_lines, to_lines
-from flowcore.filters import node_resource_topology
 from flowcore.model.numa import NUMA, NumaNeeds, NumaNode
+from flowcore.rules.filters import node_resource_topology
 
 GPU = "nvidia.com/gpu"
 

@@ -15,10 +15,10 @@ from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 
 from flowcore.model.policies import Delivery, Policy
-from flowcore.scenario import Scenario
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.planned_workloads import PlannedWorkload
-from flowcore.scenario.saved import read_state, state_of
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.saved import read_state, state_of
 
 _OBSERVING: Manifest = {
     "apiVersion": "scheduling.thalweg/v1alpha1",

@@ -23,8 +23,8 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.usage import MeasuredLoad, UsageSample
-from flowcore.scenario import Scenario
-from flowcore.scenario.saved import read_state, state_of
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.saved import read_state, state_of
 
 #: Plural, as drawn cases name them -> kind.
 STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}

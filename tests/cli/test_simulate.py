@@ -23,7 +23,7 @@ from thalweg.simulate import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
 from flowcore.model.gangs import Gang
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 
 # -- what is read ------------------------------------------------------------------------------------------------------
 

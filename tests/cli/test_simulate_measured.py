@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.cli import Manifest, node, pod
 from thalweg.main import main
 
-from flowcore.scenario.dump_commands import METRICS_COMMAND
+from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
 
 _NOW = datetime.now(UTC) - timedelta(days=3)
 

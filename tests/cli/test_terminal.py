@@ -25,8 +25,8 @@ from thalweg.progress import passing, progress
 from thalweg.status import QUESTION
 from thalweg_view.status import StatusAnswer, StatusQuery
 
-from flowcore.scenario import Scenario
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.context import AnswerContext
 
 LONG = "worker-" + "7" * 60
 OBJECTS = [node(LONG), node("b"), pod("p", "3"), pod("[bold]q", "5"), *(pod(f"more-{at}") for at in range(3))]

@@ -7,7 +7,7 @@ from subprocess import CompletedProcess
 
 from support.cli import Manifest, node, pod, thalweg
 
-from flowcore.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.answers import WhyKind
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "find-out-why-a-pod-waits.md"
 TAINTED = node("b", taints=[{"key": "gpu", "effect": "NoSchedule"}])

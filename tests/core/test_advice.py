@@ -14,12 +14,12 @@ from support.cli import Manifest, pod
 from support.profiles import examples
 from support.scenario_state import scenario_of
 
-from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
-from flowcore.diagnosis.fixes import find_fixes
-from flowcore.diagnosis.fixes.replanning import Outcome, nodes_held
-from flowcore.diagnosis.why import answer_why
-from flowcore.scenario import Scenario, applied, plan_scenario
-from flowcore.scenario.changes import (
+from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.questions.diagnosis.fixes import find_fixes
+from flowcore.questions.diagnosis.fixes.replanning import Outcome, nodes_held
+from flowcore.questions.diagnosis.why import answer_why
+from flowcore.questions.scenario import Scenario, applied, plan_scenario
+from flowcore.questions.scenario.changes import (
     AddNodes,
     DropNodeSelector,
     RemoveTaint,
@@ -28,7 +28,7 @@ from flowcore.scenario.changes import (
     SetPriority,
     Tolerate,
 )
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 
 CONTEXT = AnswerContext(NOW)
 ZONE = "topology.kubernetes.io/zone"

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from support.model import node, pod, snapshot
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, GATE, Policy
-from flowcore.planning import run_round
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.round import run_round
 
 
 def _rounds_until_placed(waiting: Snapshot, large: str, *, interval: float, most: int) -> int | None:

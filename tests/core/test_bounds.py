@@ -12,7 +12,7 @@ from support.large_snapshots import large_snapshots
 from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.gangs import Gang
@@ -20,13 +20,13 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
-from flowcore.planning import run_round
-from flowcore.problem.bounds import first_bound, lower_bound
-from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
-from flowcore.problem.tangents import Mixture
+from flowcore.planning.problem.bounds import first_bound, lower_bound
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.tangents import Mixture
+from flowcore.planning.round import run_round
 
 _small_pods = st.lists(
     st.tuples(st.sampled_from((500, 1000, 1500, 4000)), st.sampled_from((0, 2**30, 3 * 2**30))), min_size=1, max_size=5

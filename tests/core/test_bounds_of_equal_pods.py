@@ -7,7 +7,7 @@ from support.all_plans import all_plans
 from support.model import GI, amounts, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -15,11 +15,11 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.parts import solver_of
-from flowcore.problem.bounds import first_bound, lower_bound
-from flowcore.problem.passes import CompileConstraints, apply_all
-from flowcore.problem.problem import Problem
-from flowcore.solve import IN_TURN
+from flowcore.planning.problem.bounds import first_bound, lower_bound
+from flowcore.planning.problem.passes import CompileConstraints, apply_all
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round.parts import solver_of
+from flowcore.planning.solvers import IN_TURN
 
 _APART = InterPodConstraints(
     anti_affinity=(AffinityTerm("host", LabelSelector((Requirement("app", "In", ("a",)),)), ("default",)),)

@@ -10,10 +10,8 @@ from support.constrained_snapshots import constrained_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.node_matching import seconds_before_eviction
-from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.evictions.broken_rules import BrokenRule, broken_rules
-from flowcore.filters import inter_pod_affinity, node_affinity, taint_eviction
+from flowcore.cluster.arrays.node_matching import seconds_before_eviction
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Taint
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -21,7 +19,9 @@ from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.policies import DuringExecution
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import run_round
+from flowcore.planning.evictions.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.round import run_round
+from flowcore.rules.filters import inter_pod_affinity, node_affinity, taint_eviction
 
 EVICT, REPLACE, IGNORE = DuringExecution.EVICT, DuringExecution.REPLACE, DuringExecution.IGNORE
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.cluster.budget_index import MAX_TESTED, BudgetIndex
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.indexes.budget_index import MAX_TESTED, BudgetIndex
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass

@@ -7,14 +7,14 @@ from support.large_snapshots import large_snapshots
 from support.networks import DrawnNetwork, networks
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Int64s, Snapshot
-from flowcore.methods import flow
-from flowcore.methods.supplies import Supply, supplies_of
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.solve import UNREACHABLE, potentials, solve
-from flowcore.solve.slots import FlowNetwork
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.planning.methods import flow
+from flowcore.planning.methods.supplies import Supply, supplies_of
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.planning.solvers import UNREACHABLE, potentials, solve
+from flowcore.planning.solvers.slots import FlowNetwork
 
 
 def proves_optimal(network: FlowNetwork, flows: Int64s, distance: Int64s) -> bool:

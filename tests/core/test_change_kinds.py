@@ -8,8 +8,8 @@ from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 
 from flowcore.model.errors import ModelError
 from flowcore.model.usage import UsageSample
-from flowcore.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.scenario.changes import (
+from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
+from flowcore.questions.scenario.changes import (
     AddNodes,
     Cordon,
     Drain,
@@ -30,8 +30,8 @@ from flowcore.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 
 CONTEXT = AnswerContext(now=NOW)
 _ZONE = "topology.kubernetes.io/zone"

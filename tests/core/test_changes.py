@@ -14,8 +14,8 @@ from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
 
 from flowcore.model.errors import ModelError
-from flowcore.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.scenario.changes import (
+from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
+from flowcore.questions.scenario.changes import (
     AddNodes,
     Cordon,
     Drain,
@@ -31,8 +31,8 @@ from flowcore.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.scenario.context import AnswerContext, UnknownName
-from flowcore.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 
 CONTEXT = AnswerContext(now=NOW)
 _GANG = {"scheduling.thalweg/gang": "drawn", "scheduling.thalweg/gang-min-member": "2"}

@@ -4,12 +4,12 @@ from support.draw import Manifest
 from support.model import pod
 from support.verdicts import read_pods
 
-from flowcore.classes import group
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.rules.verdicts import group
 
 
 def manifest(name: str, owner: str = "web", cpu: str = "1", **spec: object) -> Manifest:

@@ -14,9 +14,9 @@ from support.recorded_rounds import request_of
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.gangs import Gang
-from flowcore.planning import Round, run_round
+from flowcore.planning.round import Round, run_round
 
 _STEPS = 40
 

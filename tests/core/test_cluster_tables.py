@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.cluster.assembly import build_snapshot, to_snapshot
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.snapshot import NodeTable, Snapshot, non_zero_requests
-from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flowcore.topology.connected_components import connected_components
+from flowcore.rules.topology.connected_components import connected_components
 
 
 @given(st.lists(st.frozensets(st.integers(0, 6), max_size=3), max_size=8))

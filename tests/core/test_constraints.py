@@ -15,8 +15,7 @@ from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.methods.capped_greedy import capped_greedy, cheapest_per_domain
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, OneDomain
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
@@ -24,8 +23,9 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_one_by_one
-from flowcore.topology.drift import Drift
+from flowcore.planning.methods.capped_greedy import capped_greedy, cheapest_per_domain
+from flowcore.planning.round import RoundResult, run_one_by_one
+from flowcore.rules.topology.drift import Drift
 
 ZONE = "zone"
 TEAM = LabelSelector((Requirement("team", "Exists"),))

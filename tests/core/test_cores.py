@@ -17,17 +17,17 @@ import pytest
 from support.model import GI, node, pod, snapshot
 from thalweg_operator.planning.worker.limits import resident_memory
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods import lns
-from flowcore.methods.constructive import fill, kube_scheduler_order, one_by_one
-from flowcore.methods.lns import SIDE_BY_SIDE, LargeNeighbourhoodSearch
-from flowcore.methods.side_by_side import built_side_by_side
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import Round
-from flowcore.planning.portfolio import Portfolio
-from flowcore.problem.problem import Problem
-from flowcore.solve import IN_TURN, Executor
+from flowcore.planning.methods import lns
+from flowcore.planning.methods.constructive import fill, kube_scheduler_order, one_by_one
+from flowcore.planning.methods.lns import SIDE_BY_SIDE, LargeNeighbourhoodSearch
+from flowcore.planning.methods.side_by_side import built_side_by_side
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import Round
+from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.solvers import IN_TURN, Executor
 from thalweg_executor.available_cores import available_cores
 from thalweg_executor.forked import ForkedExecutor
 

@@ -15,8 +15,7 @@ from support.safety import plan_and_check
 from support.verdicts import snapshot_of
 
 from flowcore.api import Interner, WireNode, to_node
-from flowcore.classes import group
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel, Load
 from flowcore.costs.model import counted_amounts
 from flowcore.model.cost_policy import CostPolicy, CostWeights
@@ -25,9 +24,10 @@ from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.planning import RoundResult, run_one_by_one, run_round
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
+from flowcore.rules.verdicts import group
 
 NOW = 1_767_225_600.0
 weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5, 100))] * 7)

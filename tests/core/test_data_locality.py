@@ -9,7 +9,7 @@ from support.profiles import examples
 
 from flowcore.api import Interner, WirePod, to_pod, to_storage_object
 from flowcore.api.data import parse_data
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.data_locality import DataPrices
 from flowcore.model.cost_policy import CostPolicy, DataLocality
@@ -19,8 +19,8 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume
-from flowcore.planning import run_round
-from flowcore.problem.problem import Problem
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_round
 
 TERMS = DataLocality(node=1, rack=10, zone=100, rack_label="rack", zone_label="zone")
 NEAR = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(data_locality=TERMS))}

@@ -27,10 +27,9 @@ from support.safety import (
     check_host_ports,
 )
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
-from flowcore.explain.codes import CODES
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.gangs import Gang
@@ -39,11 +38,12 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.network import NetworkRefused, NetworkSolution, solve_network
-from flowcore.network.program import MOST_COLUMNS, solve_program
-from flowcore.network.pure_flow import node_limits, solve_pure
-from flowcore.network.solution import check_solution
-from flowcore.planning import run_round
+from flowcore.planning.declared_networks import NetworkRefused, NetworkSolution, solve_network
+from flowcore.planning.declared_networks.program import MOST_COLUMNS, solve_program
+from flowcore.planning.declared_networks.pure_flow import node_limits, solve_pure
+from flowcore.planning.declared_networks.solution import check_solution
+from flowcore.planning.round import run_round
+from flowcore.rules.reasons.codes import CODES
 
 
 def solved(case: DeclaredNetwork) -> NetworkSolution | None:

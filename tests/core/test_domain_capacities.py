@@ -16,25 +16,25 @@ from support.networks import DrawnNetwork, networks_with_domains, trees
 from support.profiles import examples
 from support.safety import plan_and_check
 
-from flowcore.cluster.snapshot import Int64s, Snapshot
-from flowcore.methods import flow
-from flowcore.methods.supplies import Supply, supplies_of
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import run_round
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.commits import Commit
-from flowcore.problem.demands import Demand, demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.least_cost import least_cost
-from flowcore.problem.objective import Objective
-from flowcore.solve import LinearProgram, potentials, solve, solve_lp
-from flowcore.solve.slots import decode_flows
-from flowcore.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.planning.methods import flow
+from flowcore.planning.methods.supplies import Supply, supplies_of
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import Demand, demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.least_cost import least_cost
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.round import run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.planning.solvers import LinearProgram, potentials, solve, solve_lp
+from flowcore.planning.solvers.slots import decode_flows
+from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 ZONE, RACK = "zone", "rack"
 DEAR = {BUILT_IN.name: Policy(BUILT_IN.name, unscheduled=UnscheduledPrice(base=10**6))}

@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 from support.eviction_safety import check_evictions
 from support.profiles import examples
 
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy
@@ -26,8 +26,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_round
-from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 NOW = 10_000.0
 HOSTNAME = "kubernetes.io/hostname"

@@ -14,7 +14,7 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive
 from flowcore.model.cost_policy import UnscheduledPrice
@@ -23,7 +23,7 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 ZONE = "zone"
 APPS = ("web", "db", "job")
@@ -327,7 +327,7 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
 INTERRUPTED = """
 import signal
 import numpy as np
-from flowcore.solve.linear import LinearProgram, solve_mip
+from flowcore.planning.solvers.linear import LinearProgram, solve_mip
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whoever started this may ignore it
 draw = np.random.default_rng(1)

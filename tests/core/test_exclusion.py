@@ -10,13 +10,13 @@ from support.draw import Case, cases_for
 from support.profiles import examples
 from support.verdicts import snapshot_of
 
-from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.explain.exclusion import smallest_exclusion, way_out
-from flowcore.filters import Verdicts, run_filters
-from flowcore.filters.registry import IN_ORDER
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import PodClass
+from flowcore.rules.filters import Verdicts, run_filters
+from flowcore.rules.filters.registry import IN_ORDER
+from flowcore.rules.reasons.exclusion import smallest_exclusion, way_out
 
 ASPECTS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "InterPodAffinity")
 

@@ -9,13 +9,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model import GI, amounts, node, pod, snapshot
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot, Victim
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
+from flowcore.costs.shares.shares import Shares
 from flowcore.model.gangs import Gang
 from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resources import Amounts
-from flowcore.planning import run_round
-from flowcore.problem.result import RoundResult
-from flowcore.shares.shares import Shares
+from flowcore.planning.problem.result import RoundResult
+from flowcore.planning.round import run_round
 
 
 def shared(

@@ -5,14 +5,14 @@ from hypothesis import strategies as st
 from support.large_snapshots import large_snapshots
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.methods.greedy import greedy
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective, unplaced_counts
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective, unplaced_counts
 
 
 @settings(max_examples=examples(200))

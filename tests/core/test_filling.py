@@ -10,7 +10,7 @@ from support.filling import filled_step_by_step
 from support.profiles import examples
 from support.work import lines_run
 
-from flowcore.shares.filling import EPSILON, Float64s, Node, fill
+from flowcore.costs.shares.filling import EPSILON, Float64s, Node, fill
 
 _DEMANDS = st.sampled_from((0.0, 0.0, 5.0, 7.3, 20.0, 50.0, 100.0))
 _GUARANTEES = st.sampled_from((np.nan, np.nan, np.nan, 0.0, 5.0, 20.0))

@@ -10,11 +10,6 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.diagnosis.answers import Fix
-from flowcore.diagnosis.fixes import find_fixes
-from flowcore.diagnosis.fixes.ranking import Rank, rank
-from flowcore.diagnosis.fixes.replanning import Replanning
-from flowcore.filters import run_filters
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -24,9 +19,13 @@ from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import Policy, Selects
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
-from flowcore.scenario.apply_changes import applied
-from flowcore.scenario.changes import (
+from flowcore.questions.diagnosis.answers import Fix
+from flowcore.questions.diagnosis.fixes import find_fixes
+from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
+from flowcore.questions.diagnosis.fixes.replanning import Replanning
+from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.apply_changes import applied
+from flowcore.questions.scenario.changes import (
     AddNodes,
     Change,
     DropNodeSelector,
@@ -41,7 +40,8 @@ from flowcore.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.rules.filters import run_filters
 
 CONTEXT = AnswerContext(NOW)
 DB = Taint("dedicated", "db", "NoSchedule")

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.model import node, snapshot
 
-from flowcore.cluster.gang_registry import GangRegistry
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 
 TRAIN, OTHER = GangKey(GangSource.THALWEG, "ml", "train"), GangKey(GangSource.THALWEG, "ml", "other")
 

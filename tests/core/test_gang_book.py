@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass

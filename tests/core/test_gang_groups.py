@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.model.gang_spec import GANG, GANG_GROUP, GANG_MIN_MEMBER, GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass

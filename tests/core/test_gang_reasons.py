@@ -9,7 +9,7 @@ from support.safety import check_plan
 
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 
 def plan(nodes: list[Node], gang: Gang, count: int, *others: str) -> RoundResult:

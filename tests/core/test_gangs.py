@@ -15,9 +15,8 @@ from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.admission import Admission
 from flowcore.model.constraints import Constraint, Global, OneDomain
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -25,13 +24,14 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import Round, RoundResult, run_one_by_one, run_round
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.bounds import lower_bound
-from flowcore.problem.passes import RestrictToGangDomains
-from flowcore.problem.passes.compile_constraints import compile_constraints
-from flowcore.problem.passes.constraint_gangs import with_constraint_gangs
-from flowcore.problem.problem import Problem
+from flowcore.planning.methods.admission import Admission
+from flowcore.planning.problem.bounds import lower_bound
+from flowcore.planning.problem.passes import RestrictToGangDomains
+from flowcore.planning.problem.passes.compile_constraints import compile_constraints
+from flowcore.planning.problem.passes.constraint_gangs import with_constraint_gangs
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import Round, RoundResult, run_one_by_one, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:

@@ -6,8 +6,8 @@ import pytest
 from support.model import node, pod, snapshot
 from support.safety import check_plan, plan_and_check
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.model.constraints import Conflict, OneDomain
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
@@ -15,7 +15,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 
 def members(gang: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:

@@ -12,11 +12,11 @@ from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
 
 from flowcore.model.errors import ModelError
-from flowcore.scenario import Scenario, applied, plan_scenario
-from flowcore.scenario.changes import AddNodes, PutObjects
-from flowcore.scenario.context import AnswerContext, UnknownName
-from flowcore.scenario.edits import Edits
-from flowcore.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+from flowcore.questions.scenario import Scenario, applied, plan_scenario
+from flowcore.questions.scenario.changes import AddNodes, PutObjects
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
 
 CONTEXT = AnswerContext(now=NOW)
 

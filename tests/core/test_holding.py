@@ -16,12 +16,12 @@ from support.model import amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.backfill_history import MAX_BACKOFF, BackfillHistory, BackfillRecord
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
 from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 NODES = [node(f"n{at}", 8000) for at in range(4)]
 DAEMONS = tuple(PersistentUsage(f"n{at}", ALWAYS, amounts(100), 1) for at in range(4))

@@ -6,10 +6,10 @@ from support.model import GI, amounts, node, pod, snapshot
 from support.safety import plan_and_check
 from support.verdicts import snapshot_of
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.filters import run_filters
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pods import HostPort, Toleration
-from flowcore.planning import RoundResult
+from flowcore.planning.round import RoundResult
+from flowcore.rules.filters import run_filters
 
 
 def placed(result: RoundResult) -> dict[str, str]:

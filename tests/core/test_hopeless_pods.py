@@ -6,7 +6,7 @@ import pytest
 from support.model import GI, amounts, node, pod, snapshot
 from support.work import lines_run
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, DataLocality
 from flowcore.model.data import DataSource, Level, Place
@@ -14,8 +14,8 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import run_round
-from flowcore.problem.problem import Problem, priced
+from flowcore.planning.problem.problem import Problem, priced
+from flowcore.planning.round import run_round
 
 READS, TERMS, NODES = "reads", 40, 20
 POLICIES = {

@@ -13,24 +13,24 @@ from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
-from flowcore.explain.codes import CHEAPER_TO_WAIT
-from flowcore.methods.constructive import fill
-from flowcore.methods.local_search import LocalSearch
-from flowcore.methods.without_penalties import WithoutPenalties
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
-from flowcore.planning import RoundResult, run_round
-from flowcore.planning.portfolio import Portfolio
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.commits import Commit
-from flowcore.problem.passes import CompileKinds
-from flowcore.problem.problem import Problem
+from flowcore.planning.methods.constructive import fill
+from flowcore.planning.methods.local_search import LocalSearch
+from flowcore.planning.methods.without_penalties import WithoutPenalties
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.passes import CompileKinds
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
 
 NAMES = ("batch", "web", "noisy")
 KINDS = tuple(WorkloadKind(name, LabelSelector((Requirement("kind", "In", (name,)),))) for name in NAMES)

@@ -5,8 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.solve import LinearProgram, solve_lp
-from flowcore.solve.interior_point import Float64s, FluidProgram, solve_fluid
+from flowcore.planning.solvers import LinearProgram, solve_lp
+from flowcore.planning.solvers.interior_point import Float64s, FluidProgram, solve_fluid
 
 
 def _flat(added: Float64s) -> tuple[Float64s, Float64s]:

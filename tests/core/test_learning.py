@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 
-from flowcore.learning import Estimates, Run, RunHistory, with_estimates
-from flowcore.learning.estimates import Observation, estimates
+from flowcore.cluster.learning import Estimates, Run, RunHistory, with_estimates
+from flowcore.cluster.learning.estimates import Observation, estimates
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind

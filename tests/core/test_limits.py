@@ -14,11 +14,7 @@ from support.work import lines_run
 from flowcore.api import Interner, PodReader, WirePod, pod_limits, to_pod
 from flowcore.api.pod_objects import WirePodSpec
 from flowcore.api.pod_requests import host_ports_of, requests_of
-from flowcore.classes import VerdictCache
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.filters import run_filters
-from flowcore.filters.node_ports import clash
-from flowcore.filters.registry import IN_ORDER, run_filter
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -26,6 +22,10 @@ from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import to_amounts
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
+from flowcore.rules.filters import run_filters
+from flowcore.rules.filters.node_ports import clash
+from flowcore.rules.filters.registry import IN_ORDER, run_filter
+from flowcore.rules.verdicts import VerdictCache
 
 HOSTNAME = "kubernetes.io/hostname"
 

@@ -18,10 +18,8 @@ from support.profiles import examples
 from support.safety import plan_and_check
 from support.verdicts import snapshot_of
 
-from flowcore.classes import VerdictCache, group
-from flowcore.classes.invalidation import Event
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.tables import ClusterTables, TableChanges
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
 from flowcore.costs import MODELS, Load
 from flowcore.costs.model import counted_amounts
 from flowcore.model.cost_policy import CostPolicy, Utilisation
@@ -30,10 +28,12 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.usage import MeasuredLoad
-from flowcore.planning import RoundResult, run_round
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.verdicts import VerdictCache, group
+from flowcore.rules.verdicts.invalidation import Event
 
 _NOW = 1_767_225_600.0
 _NAN = float("nan")

@@ -11,21 +11,21 @@ from support.large_snapshots import large_snapshots, with_gangs
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.admission import Admission
-from flowcore.methods.constructive import FixedPart
-from flowcore.methods.merged_demands import merged
-from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import roundings
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import run_round
-from flowcore.problem.bounds import lower_bound
-from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import Demand, demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
-from flowcore.problem.problem import Problem
+from flowcore.planning.methods.admission import Admission
+from flowcore.planning.methods.constructive import FixedPart
+from flowcore.planning.methods.merged_demands import merged
+from flowcore.planning.methods.relaxation import relax
+from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.problem.bounds import lower_bound
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import Demand, demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_round
 
 _POLICIES = {BUILT_IN.name: BUILT_IN}
 

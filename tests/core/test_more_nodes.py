@@ -10,9 +10,16 @@ from msgspec.structs import replace
 from support.constrained_snapshots import constrained_snapshots
 from support.model import amounts, node, pod, snapshot
 
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.explain.codes import (
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.selectors import LabelSelector
+from flowcore.rules.filters import run_filters
+from flowcore.rules.reasons.codes import (
     CHEAPER_TO_WAIT,
     CODES,
     GANG_INCOMPLETE,
@@ -25,14 +32,7 @@ from flowcore.explain.codes import (
     ROOM_HELD,
     ROOM_TAKEN,
 )
-from flowcore.explain.more_nodes import CURES, more_nodes_help
-from flowcore.filters import run_filters
-from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDomain
-from flowcore.model.nodes import Node
-from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.pods import PodClass
-from flowcore.model.selectors import LabelSelector
+from flowcore.rules.reasons.more_nodes import CURES, more_nodes_help
 
 #: Millicores that no drawn node has.
 TOO_LARGE = 5000

@@ -1,15 +1,15 @@
 """Reasons are written on pods, whose authors may not know what runs in other namespaces: they name nothing of those."""
 
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import run_round
-from flowcore.planning.unplaced_reasons import _as_told_to
+from flowcore.planning.round import run_round
+from flowcore.planning.round.unplaced_reasons import _as_told_to
 
 
 def waits(key: str, cpu: int, priority: int = 0) -> PendingPod:

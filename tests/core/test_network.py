@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.networks import DrawnNetwork, ints, networks
 
-from flowcore.solve import solve
-from flowcore.solve.slots import FlowNetwork, build_network, decode_flows, slot_widths
+from flowcore.planning.solvers import solve
+from flowcore.planning.solvers.slots import FlowNetwork, build_network, decode_flows, slot_widths
 
 
 @given(st.integers(0, 100_000))

@@ -7,13 +7,13 @@ from hypothesis import given, settings
 from support.mixed_snapshots import mixed_snapshots
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.constructive import fill
-from flowcore.planning.node_prices import CLOSED, node_prices
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.commits import Commit
-from flowcore.problem.problem import Problem
+from flowcore.planning.methods.constructive import fill
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round.node_prices import CLOSED, node_prices
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
 @settings(max_examples=examples(30))

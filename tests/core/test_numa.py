@@ -19,17 +19,17 @@ from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 
-from flowcore.cluster.numa_room import MANY, NumaRoom
-from flowcore.cluster.snapshot import PendingPod, Snapshot, Victim
-from flowcore.explain.reasons import node_reasons
-from flowcore.filters import node_resource_topology
+from flowcore.cluster.arrays.numa_room import MANY, NumaRoom
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
 from flowcore.model.gangs import Gang
 from flowcore.model.numa import NO_CLAIMS, NumaClaims, NumaNeeds, NumaNode, claims_of
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod, RunningPods
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
+from flowcore.rules.filters import node_resource_topology
+from flowcore.rules.reasons.reasons import node_reasons
 
 GPU = "nvidia.com/gpu"
 #: Cpus and GPUs, of a zone or of a container.

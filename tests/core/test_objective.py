@@ -16,20 +16,20 @@ from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 from support.safety import recount_pods
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, preferences
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_one_by_one, run_round
-from flowcore.planning.portfolio import Portfolio
-from flowcore.problem.candidate import Candidate
-from flowcore.problem.commits import Commit
-from flowcore.problem.demands import Demand, demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import Demand, demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round.portfolio import Portfolio
 
 _takes = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30), st.integers(1, 3)), max_size=12)
 _weights = st.builds(CostWeights, *[st.sampled_from((0, 1, 5))] * 6)

@@ -12,10 +12,10 @@ from support.profiles import examples
 from support.safety import plan_and_check
 from support.verdicts import read_pods, snapshot_of
 
-from flowcore.explain import node_reasons
-from flowcore.filters import run_filters
 from flowcore.model.nodes import Node
-from flowcore.planning import run_one_by_one
+from flowcore.planning.round import run_one_by_one
+from flowcore.rules.filters import run_filters
+from flowcore.rules.reasons import node_reasons
 
 MOST = 2**63 - 1
 HUGE = (

@@ -12,17 +12,17 @@ from support.mixed_snapshots import mixed_snapshots
 from support.model import node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.constructive import kube_scheduler_order
-from flowcore.methods.greedy import greedy
-from flowcore.methods.one_by_one import is_quick, place_one_by_one
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.passes import CompileConstraints, CompileKinds, apply_all
-from flowcore.problem.problem import Problem
-from flowcore.problem.waiting import wait_prices
+from flowcore.planning.methods.constructive import kube_scheduler_order
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.methods.one_by_one import is_quick, place_one_by_one
+from flowcore.planning.problem.passes import CompileConstraints, CompileKinds, apply_all
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import wait_prices
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
 def check(cluster: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> None:

@@ -12,20 +12,20 @@ from support.mixed_snapshots import mixed_snapshots
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.constructive import fill, interleaved
-from flowcore.methods.packing import pack, packable
-from flowcore.methods.reinsertion import Reinsertion
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.workload_kinds import Interference, WorkloadKind
-from flowcore.planning import run_one_by_one, run_round
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.objective import unplaced_counts
-from flowcore.problem.problem import Problem
+from flowcore.planning.methods.constructive import fill, interleaved
+from flowcore.planning.methods.packing import pack, packable
+from flowcore.planning.methods.reinsertion import Reinsertion
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_one_by_one, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
 @settings(max_examples=examples(60))

@@ -12,17 +12,17 @@ from collections.abc import Mapping, Sequence
 import pytest
 from ortools.graph.python.min_cost_flow import SimpleMinCostFlow
 
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.explain.codes import CHEAPER_TO_WAIT
 from flowcore.model.cost_policy import CostPolicy, CostWeights, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
 
 #: A GiB costs this much for each border. A node costs 1000 for any pod: fullness has no weight here.
 BASE, NODE, RACK = 1000, 10, 100

@@ -10,21 +10,21 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.safety import plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
-from flowcore.methods.constructive import fill
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.parts import PartedPortfolio, independent_parts, solver_of
-from flowcore.planning.portfolio import Portfolio
-from flowcore.problem.passes import CompileConstraints, CompileKinds, apply_all
-from flowcore.problem.problem import Problem
-from flowcore.problem.waiting import replay
-from flowcore.solve import IN_TURN
+from flowcore.planning.methods.constructive import fill
+from flowcore.planning.problem.passes import CompileConstraints, CompileKinds, apply_all
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import replay
+from flowcore.planning.round.parts import PartedPortfolio, independent_parts, solver_of
+from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.solvers import IN_TURN
 
 POLICIES = {BUILT_IN.name: BUILT_IN}
 POOLS = 4

@@ -14,10 +14,10 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 from flowcore.costs import MODELS
 from flowcore.model.policies import Delivery, Policy, Selects
 from flowcore.model.selectors import LabelSelector
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.context import AnswerContext, UnknownName
-from flowcore.scenario.observed import ObservedPod, compare_observed
-from flowcore.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.observed import ObservedPod, compare_observed
+from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 
 CONTEXT = AnswerContext(NOW)
 #: Governs all pods of kube-scheduler.

@@ -13,16 +13,16 @@ from support.profiles import examples
 from support.safety import check_plan, plan_and_check
 from support.verdicts import snapshot_of
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.filters import run_filters
-from flowcore.methods.constructive import by_price
-from flowcore.methods.greedy import greedy
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.policies import Policy
-from flowcore.planning import run_one_by_one, run_round
-from flowcore.problem.cost_matrix import CostMatrix
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
-from flowcore.problem.objective import Objective
+from flowcore.planning.methods.constructive import by_price
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.round import run_one_by_one, run_round
+from flowcore.rules.filters import run_filters
 
 NOW = 1_767_225_600.0  # 2026-01-01T00:00:00Z
 

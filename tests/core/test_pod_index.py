@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 from support.draw_selectors import LABELS, REQUIREMENTS
 from support.profiles import examples
 
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.filters import run_filters
 from flowcore.model.inter_pod_constraints import (
     AffinityTerm,
     InterPodConstraints,
@@ -33,7 +32,8 @@ from flowcore.model.pod_index import (
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import SelectorIndex
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
-from flowcore.topology.drift import Drift
+from flowcore.rules.filters import run_filters
+from flowcore.rules.topology.drift import Drift
 
 NODES = ("n0", "n1", "n2", "n3", "gone")
 NAMESPACES = ("default", "red")

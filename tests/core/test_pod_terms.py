@@ -12,8 +12,7 @@ from support.draw_selectors import LABELS, REQUIREMENTS
 from support.profiles import examples
 from support.work import lines_run
 
-from flowcore.classes.groups import group
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model import pod_terms
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, WeightedTerm
 from flowcore.model.matching_pods import MatchingPods
@@ -21,6 +20,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature, incoming_term_match
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import SelectorIndex
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
+from flowcore.rules.verdicts.groups import group
 
 NODES = {"n0": 0, "n1": 1}
 NAMESPACES = ("red", "blue", "green")

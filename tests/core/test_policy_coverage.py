@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from flowcore.api.policies import parse_policy
-from flowcore.cluster.policy_coverage import PolicyCoverage, PolicyCoverages, without_effect
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverage, PolicyCoverages, without_effect
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.policies import STEERED_NAME, Policy
 

@@ -11,8 +11,7 @@ from support.profiles import examples
 from support.safety import plan_and_check
 from support.verdicts import read_pods, snapshot_of
 
-from flowcore.classes import group
-from flowcore.cluster.snapshot import Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.costs import MODELS, preferences, without_idle_images
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
@@ -20,7 +19,8 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult
+from flowcore.planning.round import RoundResult
+from flowcore.rules.verdicts import group
 
 ZONE, HOST = "topology.kubernetes.io/zone", "kubernetes.io/hostname"
 MIB = 2**20

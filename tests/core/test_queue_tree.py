@@ -6,10 +6,10 @@ from hypothesis import strategies as st
 from support.model import GI, amounts
 from support.work import lines_run
 
-from flowcore.cluster.queue_index import MOST_LEVELS, QueueIndex, QueueTree
+from flowcore.cluster.indexes.queue_index import MOST_LEVELS, QueueIndex, QueueTree
+from flowcore.costs.shares.guarantees import check_guarantees
 from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels, LabelSelector, Requirement
-from flowcore.shares.guarantees import check_guarantees
 
 EVERYTHING = LabelSelector()
 

@@ -10,10 +10,10 @@ from flowcore.api.kinds import KINDS, NODE_METRICS, POD_METRICS, PRIORITY_CLASS
 from flowcore.api.policies import GROUP
 from flowcore.api.read_fields import read_fields
 from flowcore.model.cost_policy import KnownModels
-from flowcore.scenario import Scenario
-from flowcore.scenario.edits import Edits
-from flowcore.scenario.objects import ObjectReader
-from flowcore.scenario.saved import state_of
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.objects import ObjectReader
+from flowcore.questions.scenario.saved import state_of
 
 SECRET = "hush"  # noqa: S105 - it stands for what must not leave
 NOISE = {"example.com/note": SECRET, "kubectl.kubernetes.io/last-applied-configuration": SECRET}

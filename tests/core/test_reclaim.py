@@ -6,12 +6,12 @@ from dataclasses import replace
 import pytest
 from support.model import amounts, node, pod, snapshot
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy, PreemptionMode, PreemptionPolicy
 from flowcore.model.queues import Queue, QueueState, QueueUsage, ReclaimMode
 from flowcore.model.running_pods import EvictionKind, GangDisruption, RunningPod, RunningPods
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 #: Seconds since the epoch, long after all pods began but those that say otherwise.
 NOW = 100_000.0

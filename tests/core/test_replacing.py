@@ -13,11 +13,10 @@ from support.model import amounts, node, pod, ports_clash
 from support.profiles import examples
 
 from flowcore.api import Interner, WirePod, to_pod
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
+from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, Victim
-from flowcore.cluster.storage import Storage
 from flowcore.cluster.victims import find_victim
-from flowcore.filters import run_filters
 from flowcore.model.constraints import Conflict
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
@@ -27,7 +26,8 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import PODS
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.model.volumes import Claim, ClaimRef, ClaimVolume, PersistentVolume
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
+from flowcore.rules.filters import run_filters
 
 _HTTP = HostPort("10.0.0.1", "TCP", 80)
 

@@ -5,10 +5,10 @@ from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.verdicts import snapshot_of
 
-from flowcore.filters import run_filters
 from flowcore.model.policies import BUILT_IN
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.rules.filters import run_filters
 
 
 @settings(max_examples=examples(100))

@@ -14,11 +14,10 @@ from support.eviction_safety import check_evictions
 from support.model import amounts, node
 from support.profiles import examples
 
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.evictions.broken_rules import broken_rules
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -27,7 +26,8 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, Policy, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind, RecentMove
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.evictions.broken_rules import broken_rules
+from flowcore.planning.round import RoundResult, run_round
 
 NOW = 1000.0
 EVICT, REPLACE, IGNORE = DuringExecution.EVICT, DuringExecution.REPLACE, DuringExecution.IGNORE

@@ -6,10 +6,10 @@ import pytest
 from support.model import amounts, node, pod, snapshot
 from support.safety import check_plan
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.nodes import Taint
 from flowcore.model.pods import HostPort
-from flowcore.planning import Placement, RoundResult, Unplaced, run_round
+from flowcore.planning.round import Placement, RoundResult, Unplaced, run_round
 
 PORT = (HostPort("0.0.0.0", "TCP", 80),)  # noqa: S104
 

@@ -5,7 +5,7 @@ from support.verdicts import snapshot_of
 from thalweg_controlplane.objects import node, pod
 
 from flowcore.model.policies import BUILT_IN, Delivery, Policy, Steering
-from flowcore.planning import Round
+from flowcore.planning.round import Round
 
 PREFER = Policy(name=BUILT_IN.name, delivery=Delivery.EXTENDER, steering=Steering.PREFER)
 

@@ -12,7 +12,7 @@ import pytest
 from support.model import GI, amounts, node, pod, snapshot
 from support.safety import plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
 from flowcore.model.nodes import Node
@@ -20,7 +20,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.planning import RoundResult, run_one_by_one
+from flowcore.planning.round import RoundResult, run_one_by_one
 
 ZONE = "topology.kubernetes.io/zone"
 EVERY = LabelSelector()

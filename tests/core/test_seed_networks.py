@@ -14,7 +14,7 @@ import pytest
 from support.model import GI, amounts, node, pod, snapshot
 from support.safety import check_capacity, check_complete, check_costs, check_filters, plan_and_check
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.constraint_limits import HOSTNAME
@@ -26,7 +26,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 ZONE, RACK = "topology.kubernetes.io/zone", "rack"
 EVERY = LabelSelector()

@@ -14,7 +14,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.queues import Queue
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 SECONDS = 30.0
 

@@ -13,15 +13,15 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.safety import plan_and_check, recount_pods
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import preferences
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
 
 ZONES = ("a", "b", "c")
 

@@ -10,15 +10,15 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan, plan_and_check, recount_pods
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.filters import run_filters
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_one_by_one
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.round import RoundResult, run_one_by_one
+from flowcore.rules.filters import run_filters
 
 GAVE_IT_AWAY = "There was room for some of these pods. It went to pods with a higher cost of waiting."
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))

@@ -9,7 +9,7 @@ from harness.simulated_use import Row, simulate
 from support.model import GI, node, pod
 
 from flowcore.model.cost_policy import Utilisation
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 
 _SEEDS = (1, 2)
 

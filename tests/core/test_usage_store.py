@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from support.profiles import examples
 
 from flowcore.api import Interner, WirePod, to_pod
+from flowcore.cluster.usage_samples import Arrival, UsageStore
+from flowcore.cluster.usage_samples.sample_table import SampleTable
 from flowcore.model.pods import Pod
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
-from flowcore.usage import Arrival, UsageStore
-from flowcore.usage.sample_table import SampleTable
 
 _NOW = 10_000.0
 _WEB, _JOB = UsageClass("shop", ("web",)), UsageClass("shop", ("job",))
@@ -206,7 +206,7 @@ def test_what_is_gone_is_forgotten() -> None:
 
 def test_classes_without_pods_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """All classes with pods stay, however many they are, and of the others the youngest."""
-    monkeypatch.setattr("flowcore.usage.store._MOST_IDLE_CLASSES", 2)
+    monkeypatch.setattr("flowcore.cluster.usage_samples.store._MOST_IDLE_CLASSES", 2)
     store = _store(5)
     found = [UsageClass("shop", (f"image{at}",)) for at in range(8)]
     for at, usage_class in enumerate(found):

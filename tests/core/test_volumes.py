@@ -12,11 +12,11 @@ from support.profiles import examples
 from support.verdicts import read_pods, snapshot_of
 
 from flowcore.api import STORAGE_KINDS, to_storage_object
-from flowcore.filters import Verdicts, run_filters
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.policies import Delivery
 from flowcore.model.volumes import ZONE, Claim, PersistentVolume
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
+from flowcore.rules.filters import Verdicts, run_filters
 
 LATE = {"metadata": {"name": "late"}, "provisioner": "csi.example.com", "volumeBindingMode": "WaitForFirstConsumer"}
 

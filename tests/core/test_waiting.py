@@ -13,23 +13,8 @@ from support.model import GI, amounts, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_capacity, check_complete, check_costs, check_filters, check_gangs
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
-from flowcore.explain.codes import CHEAPER_TO_WAIT
-from flowcore.methods.admission import complete
-from flowcore.methods.constructive import (
-    FixedPart,
-    constrained_first,
-    fill,
-    interleaved,
-    kube_scheduler_order,
-    one_by_one,
-)
-from flowcore.methods.cp_sat import Subproblem, solve_exact
-from flowcore.methods.flow import solve_by_flow
-from flowcore.methods.lns import LargeNeighbourhoodSearch
-from flowcore.methods.relaxation import relax
-from flowcore.methods.rounded_relaxation import roundings
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
 from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.gangs import Gang
@@ -39,14 +24,29 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import GangPolicy, Policy
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import RoundResult, run_one_by_one, run_round
-from flowcore.planning.cheaper_to_wait import rounded_down, rounded_up
-from flowcore.planning.round import Round
-from flowcore.problem.candidate import Candidate
-from flowcore.problem.commits import Commit
-from flowcore.problem.problem import Problem
-from flowcore.problem.waiting import may_wait, waiting_demands, without_dear_groups
-from flowcore.solve import IN_TURN
+from flowcore.planning.methods.admission import complete
+from flowcore.planning.methods.constructive import (
+    FixedPart,
+    constrained_first,
+    fill,
+    interleaved,
+    kube_scheduler_order,
+    one_by_one,
+)
+from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
+from flowcore.planning.methods.flow import solve_by_flow
+from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
+from flowcore.planning.methods.relaxation import relax
+from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import may_wait, waiting_demands, without_dear_groups
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round.cheaper_to_wait import rounded_down, rounded_up
+from flowcore.planning.round.round import Round
+from flowcore.planning.solvers import IN_TURN
+from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
 
 NOW = 1000.0
 NEAR = CostPolicy(data_locality=DataLocality(node=100, rack=0, zone=0))

@@ -4,7 +4,7 @@ from support.draw import Case
 from support.verdicts import snapshot_of
 from thalweg_controlplane.objects import Manifest, node, pod
 
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 
 ZONE = "topology.kubernetes.io/zone"
 HOST = "kubernetes.io/hostname"

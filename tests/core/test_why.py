@@ -13,13 +13,13 @@ from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, scenario_of
 from thalweg.why import to_lines
 
-from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
-from flowcore.diagnosis.finding import UnplacedPod
-from flowcore.diagnosis.room_taken import takers
-from flowcore.diagnosis.why import answer_why
 from flowcore.model.constraint_limits import HOSTNAME
-from flowcore.scenario import GovernedScenario, Scenario, plan_scenario
-from flowcore.scenario.context import AnswerContext, UnknownName, sees_all
+from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.questions.diagnosis.finding import UnplacedPod
+from flowcore.questions.diagnosis.room_taken import takers
+from flowcore.questions.diagnosis.why import answer_why
+from flowcore.questions.scenario import GovernedScenario, Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext, UnknownName, sees_all
 
 EVERYTHING = AnswerContext(NOW)
 TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]

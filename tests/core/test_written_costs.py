@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.arcs import MOST_WRITTEN
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
@@ -17,9 +17,9 @@ from flowcore.model.data import DataSource, Level, Place
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.planning import run_round
-from flowcore.problem.demands import Demand
-from flowcore.problem.problem import Problem
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_round
 
 NOW, DAY = 10.0**6, 86_400.0
 READS = "reads"

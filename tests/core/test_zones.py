@@ -6,7 +6,7 @@ import pytest
 from support.model import GI, amounts, node, pod, snapshot
 from support.safety import plan_and_check
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.selectors import LabelSelector, Requirement

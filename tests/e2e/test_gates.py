@@ -25,7 +25,7 @@ from thalweg_controlplane.api import STRATEGIC_PATCH
 from thalweg_controlplane.objects import collection_path, pod
 from thalweg_operator.policies.store import PolicyStore
 
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.policies import GATE, Delivery, WaitingMode
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -41,8 +41,8 @@ from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_listener import ConnectionLimits, listening
 from thalweg_view.access import AUDIENCE
 
-from flowcore.scenario.moment import NO_TIME, parse_moment
-from flowcore.scenario.plan_listing import PlanAnswer, PlanQuery
+from flowcore.questions.scenario.moment import NO_TIME, parse_moment
+from flowcore.questions.scenario.plan_listing import PlanAnswer, PlanQuery
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -14,7 +14,7 @@ from support.operator import until
 from support.rights import acting_account
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
-from flowcore.filters import node_resource_topology
+from flowcore.rules.filters import node_resource_topology
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -10,10 +10,10 @@ from support.operator import until
 from support.steering import count
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.cluster.node_matching import seconds_before_eviction
-from flowcore.filters import taint_eviction, taint_toleration
+from flowcore.cluster.arrays.node_matching import seconds_before_eviction
 from flowcore.model.nodes import Taint
 from flowcore.model.policies import DURING_EXECUTION
+from flowcore.rules.filters import taint_eviction, taint_toleration
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

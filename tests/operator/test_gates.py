@@ -28,7 +28,7 @@ from thalweg_operator.reservations.events import PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE
 
 from flowcore.api.policies import GROUP, KIND, VERSION, parse_policy
-from flowcore.cluster.policy_coverage import PolicyCoverage
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverage
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.gang_spec import NAMING_ANNOTATIONS, POD_GROUP_LABELS
 from flowcore.model.policies import BUILT_IN, GATE, GangPolicy, Policy, WaitingMode

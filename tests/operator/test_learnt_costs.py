@@ -12,8 +12,8 @@ from flowcore.api.base import Interner
 from flowcore.api.pods import WirePod, to_pod
 from flowcore.api.policies import parse_policy
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.learning import learnt_costs, work_of
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.learning import learnt_costs, work_of
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy

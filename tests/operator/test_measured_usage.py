@@ -24,11 +24,11 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.poller import UsagePoller
 
-from flowcore.cluster.snapshot import non_zero_requests
+from flowcore.cluster.arrays.snapshot import non_zero_requests
+from flowcore.cluster.usage_samples import Arrival
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
-from flowcore.usage import Arrival
 
 NOW = 5_000_000.0
 GI = 2**30

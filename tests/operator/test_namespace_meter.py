@@ -4,9 +4,9 @@ import pytest
 from support.model import node, pod, snapshot
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.pod_index import PodSignature
-from flowcore.planning import Round
+from flowcore.planning.round import Round
 
 
 class Clock:

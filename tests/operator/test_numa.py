@@ -18,7 +18,7 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.numa_zones import finds_zone, nodes_without_zone, planned_needs
 
 from flowcore.api import Interner
-from flowcore.cluster.numa_index import REPORTED_AFTER
+from flowcore.cluster.indexes.numa_index import REPORTED_AFTER
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNeeds, NumaNode, sum_of

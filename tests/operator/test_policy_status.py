@@ -12,7 +12,7 @@ from thalweg_operator.planning.round_reports import Proposal, RoundReport
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.cluster import Cluster, Population
-from flowcore.cluster.policy_coverage import PolicyCoverage
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverage
 from flowcore.model.running_pods import EvictionKind
 
 REPORT = RoundReport(number=7, finished=1000.0, placed=3, waiting=1, cost=90, gap=0.0, certified=True)

@@ -6,7 +6,7 @@ import pytest
 from structlog.testing import capture_logs
 from thalweg_operator.policies.store import PolicyStore
 
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.policies import BUILT_IN, Policy
 

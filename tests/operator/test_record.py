@@ -27,7 +27,7 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.volumes import PersistentVolume, StorageClass
 
 

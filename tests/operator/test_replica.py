@@ -6,16 +6,16 @@ from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
+from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable
-from flowcore.filters import run_filters
-from flowcore.filters.node_resources_fit import counts
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resources import BASE_RESOURCES
+from flowcore.rules.filters import run_filters
+from flowcore.rules.filters.node_resources_fit import counts
 
 RESOURCES = ("a.io/x", "b.io/x", "c.io/x")
 NODES = ("n0", "n1", "n2")

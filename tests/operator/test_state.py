@@ -13,7 +13,7 @@ from support.profiles import examples
 from support.recount import plain, recounted, recounted_pods
 
 from flowcore.cluster.cluster import Population
-from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices

@@ -16,12 +16,8 @@ from support.model import node, snapshot
 from support.profiles import examples
 from thalweg_operator.planning.worker.replica import Replica
 
-from flowcore.classes import VerdictCache
-from flowcore.classes.invalidation import INVALIDATES, NODE_FIELDS, NODE_STATE_EVENTS, Row
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, Load
-from flowcore.filters import node_resources_fit, run_filters
-from flowcore.filters.registry import IN_ORDER, run_filter
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
@@ -42,8 +38,12 @@ from flowcore.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-from flowcore.planning import RoundResult, run_round
-from flowcore.problem.demands import demands_of
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.filters import node_resources_fit, run_filters
+from flowcore.rules.filters.registry import IN_ORDER, run_filter
+from flowcore.rules.verdicts import VerdictCache
+from flowcore.rules.verdicts.invalidation import INVALIDATES, NODE_FIELDS, NODE_STATE_EVENTS, Row
 
 
 def verdicts(snapshot: Snapshot, world: ReplicatedCluster, cache: VerdictCache | None) -> list[Any]:

@@ -13,7 +13,7 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning import Round
+from flowcore.planning.round import Round
 
 STEPS = 24
 

@@ -14,14 +14,6 @@ from thalweg_controlplane import Oracle
 
 from flowcore.api import node_features
 from flowcore.cluster import node_matching
-from flowcore.filters import (
-    node_name,
-    node_unschedulable,
-    node_volume_limits,
-    volume_binding,
-    volume_zone,
-)
-from flowcore.filters.node_ports import HeldPorts
 from flowcore.model import resources
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.nodes import Taint
@@ -29,7 +21,15 @@ from flowcore.model.pods import HostPort, Toleration
 from flowcore.model.selector_index import EVERYWHERE
 from flowcore.model.selectors import Requirement
 from flowcore.model.volumes import Disk
-from flowcore.topology import spread
+from flowcore.rules.filters import (
+    node_name,
+    node_unschedulable,
+    node_volume_limits,
+    volume_binding,
+    volume_zone,
+)
+from flowcore.rules.filters.node_ports import HeldPorts
+from flowcore.rules.topology import spread
 
 WHOLE = "the default profile"
 #: Verdicts compared for each filter in a run, at least.

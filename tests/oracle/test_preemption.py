@@ -13,10 +13,10 @@ from support.preemption import Batch, compare_batch, compare_one, decisions, pla
 from support.profiles import batch_seed, examples
 from thalweg_controlplane import Oracle
 
-from flowcore.cluster.budget_index import BudgetIndex
-from flowcore.evictions import victims
-from flowcore.evictions.eligibility import Eligibility, PossibleEviction
-from flowcore.evictions.fit_checks import FitCheck
+from flowcore.cluster.indexes.budget_index import BudgetIndex
+from flowcore.planning.evictions import victims
+from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
+from flowcore.planning.evictions.fit_checks import FitCheck
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)

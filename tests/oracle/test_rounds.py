@@ -18,7 +18,7 @@ from thalweg_controlplane import Oracle
 from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning import Placement, run_one_by_one, run_round
+from flowcore.planning.round import Placement, run_one_by_one, run_round
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)

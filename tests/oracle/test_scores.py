@@ -12,12 +12,12 @@ from support.profiles import batch_seed, examples
 from support.verdicts import snapshot_of, verdicts_from_cache
 from thalweg_controlplane import Oracle
 
-from flowcore.cluster.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs import image_locality
-from flowcore.filters import node_affinity, taint_toleration
 from flowcore.model.pods import Toleration
 from flowcore.model.selectors import NodeSelectorTerm
-from flowcore.topology import soft_affinity, soft_spread, spread
+from flowcore.rules.filters import node_affinity, taint_toleration
+from flowcore.rules.topology import soft_affinity, soft_spread, spread
 
 #: Scores compared for each plugin in the default run, at least, in the long one, and before a spoiled one is found out.
 ENOUGH, MANY, SPOILED = 1_000, 20_000, 3_000

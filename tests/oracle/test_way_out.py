@@ -9,8 +9,8 @@ from support.profiles import examples
 from support.verdicts import snapshot_of, verdicts_from_cache
 from thalweg_controlplane import Oracle
 
-from flowcore.explain.exclusion import way_out
-from flowcore.filters import run_filters
+from flowcore.rules.filters import run_filters
+from flowcore.rules.reasons.exclusion import way_out
 
 ASPECTS = ("NodeUnschedulable", "TaintToleration", "NodeAffinity", "NodePorts", "NodeResourcesFit", "InterPodAffinity")
 

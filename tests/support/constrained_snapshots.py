@@ -3,8 +3,8 @@
 from hypothesis import strategies as st
 from support.model import amounts, node
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import (
     AffinityTerm,

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, Pods
 from flowcore.model.nodes import Node
-from flowcore.network import Graph, Supply, to_graph
+from flowcore.planning.declared_networks import Graph, Supply, to_graph
 
 #: Splits that ``cheapest`` looks at before it gives up, so that an unlucky network does not take minutes.
 MOST_SPLITS = 60_000

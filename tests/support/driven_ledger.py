@@ -33,9 +33,9 @@ from thalweg_operator.reservations.reserve import reserve
 from thalweg_operator.reservations.victims import named_victim
 from thalweg_operator.shell import Shell
 
+from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster, Population
-from flowcore.cluster.snapshot import Victim
 from flowcore.model.devices import DeviceClass
 from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.gangs import Gang

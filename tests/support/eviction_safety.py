@@ -12,14 +12,14 @@ from dataclasses import replace
 import msgspec
 import pytest
 
-from flowcore.cluster.snapshot import Snapshot
-from flowcore.filters import run_filters
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPod
-from flowcore.planning import RoundResult
-from flowcore.problem.result import Eviction, Placement
+from flowcore.planning.problem.result import Eviction, Placement
+from flowcore.planning.round import RoundResult
+from flowcore.rules.filters import run_filters
 
 
 class Carried:

@@ -1,4 +1,4 @@
-"""Progressive filling step by step: plain and slow, to compare ``flowcore.shares.filling`` with.
+"""Progressive filling step by step: plain and slow, to compare ``flowcore.costs.shares.filling`` with.
 
 All grow until one must stop, then those that are left, and so on.
 """
@@ -7,11 +7,11 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from flowcore.shares.filling import EPSILON, Float64s, Node, dominant_share
+from flowcore.costs.shares.filling import EPSILON, Float64s, Node, dominant_share
 
 
 def filled_step_by_step(nodes: list[Node], capacity: Float64s) -> list[Float64s]:
-    """What ``flowcore.shares.filling.fill`` says."""
+    """What ``flowcore.costs.shares.filling.fill`` says."""
     return _Filling(nodes, capacity).run()
 
 

@@ -20,7 +20,7 @@ from thalweg_operator.planning.worker.messages import RoundRequest, to_node_repo
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
-from flowcore.cluster.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.constraints import Conflict, Exclusive, Global
 from flowcore.model.pod_index import PodSignature

@@ -5,7 +5,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from support.model import GI, node, pod, snapshot
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.gangs import Gang
 
 

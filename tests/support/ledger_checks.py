@@ -26,7 +26,7 @@ from thalweg_operator.reservations.victim_record import Stage
 from thalweg_operator.reservations.victims import is_whole
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
 
 Transition = tuple[Phase | None, Phase | None]

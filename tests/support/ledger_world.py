@@ -58,15 +58,15 @@ from thalweg_operator.reservations.replacements import recent_moves
 from thalweg_operator.reservations.victims import victim_of
 from thalweg_operator.reservations.wanted import is_wanted
 
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.advice import HELD_MESSAGE, ExtenderPod
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
 
 NAMESPACE = "ns"
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import strategies as st
 from support.model import GI, node, pod, snapshot
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort

@@ -6,9 +6,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from hypothesis import strategies as st
 
-from flowcore.cluster.snapshot import Int64s
-from flowcore.solve.slots import FlowNetwork, build_network, slot_widths
-from flowcore.topology.capacities import DomainCapacities
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.solvers.slots import FlowNetwork, build_network, slot_widths
+from flowcore.rules.topology.capacities import DomainCapacities
 
 
 @dataclass(frozen=True)

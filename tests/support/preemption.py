@@ -14,15 +14,15 @@ from support.verdicts import namespaces_of, read_pods, verdicts_from_cache
 from thalweg_controlplane import Oracle, OracleDecision
 
 from flowcore.api import Interner, WireDisruptionBudget, WireNode, to_disruption_budget, to_node
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
-from flowcore.cluster.snapshot import PendingPod, Snapshot
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.planning import RoundResult, run_round
-from flowcore.planning.round import DEFAULT_POLICIES
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
 
 #: Added to each priority before they are summed: pickOneNodeForPreemption of kube-scheduler's preemption.go.
 _ABOVE_ALL = 2**31

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from thalweg_operator.planning.worker.messages import NodeReport, NodeUsage, PendingEntry, RoundRequest
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume, StorageClass

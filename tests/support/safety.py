@@ -12,9 +12,8 @@ from dataclasses import replace
 import numpy as np
 from support.model import ports_clash
 
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, Snapshot
-from flowcore.filters import run_filters
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict, Exclusive, Global
 from flowcore.model.pod_index import PodIndex
@@ -22,9 +21,10 @@ from flowcore.model.pods import HostPort
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
 from flowcore.model.selectors import LabelSelector
-from flowcore.planning import RoundResult, run_round
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.problem.passes.constraint_gangs import with_constraint_gangs
+from flowcore.planning.problem.passes.constraint_gangs import with_constraint_gangs
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.rules.filters import run_filters
 
 
 def check_plan(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> None:

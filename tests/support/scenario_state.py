@@ -8,10 +8,10 @@ from typing import Any
 from support.draw import Case
 
 from flowcore.costs import BUILT_IN_MODELS
-from flowcore.scenario import Scenario
-from flowcore.scenario.edits import Edits
-from flowcore.scenario.objects import ObjectReader
-from flowcore.scenario.saved import state_of as lines_of
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.objects import ObjectReader
+from flowcore.questions.scenario.saved import state_of as lines_of
 
 #: Seconds since the epoch, when the drawn pods have waited for a while.
 NOW = 1_770_000_000.0

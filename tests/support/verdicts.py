@@ -20,21 +20,21 @@ from flowcore.api import (
     to_pod,
     to_storage_object,
 )
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
+from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.storage import Storage
-from flowcore.filters import (
+from flowcore.model.pod_index import PodIndex
+from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, Delivery
+from flowcore.model.selectors import Labels
+from flowcore.model.volumes import StorageObject
+from flowcore.rules.filters import (
     inter_pod_affinity,
     pod_topology_spread,
     run_filters,
     volume_binding,
     volume_filters,
 )
-from flowcore.model.pod_index import PodIndex
-from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, Delivery
-from flowcore.model.selectors import Labels
-from flowcore.model.volumes import StorageObject
 
 #: NodeAffinity's PreFilter words a rejection its own way; ours has only Filter's words.
 _PREFILTER_WORDS = ("node(s) didn't satisfy plugin(s) [NodeAffinity]", "pod affinity terms conflict")

@@ -18,8 +18,8 @@ from thalweg_view.page_files import PageFile
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
 
-from flowcore.scenario import Scenario
-from flowcore.scenario.saved import state_of
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.saved import state_of
 
 TOKEN = "the-token"  # noqa: S105 - of a test
 

@@ -32,12 +32,12 @@ from thalweg_view.status import StatusQuery
 from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.model.errors import ModelError
-from flowcore.scenario import Scenario, plan_scenario
-from flowcore.scenario.comparison import compare_one_by_one
-from flowcore.scenario.context import AnswerContext, UnknownName
-from flowcore.scenario.plan_listing import PlanQuery, answer_plan
-from flowcore.scenario.planned_workloads import planned_workloads
-from flowcore.scenario.what_if import WhatIfQuery, answer_what_if
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.comparison import compare_one_by_one
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
+from flowcore.questions.scenario.planned_workloads import planned_workloads
+from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
 
 ALL = AnswerContext(NOW)
 HOSTILE = "<script>alert(1)</script>"

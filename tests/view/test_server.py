@@ -20,7 +20,7 @@ from thalweg_view.limits import DEFAULT_LIMITS
 from thalweg_view.page_files import read_page
 from thalweg_view.rounds import RoundPod
 
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

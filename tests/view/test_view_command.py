@@ -37,7 +37,7 @@ from thalweg_view.access import OneToken
 from thalweg_view.page_files import read_page
 from thalweg_view.serving import serving
 
-from flowcore.cluster.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 
 
 def write_rounds(folder: Path, crowd: Snapshot, *numbers: int) -> None:

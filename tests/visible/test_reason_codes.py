@@ -5,11 +5,11 @@ from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.verdicts import snapshot_of
 
-from flowcore.classes import group
-from flowcore.explain.codes import CODES, NO_NODES
-from flowcore.filters import Verdicts, run_filters
-from flowcore.filters.registry import IN_ORDER
-from flowcore.planning import run_round
+from flowcore.planning.round import run_round
+from flowcore.rules.filters import Verdicts, run_filters
+from flowcore.rules.filters.registry import IN_ORDER
+from flowcore.rules.reasons.codes import CODES, NO_NODES
+from flowcore.rules.verdicts import group
 
 FILTERS = {each.name for each in IN_ORDER}
 

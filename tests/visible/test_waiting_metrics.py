@@ -17,9 +17,9 @@ from thalweg_operator.reservations.waiting_codes import (
     blocked_code,
 )
 
-from flowcore.filters.registry import IN_ORDER
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN
+from flowcore.rules.filters.registry import IN_ORDER
 
 
 class Case:

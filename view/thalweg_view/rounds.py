@@ -13,8 +13,8 @@ from flowcore.model.queues import QueueShare
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
-from flowcore.problem.result import Bounded
-from flowcore.scenario.context import UnknownName
+from flowcore.planning.problem.result import Bounded
+from flowcore.questions.scenario.context import UnknownName
 
 #: Rounds that are kept as rows of the timeline, and those of them that are kept whole.
 KEPT_ROWS: Final = 200
@@ -110,12 +110,12 @@ class RoundPlan(msgspec.Struct, Bounded):
     Attributes:
         time: when it began, seconds since the epoch.
         seconds: how long it took.
-        cost, lower_bound, method, steps: see ``flowcore.problem.result.RoundResult``. They tell of the pods whose
-            policy acts.
+        cost, lower_bound, method, steps: see ``flowcore.planning.problem.result.RoundResult``. They tell of the pods
+            whose policy acts.
         pending: the pods that it planned.
         placements: position in ``pending``, name of the node, price.
         unplaced: position in ``pending``, position in ``reasons``.
-        codes: the code of each of ``reasons`` (flowcore/explain/codes.py).
+        codes: the code of each of ``reasons`` (flowcore/rules/reasons/codes.py).
         gangs: those of the pending pods.
         skipped: pods that no round may plan, and the reason, by key.
         queue_shares: shares of the queues once the plan is carried out.
@@ -153,7 +153,7 @@ class RoundPlan(msgspec.Struct, Bounded):
     def order(self) -> list[int]:
         """Positions of all pending pods in the planner's order: by priority, then those that wait the longest first.
 
-        Pods that are alike are placed in this order, and so are the pods of a queue (flowcore/shares).
+        Pods that are alike are placed in this order, and so are the pods of a queue (flowcore/costs/shares).
         """
         classes, pending = self.classes, self.pending
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from flowcore.scenario import Scenario
+from flowcore.questions.scenario import Scenario
 from thalweg_view.rounds import RoundHistory
 
 

@@ -12,11 +12,11 @@ from aiohttp import ClientSession
 from thalweg_extender import Outcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
-from flowcore.planning import run_round
-from flowcore.planning.round import DEFAULT_POLICIES
-from flowcore.planning.scores import scores_of
-from flowcore.problem.demands import demands_of
-from flowcore.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.round import run_round
+from flowcore.planning.round.round import DEFAULT_POLICIES
+from flowcore.planning.round.scores import scores_of
 from thalweg.demo.outcome import checked
 from thalweg.demo.page import Page
 from thalweg.demo.scene import Scene

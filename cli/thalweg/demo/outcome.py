@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import click
 
-from flowcore.planning import RoundResult
+from flowcore.planning.round import RoundResult
 
 #: Stands for the node where a table counts pods and names no nodes.
 PLACED = "placed"

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import RunningPod, RunningPods
-from flowcore.planning import Eviction, run_round
+from flowcore.planning.round import Eviction, run_round
 from thalweg.demo.outcome import checked
 from thalweg.demo.page import Page
 from thalweg.tables import counted

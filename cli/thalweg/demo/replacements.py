@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, REPLACES
-from flowcore.planning import RoundResult, run_round
+from flowcore.planning.round import RoundResult, run_round
 from thalweg.demo.outcome import checked
 from thalweg.demo.page import Page
 from thalweg.tables import counted

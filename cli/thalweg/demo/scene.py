@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from itertools import chain, zip_longest
 
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -15,7 +15,7 @@ from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
-from flowcore.scenario.comparison import scored_as_kube_scheduler
+from flowcore.questions.scenario.comparison import scored_as_kube_scheduler
 from thalweg.demo.outcome import Outcome
 from thalweg.tables import counted
 

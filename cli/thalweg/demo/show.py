@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from dataclasses import dataclass
 
-from flowcore.planning import RoundResult, run_one_by_one, run_round
+from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from thalweg.demo import constraints, pods
 from thalweg.demo.extender import extender_page
 from thalweg.demo.outcome import Outcome

@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator
 
 from flowcore.api.base import to_labels
 from flowcore.api.policies import parse_policy
-from flowcore.cluster.policy_coverage import PolicyCoverages, without_effect
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import BUILT_IN, Policy

@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.policy_coverage import PolicyCoverage, PolicyCoverages, without_effect
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverage, PolicyCoverages, without_effect
 from flowcore.model.constraint_limits import reasons_nothing_fits
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode

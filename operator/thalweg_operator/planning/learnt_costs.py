@@ -10,7 +10,7 @@ import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.learning import Estimates, Run, RunHistory, RunReader, machine_label, with_estimates
+from flowcore.cluster.learning import Estimates, Run, RunHistory, RunReader, machine_label, with_estimates
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.policies import Policy
 from flowcore.model.workload_kinds import WorkloadKind

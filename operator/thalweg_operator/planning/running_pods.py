@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import budgets_left, gang_disruption, is_running, to_running_pod
-from flowcore.explain.codes import UNRESOLVABLE
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
+from flowcore.rules.reasons.codes import UNRESOLVABLE
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.deliveries import delivery_of

@@ -138,7 +138,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         pod: as it was planned.
         policy: that it was planned by.
-        wave: chain and wave (``flowcore.problem.result.Placement``).
+        wave: chain and wave (``flowcore.planning.problem.result.Placement``).
         atomic_group: name of the group that is placed as a whole, or not at all; "" for pods by themselves.
         optional: whether the group does without this pod.
         victims: running pods that must leave before it comes, beside the pod that it replaces.

@@ -16,7 +16,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
-from flowcore.topology.drift import Drift
+from flowcore.rules.topology.drift import Drift
 
 
 class LetThrough(msgspec.Struct, frozen=True, gc=False):

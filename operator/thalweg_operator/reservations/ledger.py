@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.cluster.occupancy import NodeUsageSums
-from flowcore.cluster.round_gangs import RoundGangs
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
-from flowcore.topology.drift import Drift
+from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.awaited_room import AwaitedRoom
 from thalweg_operator.reservations.in_flight import InFlight
 from thalweg_operator.reservations.moves import MoveBooks

@@ -38,7 +38,7 @@ UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
-    """A placement that has its reservation; its attributes are as in ``flowcore.problem.result.Placement``."""
+    """A placement that has its reservation; its attributes are as in ``flowcore.planning.problem.result.Placement``."""
 
     pod: Pod
     node: str

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from flowcore.cluster.arrays.numa_room import NumaRoom
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.numa_index import NumaIndex, has_zone
-from flowcore.cluster.numa_room import NumaRoom
+from flowcore.cluster.indexes.numa_index import NumaIndex, has_zone
 from flowcore.model.numa import NumaClaims, NumaNeeds, NumaNode
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.transitions import Phase

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.gang_registry import PartialGang
+from flowcore.cluster.indexes.gang_registry import PartialGang
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.policies import PartialBind, Policy
 from thalweg_operator.reservations.deliveries import delivery_of

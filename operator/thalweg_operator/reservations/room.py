@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.cluster.occupancy import NodeUsageSums
-from flowcore.filters.node_ports import clash
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.resources import PODS
+from flowcore.rules.filters.node_ports import clash
 
 
 def fits(

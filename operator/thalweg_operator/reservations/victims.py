@@ -12,12 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.snapshot import Victim
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
-from flowcore.explain.codes import REPLACEMENT
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
+from flowcore.rules.reasons.codes import REPLACEMENT
 from thalweg_operator.reservations import unevictable, victim_messages
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition

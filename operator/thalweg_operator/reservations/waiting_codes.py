@@ -1,12 +1,12 @@
-"""Codes of reasons why a pod waits, beside those of rounds (``flowcore.explain.codes``), and what conditions say."""
+"""Codes of reasons why a pod waits, beside ``flowcore.rules.reasons.codes``, and what conditions say."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from flowcore.explain.codes import CODES
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
+from flowcore.rules.reasons.codes import CODES
 
 #: The pod is being deleted.
 TERMINATING: Final = "Terminating"

@@ -17,11 +17,11 @@ import structlog
 
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.usage_samples import UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod
 from flowcore.model.usage import UsageClass, UsageSample
-from flowcore.usage import UsageStore
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watch_messages import Garbled

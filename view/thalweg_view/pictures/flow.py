@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from flowcore.model.errors import ModelError
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
 from thalweg_view.pictures.reasons import Reasons

@@ -6,7 +6,7 @@ from collections.abc import Container
 
 import msgspec
 
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan

@@ -5,8 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.pods import Pod
-from flowcore.scenario import GovernedScenario
-from flowcore.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario import GovernedScenario
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.waiting import waiting_pods
 from thalweg_view.rounds import RoundPlan

@@ -7,7 +7,7 @@ from collections import Counter
 import msgspec
 
 from flowcore.model.resources import PODS
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_list import nodes_of, planned_usage
 from thalweg_view.pictures.shapes import RoundQuery

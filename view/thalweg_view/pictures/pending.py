@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from flowcore.model.errors import ModelError
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
 from thalweg_view.pictures.workloads import workload_rows

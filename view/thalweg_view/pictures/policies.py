@@ -7,12 +7,12 @@ from collections.abc import Container
 
 import msgspec
 
-from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.constraints import Constraint
 from flowcore.model.policies import OF_OTHERS, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import LabelSelector
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData

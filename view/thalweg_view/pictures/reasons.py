@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from functools import cache
 
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.redaction import Redaction
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.redaction import Redaction
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.scenario.context import AnswerContext
+from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.view_data import ViewData
 
 

@@ -8,14 +8,14 @@ from typing import Final
 import msgspec
 
 from flowcore.model.workloads import workload_of
-from flowcore.scenario import GovernedScenario
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.planned_workloads import NOT_PLANNED
+from flowcore.questions.scenario import GovernedScenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
-#: Code of pods that came after the round, beside those of rounds (flowcore/explain/codes.py).
+#: Code of pods that came after the round, beside those of rounds (flowcore/rules/reasons/codes.py).
 NEW: Final = "New"
 
 

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from flowcore.scenario import planned_workloads
-from flowcore.scenario.context import AnswerContext
-from flowcore.scenario.planned_workloads import PlannedWorkload, by_workload
+from flowcore.questions.scenario import planned_workloads
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, by_workload
 from thalweg_view.pictures.waiting import WaitingPod, workload_name
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData

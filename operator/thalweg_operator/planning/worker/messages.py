@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from flowcore.cluster.snapshot import Victim
+from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
@@ -24,7 +24,7 @@ from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
-from flowcore.problem.result import Bounded
+from flowcore.planning.problem.result import Bounded
 from thalweg_operator.planning.phases import Phase
 
 LENGTH: Final = struct.Struct(">Q")

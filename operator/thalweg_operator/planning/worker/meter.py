@@ -9,11 +9,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 
 
 class NamespaceMeter:
-    """A ``Charge`` of one round (flowcore/problem/charging.py): work between two calls was for the pods of the second.
+    """A ``Charge`` of one round (flowcore/planning/problem/charging.py).
+
+    Work between two calls was for the pods of the second.
 
     Equal pods of several namespaces are one group: they share what it costs by their number.
     """

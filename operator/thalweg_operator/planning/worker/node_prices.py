@@ -10,9 +10,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import msgspec
 import numpy as np
 
-from flowcore.cluster.snapshot import Int64s, PendingPod
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.model.nodes import Node
-from flowcore.planning.node_prices import CLOSED, NodePrices
+from flowcore.planning.round.node_prices import CLOSED, NodePrices
 from thalweg_operator.planning.worker.messages import NodePricesEntry, RoundRequest
 from thalweg_operator.reservations.planned_prices import NO_PRICE
 

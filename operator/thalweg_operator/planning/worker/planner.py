@@ -7,15 +7,15 @@ from dataclasses import replace
 
 import msgspec
 
-from flowcore.classes.columns import CacheStats
-from flowcore.cluster.snapshot import PendingPod
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.explain import Reason
+from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import ReschedulingMode
 from flowcore.model.queues import QueueShare
-from flowcore.planning import Round, RoundResult, run_round
-from flowcore.problem.result import Eviction
-from flowcore.shares.shares import Shares
+from flowcore.planning.problem.result import Eviction
+from flowcore.planning.round import Round, RoundResult, run_round
+from flowcore.rules.reasons import Reason
+from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest

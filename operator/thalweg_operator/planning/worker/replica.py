@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.classes.invalidation import STORAGE_EVENTS, Event
-from flowcore.cluster.snapshot import PendingPod, Snapshot
-from flowcore.cluster.tables import ChangedRows, ClusterTables, TableChanges
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables, TableChanges
 from flowcore.model.nodes import Report
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
     to_node_report,

@@ -8,13 +8,13 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from flowcore.classes import VerdictCache
-from flowcore.classes.invalidation import Event
-from flowcore.cluster.snapshot import Int64s, Snapshot
-from flowcore.filters.registry import Filter
-from flowcore.filters.rejection import Rejection
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
+from flowcore.rules.filters.registry import Filter
+from flowcore.rules.filters.rejection import Rejection
+from flowcore.rules.verdicts import VerdictCache
+from flowcore.rules.verdicts.invalidation import Event
 
 
 class TimedVerdictCache(VerdictCache):

@@ -1,0 +1,290 @@
+"""All gangs and their pods. ``round_gangs`` says what a round takes of them.
+
+These pods of a gang count towards its minMember: bound pods that are not being deleted, pods on their way to a node,
+and pods that succeeded while the gang goes on (``_Members.succeeded_count``). A pod that failed, is being deleted or
+is gone must be replaced. A pod that waits but cannot be planned now (ungoverned, blocked, backing off) exists, but it
+does not help the gang now.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Container, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flowcore.cluster.indexes.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
+from flowcore.cluster.indexes.round_gangs import DomainOf, RoundGangs
+from flowcore.model.gang_spec import GangKey, GangRef, GangSpec, PodGroup
+from flowcore.model.gangs import Gang
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery
+
+
+@dataclass(frozen=True, slots=True)
+class PartialGang:
+    """A gang of which some pods have a node, and fewer than it needs (GangRegistry.partial_gangs).
+
+    Attributes:
+        name: as users know it.
+        bound: pods with a node.
+        waiting: pods without a node.
+        needed: its minMember.
+        timeout: seconds that it may stay partial, in place of its policy's timeout; None: the policy's counts.
+    """
+
+    key: GangKey
+    name: str
+    bound: tuple[Pod, ...]
+    waiting: tuple[Pod, ...]
+    needed: int
+    timeout: int | None
+
+
+@dataclass(slots=True)
+class _Members:
+    """Pods of one gang, by their keys."""
+
+    waiting: dict[str, Pod] = field(default_factory=dict)
+    bound: dict[str, Pod] = field(default_factory=dict)
+    succeeded: dict[str, Pod] = field(default_factory=dict)
+
+    def without(self, non_members: Collection[str]) -> _Members:
+        """The members without these pods."""
+        if not non_members:
+            return self
+        kept = ({k: pod for k, pod in each.items() if k not in non_members} for each in self.by_state)
+        return _Members(*kept)
+
+    @property
+    def by_state(self) -> tuple[dict[str, Pod], ...]:
+        """Waiting, bound and succeeded pods."""
+        return self.waiting, self.bound, self.succeeded
+
+    @property
+    def succeeded_count(self) -> int:
+        """How many succeeded pods count.
+
+        All, as long as a pod runs. After that, those whose controller has a waiting pod: the rest of a Job goes on,
+        while the next Job of a CronJob, whose pods name the same gang, starts from zero.
+        """
+        if self.bound or not self.succeeded:
+            return len(self.succeeded)
+        owners = {pod.owner for pod in self.waiting.values()}
+        return sum(pod.owner in owners for pod in self.succeeded.values())
+
+
+@dataclass(frozen=True, slots=True)
+class GangState:
+    """A gang's requirements by its pods and its PodGroup, until one of them changes.
+
+    Attributes:
+        bound_count: pods with a node.
+        succeeded_count: succeeded pods that count.
+        unschedulable_reason: why the requirements cannot be met by any plan; "" where they can.
+        owner: the controller whose pods decide; pods of other controllers are foreign.
+        non_members: keys of pods that name the gang and are no members, and why.
+    """
+
+    spec: GangSpec
+    bound_count: int
+    succeeded_count: int
+    unschedulable_reason: str
+    owner: str
+    non_members: Mapping[str, str]
+
+
+class GangRegistry:
+    """See the module."""
+
+    def __init__(self) -> None:
+        #: PodGroup objects.
+        self.groups: dict[GangKey, PodGroup] = {}
+        self._members: dict[GangKey, _Members] = {}
+        self._pods: dict[str, Pod] = {}
+        self._states: dict[GangKey, GangState] = {}
+
+    # --- what there is ---
+
+    def put(self, pod: Pod) -> bool:
+        """Takes a new or changed pod; returns whether the change may decide about other pods of its gang."""
+        before = self._pods.get(pod.key)
+        if before is None and (pod.gang is None or _state_of(pod) == ""):
+            return False
+        if before is not None and _identity(before) == _identity(pod):
+            self._store(pod)
+            return False
+        changed = self.drop(pod.key)
+        if pod.gang is not None and _state_of(pod):
+            self._store(pod)
+            self._states.pop(pod.gang.key, None)
+            changed |= self._affects_waiting(pod.gang)
+        return changed
+
+    def drop(self, key: str) -> bool:
+        """A pod is gone; returns whether that may decide about other pods of its gang."""
+        pod = self._pods.pop(key, None)
+        if pod is None or pod.gang is None:
+            return False
+        gang = pod.gang.key
+        members = self._members[gang]
+        matters = self._affects_waiting(pod.gang)
+        del getattr(members, _state_of(pod))[key]
+        if not (members.waiting or members.bound or members.succeeded):
+            del self._members[gang]
+        self._states.pop(gang, None)
+        return matters
+
+    def _store(self, pod: Pod) -> None:
+        if pod.gang is None:
+            return
+        self._pods[pod.key] = pod
+        getattr(self._members.setdefault(pod.gang.key, _Members()), _state_of(pod))[pod.key] = pod
+
+    def order(self, key: GangKey) -> list[str]:
+        """Keys of the pods of a gang: the waiting, the bound and the succeeded ones, each in their order."""
+        return [pod for each in (self._members.get(key) or _Members()).by_state for pod in each]
+
+    def restore_order(self, key: GangKey, pods: Sequence[str]) -> None:
+        """Puts the pods of a gang, the same as when ``order`` was asked, in the order of then."""
+        if self.order(key) != list(pods):
+            for pod in [self._pods[each] for each in pods]:
+                self.drop(pod.key)
+                self.put(pod)
+
+    def put_group(self, group: PodGroup) -> bool:
+        """Takes a new or changed PodGroup; returns whether pods wait for it."""
+        if self.groups.get(group.key) == group:
+            return False
+        self.groups[group.key] = group
+        self._states.pop(group.key, None)
+        return self._affects_waiting(GangRef(group.key, group.spec))
+
+    def drop_group(self, key: GangKey) -> bool:
+        """A PodGroup is gone; returns whether pods wait for it."""
+        before = self.groups.pop(key, None)
+        if before is None:
+            return False
+        self._states.pop(key, None)
+        return self._affects_waiting(GangRef(key, before.spec))
+
+    def _affects_waiting(self, gang: GangRef) -> bool:
+        """Whether pods of the gang, or of its group, may wait for a change of the gang."""
+        members = self._members.get(gang.key)
+        if members is None:
+            return False
+        group = self.groups.get(gang.key)
+        return bool(members.waiting or gang.spec.group or (group is not None and group.spec.group))
+
+    # --- what it comes to ---
+
+    def gangs_for(
+        self, pending: Sequence[tuple[Pod, Delivery]], reserved: Mapping[str, str], domain_of: DomainOf
+    ) -> tuple[list[tuple[str, ...]], list[Gang]]:
+        """All steps of a ``RoundGangs`` at once: the names of each pod's gangs, and these gangs sorted by name."""
+        round_gangs = RoundGangs(self, pending, reserved, domain_of)
+        for _ in round_gangs.steps():
+            pass
+        return round_gangs.gang_names, round_gangs.gangs
+
+    def waiting_pod(self, key: str) -> Pod | None:
+        """A waiting pod of a gang, as it is now; None where it does not wait."""
+        pod = self._pods.get(key)
+        return pod if pod is not None and _state_of(pod) == "waiting" else None
+
+    def partial_gangs(self, reserved: Mapping[str, str]) -> list[PartialGang]:
+        """Gangs with bound pods, but fewer than needed, counting pods on their way to a node.
+
+        A complete gang is among them where another gang of its group is incomplete and has waiting pods.
+        """
+        # Each gang is computed once, however many others name it.
+        short = {key for key in self._members if self._lacks_pods(key, reserved)}
+        lacking = {key for key in short if self.members(key)[0]}
+        return [
+            self._to_partial(key)
+            for key in self._members
+            if self.members(key)[1] and (key in short or not lacking.isdisjoint(self.state(key).spec.group))
+        ]
+
+    def partial_gang(self, key: GangKey, reserved: Mapping[str, str]) -> PartialGang | None:
+        """The gang, if it is partial (``partial_gangs``)."""
+        return self._to_partial(key) if self.members(key)[1] and self.lacks_pods(key, reserved) else None
+
+    def lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
+        """Whether it, or a gang of its group with waiting pods, has fewer pods than it needs.
+
+        Args:
+            reserved: keys of pods on their way to a node; they count.
+            besides: a pod that does not count.
+        """
+        return self._lacks_pods(key, reserved, besides) or any(
+            self._lacks_pods(other, reserved, besides) for other in self.state(key).spec.group if self.members(other)[0]
+        )
+
+    def _to_partial(self, key: GangKey) -> PartialGang:
+        spec, (waiting, bound) = self.state(key).spec, self.members(key)
+        return PartialGang(
+            key, key.display_name, tuple(bound.values()), tuple(waiting.values()), spec.min_member or 0, spec.timeout
+        )
+
+    def _lacks_pods(self, key: GangKey, reserved: Container[str], besides: str = "") -> bool:
+        """Whether it has fewer pods than it needs, counting pods on their way to a node."""
+        state = self.state(key)
+        lacking = (state.spec.min_member or 0) - state.bound_count - state.succeeded_count
+        return lacking > 0 and lacking > sum(pod in reserved and pod != besides for pod in self.members(key)[0])
+
+    def state(self, key: GangKey) -> GangState:
+        """The requirements by its pods and its PodGroup as they are now."""
+        state = self._states.get(key)
+        if state is None:
+            state = self._compute_state(key)
+            if key in self._members:
+                self._states[key] = state
+        return state
+
+    def _compute_state(self, key: GangKey) -> GangState:
+        found = self._members.get(key) or _Members()
+        pods = [*found.waiting.values(), *found.bound.values()]
+        if key.source.has_pod_groups:
+            group = self.groups.get(key)
+            if group is None:
+                resolved = ResolvedGangSpec(GangSpec(), unschedulable_reason=f"{key.display_name} does not exist")
+            else:
+                reason = f"{key.display_name}: {group.problem}" if group.problem else ""
+                resolved = ResolvedGangSpec(group.spec, deciding_owner(pods), reason)
+        else:
+            resolved = resolve_gang_spec(key, pods, found.succeeded.values())
+        members = found.without(resolved.non_members)
+        return GangState(
+            resolved.spec,
+            len(members.bound),
+            members.succeeded_count,
+            resolved.unschedulable_reason,
+            resolved.owner,
+            resolved.non_members,
+        )
+
+    def members(self, key: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
+        """Waiting pods of a gang, and bound ones, by key."""
+        found = (self._members.get(key) or _Members()).without(self.state(key).non_members)
+        return found.waiting, found.bound
+
+    def first_in_group(self, key: GangKey) -> GangKey:
+        """The first gang of its group; itself where it has no group, or where the first gang names another group."""
+        group = self.state(key).spec.group
+        return group[0] if group and self.state(group[0]).spec.group == group else key
+
+    def exists(self, key: GangKey) -> bool:
+        """Whether any pod names the gang."""
+        return key in self._members
+
+
+def _state_of(pod: Pod) -> str:
+    """The dict of ``_Members`` that holds it; "" where it does not count."""
+    if pod.succeeded:
+        return "succeeded"
+    if pod.terminal or pod.deleting:
+        return ""
+    return "bound" if pod.node_name else "waiting"
+
+
+def _identity(pod: Pod) -> tuple[object, ...]:
+    return pod.uid, pod.gang, _state_of(pod), pod.node_name, pod.owner, bool(pod.blocked_reason)

@@ -1,0 +1,271 @@
+"""The gangs of one round; the same for the operator and ``simulate``.
+
+Each step takes one gang, so that an event loop can turn between two steps. The cluster may change between steps. Each
+gang is computed once, when it is first asked for, and all gangs of a group share that result.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flowcore.model.gang_spec import GangKey
+from flowcore.model.gangs import Gang
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery
+
+if TYPE_CHECKING:
+    from flowcore.cluster.indexes.gang_registry import GangRegistry
+
+#: (node, label) -> the node's value of the label; "" where it has none.
+DomainOf = Callable[[str, str], str]
+#: Gangs that the name of a group lists; the name of a larger group has the first gang and a count.
+_MAX_LISTED = 3
+_PODS_PER_STEP = 8
+
+
+class RoundGangs:
+    """See the module.
+
+    Attributes:
+        gang_names: for each pending pod the names of its gangs.
+        gangs: these gangs, sorted by name. Both are complete after the last step.
+    """
+
+    def __init__(
+        self,
+        registry: GangRegistry,
+        pending: Sequence[tuple[Pod, Delivery]],
+        reserved: Mapping[str, str],
+        domain_of: DomainOf,
+        paused: Collection[str] = (),
+    ) -> None:
+        """For one round.
+
+        Args:
+            pending: the pods to place, and how the plan of each is delivered.
+            reserved: keys of pods on their way to a node, and that node.
+            paused: keys of pods that are not planned for a while, since a write for them was refused.
+        """
+        self._registry, self._pending, self._reserved, self._domain_of = registry, pending, reserved, domain_of
+        self._paused = paused
+        self._positions: dict[GangKey, list[int]] = {}
+        self._progress: dict[GangKey, _GangProgress] = {}
+        self._groups: dict[tuple[GangKey, ...], _Group] = {}
+        self.gang_names: list[tuple[str, ...]] = [()] * len(pending)
+        self.gangs: list[Gang] = []
+
+    def steps(self) -> Iterator[None]:
+        """Computes the names and the gangs, a few pods or one gang with each step."""
+        for at, (pod, _) in enumerate(self._pending):
+            now = self._registry.waiting_pod(pod.key)  # it may have changed since the round began
+            if now is None or now.gang is None:
+                continue
+            key = now.gang.key
+            non_member_reason = self._registry.state(key).non_members.get(pod.key)
+            if non_member_reason is None:
+                self._positions.setdefault(key, []).append(at)
+            else:
+                self._add(
+                    Gang(f"{key.display_name} as {pod.key} has it", 1, unschedulable_reason=non_member_reason), [at]
+                )
+            if not at % _PODS_PER_STEP:
+                yield
+        for key, positions in self._positions.items():
+            gang = self._gang(key)
+            if gang is not None:
+                self._add(gang, positions)
+            yield
+        self.gangs.sort(key=lambda gang: gang.name)
+
+    def _add(self, gang: Gang, positions: Sequence[int]) -> None:
+        self.gangs.append(gang)
+        for at in positions:
+            self.gang_names[at] = (gang.name,)
+
+    def _gang(self, key: GangKey) -> Gang | None:
+        progress = self.progress(key)
+        spec = progress.spec
+        unschedulable_reason = progress.unschedulable_reason
+        if not unschedulable_reason and progress.missing > 0 and spec.group:
+            unschedulable_reason = self._group(spec.group).blocked_reason(key, progress)
+        if not unschedulable_reason and progress.missing <= 0 and not spec.topology_key:
+            return None
+        return Gang(
+            name=key.display_name,
+            min_placed=max(0, progress.missing),
+            # A gang that cannot be placed must not block a group that does not name it in turn.
+            atomic_group=_atomic_group_name(spec.group) if progress.missing > 0 and not unschedulable_reason else "",
+            topology_key=spec.topology_key,
+            domain=self._domain(key, spec.topology_key) if spec.topology_key else "",
+            unschedulable_reason=unschedulable_reason,
+            partially_placed=progress.missing > 0 and progress.placed > 0,
+            foreign_pods=self._foreign_pods(key)
+            if not unschedulable_reason and progress.missing < len(self._positions.get(key, ()))
+            else (),
+        )
+
+    def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:
+        """Pods of controllers that do not decide, where the gang needs fewer pods than it has."""
+        owner = self._registry.state(key).owner
+        pods = (self._pending[at][0] for at in self._positions[key])
+        return tuple(sorted(pod.key for pod in pods if pod.owner != owner))
+
+    def progress(self, key: GangKey) -> _GangProgress:
+        """A gang in this round."""
+        found = self._progress.get(key)
+        if found is None:
+            pending = [self._pending[at] for at in self._positions.get(key, ())]
+            found = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved, self._paused)
+        return found
+
+    def _group(self, group: tuple[GangKey, ...]) -> _Group:
+        found = self._groups.get(group)
+        if found is None:
+            found = self._groups[group] = _Group(self, self._registry, group)
+        return found
+
+    def is_group_of(self, group: _Group, key: GangKey) -> bool:
+        """Whether a gang names this group. Each gang's group is compared once."""
+        return self._group(self.progress(key).spec.group) is group
+
+    def _domain(self, key: GangKey, topology: str) -> str:
+        """The domain of most of its pods: others may have placed them in several."""
+        waiting, bound = self._registry.members(key)
+        nodes = [pod.node_name for pod in bound.values()]
+        nodes += [self._reserved[pod] for pod in waiting if pod in self._reserved]
+        found = Counter(value for node in nodes if (value := self._domain_of(node, topology)))
+        return min(found, key=lambda value: (-found[value], value), default="")
+
+
+class _GangProgress:
+    """A gang in one round.
+
+    Attributes:
+        placed: how many of its pods have a node or are on their way to one.
+        missing: how many more it needs; zero or less where it has enough.
+        has_waiting: whether any of its pods waits.
+        deliveries: how the plans of its pods in this round are delivered.
+        unschedulable_reason: why it cannot be placed in this round whatever room there is, apart from its group; ""
+            where it may.
+    """
+
+    def __init__(
+        self,
+        registry: GangRegistry,
+        key: GangKey,
+        pending: Sequence[tuple[Pod, Delivery]],
+        reserved: Mapping[str, str],
+        paused: Collection[str],
+    ) -> None:
+        state = registry.state(key)
+        waiting, bound = registry.members(key)
+        self.spec = state.spec
+        self.placed = len(bound) + sum(pod in reserved for pod in waiting)
+        self.has_waiting = bool(waiting)
+        needed = state.spec.min_member or 0
+        self.missing = needed - self.placed - state.succeeded_count
+        self.deliveries = {delivery for _, delivery in pending}
+        self.unschedulable_reason = state.unschedulable_reason
+        if self.unschedulable_reason:
+            self.missing = max(1, self.missing)
+        elif self.missing > 0:
+            exist = state.bound_count + state.succeeded_count + len(waiting)
+            self.unschedulable_reason = self._find_reason(
+                key, pending, waiting, reserved, paused, f"{exist} of {needed}" if exist < needed else ""
+            )
+
+    def _find_reason(
+        self,
+        key: GangKey,
+        pending: Sequence[tuple[Pod, Delivery]],
+        waiting: Mapping[str, Pod],
+        reserved: Mapping[str, str],
+        paused: Collection[str],
+        too_few: str,
+    ) -> str:
+        if too_few:
+            return f"{key.display_name}: {too_few} pods exist"
+        if len(pending) < self.missing:
+            now = {pod.key for pod, _ in pending}
+            others = [pod for name, pod in sorted(waiting.items()) if name not in now and name not in reserved]
+            reasons = ((pod.key, _waiting_reason(pod, paused)) for pod in others)
+            why = next((f"; {name}: {reason}" for name, reason in reasons if reason), "")
+            return f"{key.display_name}: it needs {self.missing} pods at once, {len(pending)} can be planned now{why}"
+        if len(self.deliveries) > 1:
+            ways = ", ".join(sorted(each.value for each in self.deliveries))
+            return f"{key.display_name}: its pods are not delivered the same way: {ways}"
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Blocker:
+    """A gang that keeps the other gangs of its group waiting, and why.
+
+    Attributes:
+        has_waiting: whether any of its pods waits.
+        deliveries: it blocks only gangs with other deliveries than these; None: it blocks all.
+    """
+
+    gang: GangKey
+    has_waiting: bool
+    reason: str
+    deliveries: set[Delivery] | None = None
+
+
+class _Group:
+    """A group of gangs in one round. Each of its gangs is computed once."""
+
+    def __init__(self, round_gangs: RoundGangs, registry: GangRegistry, group: tuple[GangKey, ...]) -> None:
+        self._round_gangs, self._registry = round_gangs, registry
+        self._blockers: list[_Blocker] = []
+        self._unseen = iter(group)
+
+    def blocked_reason(self, key: GangKey, progress: _GangProgress) -> str:
+        """Why other gangs of the group keep a gang waiting; "" where they do not.
+
+        A gang that has begun is not blocked by gangs without waiting pods: they may have ended before.
+        """
+        for blocker in self._find_blockers():
+            if blocker.gang == key or (progress.placed > 0 and not blocker.has_waiting):
+                continue
+            if blocker.deliveries is None or blocker.deliveries != progress.deliveries:
+                return f"{key.display_name}{blocker.reason}"
+        return ""
+
+    def _find_blockers(self) -> Iterator[_Blocker]:
+        yield from self._blockers
+        for key in self._unseen:
+            blocker = self._blocker(key)
+            if blocker is not None:
+                self._blockers.append(blocker)
+                yield blocker
+
+    def _blocker(self, key: GangKey) -> _Blocker | None:
+        if not self._registry.exists(key):
+            return _Blocker(key, has_waiting=False, reason=f": {key.display_name} of its group has no pods")
+        progress = self._round_gangs.progress(key)
+        if not self._round_gangs.is_group_of(self, key):
+            return _Blocker(key, progress.has_waiting, f": {key.display_name} does not name the same group")
+        if progress.missing <= 0:
+            return None
+        if progress.unschedulable_reason:
+            return _Blocker(key, progress.has_waiting, f" waits for its group: {progress.unschedulable_reason}")
+        if any(each.deliveries == progress.deliveries for each in self._blockers):
+            return None  # another blocker blocks the same gangs already
+        return _Blocker(key, progress.has_waiting, ": its group is not delivered the same way", progress.deliveries)
+
+
+def _waiting_reason(pod: Pod, paused: Collection[str]) -> str:
+    """Why a pod is not planned in this round; "": not known here."""
+    pause = "it pauses, since a write for it was refused" if pod.key in paused else ""
+    return pod.blocked_reason or pod.unsupported_reason or pause
+
+
+def _atomic_group_name(group: tuple[GangKey, ...]) -> str:
+    """The name of a group. It is unique, since a gang is in one group only."""
+    if len(group) > _MAX_LISTED:
+        return f"{group[0].display_name} and {len(group) - 1} others of its group"
+    return ", ".join(each.display_name for each in group)

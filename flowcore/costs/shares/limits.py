@@ -1,0 +1,135 @@
+"""Which waiting pods the limits of their queues let in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.costs.shares.filling import Float64s
+from flowcore.costs.shares.shares import Shares
+from flowcore.model.gangs import Gang
+from flowcore.rules.topology.connected_components import connected_components
+
+
+def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> dict[str, str]:
+    """Pods that wait because of a limit, by key, and a sentence that says so.
+
+    Pods larger than every node come last. Others get what a limit leaves by priority; of one priority those first
+    that have room on a node, then the longest waiting. A gang gets it for all pods that it needs, or not at all.
+    Gangs that share pods count as one.
+
+    Args:
+        fitting: whether some node has room for each pod now, by key; asked only where a limit is short.
+    """
+    if snapshot.queues is None or not any(queue.limit for queue in snapshot.queues.queues):
+        return {}
+    shares = Shares(snapshot)
+    limits = {name: shares.limit(name) for name, queue in shares.tree.queues.items() if queue.limit}
+    allowance = _Allowance(shares, {name: limit - shares.held[name] for name, limit in limits.items()})
+    concerned = {name for name in shares.tree.queues if not limits.keys().isdisjoint(shares.tree.path(name))}
+    pods = [pod for pod in snapshot.pending if pod.queue in concerned]
+    if not allowance.lacking(pods):
+        return {}
+    fits = fitting()
+    # Pods larger than every node come last: they would keep room from others and never use it.
+    pods.sort(
+        key=lambda pod: (
+            not shares.fits_a_node(pod),
+            -pod.pod_class.priority,
+            not fits.get(pod.key, False),
+            pod.waiting_since,
+            pod.key,
+        )
+    )
+    found: dict[str, str] = {}
+    for unit in _units(pods, snapshot):
+        needed, others = _needed(unit, snapshot.gangs)
+        lacking = allowance.lacking(needed)
+        if lacking:
+            text = _sentence(lacking, needed)
+            found.update((pod.key, text) for pod in unit)
+            continue
+        allowance.take(needed)
+        for pod in others:
+            if lacking := allowance.lacking([pod]):
+                found[pod.key] = _sentence(lacking, [pod])
+            else:
+                allowance.take([pod])
+    return found
+
+
+class _Allowance:
+    """What the limits leave."""
+
+    def __init__(self, shares: Shares, left: dict[str, Float64s]) -> None:
+        self._shares, self._left = shares, left
+
+    def _requests(self, pods: Sequence[PendingPod]) -> dict[str, Float64s]:
+        """What pods take of the room of each queue with a limit."""
+        found: dict[str, Float64s] = {}
+        for pod in pods:
+            for name in self._shares.tree.path(pod.queue) if pod.queue in self._shares.tree.queues else ():
+                if name in self._left:
+                    request = self._shares.added_by(pod)
+                    found[name] = found[name] + request if name in found else request
+        return found
+
+    def lacking(self, pods: Sequence[PendingPod]) -> tuple[str, str] | None:
+        """The queue whose limit these pods would pass together, and the resource; None: they pass none."""
+        for name, request in self._requests(pods).items():
+            over = (request > 0) & (request > self._left[name])
+            if over.any():
+                return name, self._shares.resources[int(over.argmax())]
+        return None
+
+    def take(self, pods: Sequence[PendingPod]) -> None:
+        """The pods are let in."""
+        for name, request in self._requests(pods).items():
+            self._left[name] = self._left[name] - request
+
+
+def _units(pods: Sequence[PendingPod], snapshot: Snapshot) -> list[list[PendingPod]]:
+    """What is let in as a whole, in the order of the first pod: gangs that belong together, or a pod by itself."""
+    alone = {pod.key for pod in pods if not pod.gangs}
+    members = [pod for pod in snapshot.pending if pod.gangs]
+    keys = [
+        {("gang", name) for name in pod.gangs}
+        | {
+            ("group", gang.atomic_group)
+            for name in pod.gangs
+            if (gang := snapshot.gangs.get(name)) and gang.atomic_group
+        }
+        for pod in members
+    ]
+    unit_of: dict[str, list[PendingPod]] = {}
+    for component in connected_components(keys):
+        unit = [members[at] for at in component]
+        unit_of.update((pod.key, unit) for pod in unit)
+    found: list[list[PendingPod]] = []
+    seen: set[str] = set()
+    for pod in pods:
+        if pod.key not in seen:
+            unit = [pod] if pod.key in alone else unit_of[pod.key]
+            seen.update(each.key for each in unit)
+            found.append(unit)
+    return found
+
+
+def _needed(unit: Sequence[PendingPod], gangs: Mapping[str, Gang]) -> tuple[list[PendingPod], list[PendingPod]]:
+    """The pods that a unit needs, and the others; a pod by itself is needed."""
+    if not unit[0].gangs:
+        return list(unit), []
+    order = sorted(unit, key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
+    needed: dict[str, PendingPod] = {}
+    for name in sorted({name for pod in unit for name in pod.gangs}):
+        gang = gangs.get(name)
+        members = [pod for pod in order if name in pod.gangs]
+        least = len(members) if gang is None else max(0, gang.min_placed)
+        needed.update((pod.key, pod) for pod in members[:least])
+    return list(needed.values()), [pod for pod in order if pod.key not in needed]
+
+
+def _sentence(lacking: tuple[str, str], pods: Sequence[PendingPod]) -> str:
+    whom = "it" if len(pods) == 1 else f"the {len(pods)} pods that its gang needs"
+    queue, resource = lacking
+    return f"The limit of FlowQueue {queue} leaves too little {resource} for {whom}."

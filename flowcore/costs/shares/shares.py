@@ -1,0 +1,204 @@
+"""What each queue of a snapshot holds, asks for, and is due."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.indexes.queue_index import QueueProblem, QueueTree
+from flowcore.costs.shares.additions import added_by
+from flowcore.costs.shares.filling import Float64s, Node, dominant_share, fill
+from flowcore.costs.shares.guarantees import check_guarantees
+from flowcore.model.queues import QueueShare
+from flowcore.model.resources import PODS, Amounts
+
+
+def own_pods(name: str) -> str:
+    """Under which name the pods that a queue with children has itself are kept beside these; no queue is called so."""
+    return f"{name}/"
+
+
+class Shares:
+    """The shares of all accepted queues of a snapshot. Amounts by queue include those of queues below it.
+
+    Pods that a queue with children has itself are one more child of it, of weight 1 and without bounds (``own_pods``).
+
+    Queues share what pods of no queue leave: those are never held back, and never evicted for a share.
+
+    Attributes:
+        tree: the accepted queues.
+        capacity: float64[R], what all queues together can have, in the columns of the snapshot. Nodes that are cordoned
+            offer what their pods hold.
+        held: float64[R] by queue, what its pods hold.
+        used: the same without pods that are leaving.
+        pending: waiting pods of each queue itself in their order: by priority, then the longest waiting first.
+    """
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        """A snapshot with queues."""
+        state = snapshot.queues
+        self._snapshot = snapshot
+        self._fits: dict[Amounts, bool] = {}
+        self.tree = QueueTree(() if state is None else state.queues)
+        held, stays = dict[str, Float64s](), dict[str, Float64s]()
+        for name, usage in {} if state is None else state.usage.items():
+            if name in self.tree.queues:
+                held[name] = self._row(usage.used)
+                stays[name] = np.maximum(held[name] - self._row(usage.leaving), 0.0)
+        offered = np.where(snapshot.table.unschedulable[:, np.newaxis], snapshot.used, snapshot.allocatable)
+        of_others = snapshot.used.astype(np.float64).sum(axis=0) - sum(held.values(), self._zeros)
+        self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)
+        self.pending = _pending_by_queue(snapshot.pending, self.tree)
+        waiting = {name: self._sum_of_fitting(pods) for name, pods in self.pending.items()}
+        # Of a resource that queues cannot have nothing is due; that must not keep what is due of others.
+        self._asked = {
+            name: np.where(self.capacity > 0, stays.get(name, self._zeros) + waiting.get(name, self._zeros), 0.0)
+            for name in self.tree.queues
+        }
+        self.held, self.used = self._with_children(held), self._with_children(stays)
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """The R names of the columns."""
+        return self._snapshot.resources
+
+    @property
+    def _zeros(self) -> Float64s:
+        return np.zeros(len(self._snapshot.resources))
+
+    def _row(self, amounts: Amounts, missing: float = 0.0) -> Float64s:
+        """float64[R]: amounts in the columns of the snapshot; resources that no node offers are left out."""
+        found = dict(amounts)
+        return np.array([found.get(name, missing) for name in self._snapshot.resources], dtype=np.float64)
+
+    def request(self, requests: Amounts) -> Float64s:
+        """float64[R]: what one pod asks for, or holds."""
+        return self._row((*requests, (PODS, 1)))
+
+    def added_by(self, pod: PendingPod) -> Float64s:
+        """float64[R]: what the placement of a waiting pod adds to what its queue holds."""
+        return self._row(added_by(pod))
+
+    def limit(self, name: str) -> Float64s:
+        """float64[R]: the limit of a queue; infinite for resources without one."""
+        return self._row(self.tree.queues[name].limit, np.inf)
+
+    def guarantee(self, name: str) -> Float64s:
+        """float64[R]: the guarantee of a queue, if it counts; NaN for resources without one."""
+        return self._row(self._guarantees[0].get(name, ()), np.nan)
+
+    def dominant(self, amounts: Float64s) -> float:
+        """The dominant share of amounts, float64[R]."""
+        return dominant_share(amounts, self.capacity)
+
+    def path(self, name: str) -> tuple[str, ...]:
+        """Names from the top of the tree down to the pods that a queue has itself."""
+        path = self.tree.path(name)
+        return (*path, own_pods(name)) if self.tree.children(name) else path
+
+    def _with_children(self, own: Mapping[str, Float64s]) -> dict[str, Float64s]:
+        total = {name: own.get(name, self._zeros).copy() for name in self.tree.queues}
+        for name in reversed(tuple(self.tree.queues)):
+            if parent := self.tree.queues[name].parent:
+                total[parent] += total[name]
+            if self.tree.children(name):
+                total[own_pods(name)] = own.get(name, self._zeros)
+        return total
+
+    def _sum_of_fitting(self, pods: Sequence[PendingPod]) -> Float64s:
+        """What waiting pods ask for, those left out that are larger than every node: nothing is due for them."""
+        total = self._zeros
+        for pod in pods:
+            if self.fits_a_node(pod):
+                total += self.added_by(pod)
+        return total
+
+    def fits_a_node(self, pod: PendingPod) -> bool:
+        """Whether some node, if it were empty, had room for a waiting pod."""
+        requests = pod.pod_class.requests
+        if requests not in self._fits:
+            offered = all(name in self._snapshot.resources for name, _ in requests)
+            large_enough = self._snapshot.allocatable >= self._snapshot.vector(requests)
+            self._fits[requests] = offered and bool(large_enough.all(axis=1).any())
+        return self._fits[requests]
+
+    @cached_property
+    def _guarantees(self) -> tuple[dict[str, Amounts], dict[str, QueueProblem]]:
+        capacity = dict(zip(self._snapshot.resources, self.capacity.tolist(), strict=True))
+        return check_guarantees(self.tree, capacity)
+
+    @cached_property
+    def fair(self) -> dict[str, Float64s]:
+        """float64[R] by queue: what is due to it at what all queues hold and ask for now."""
+        return self._fill(self._asked)
+
+    @cached_property
+    def fair_share(self) -> dict[str, float]:
+        """The dominant share of ``fair``, by queue."""
+        return {name: self.dominant(amounts) for name, amounts in self.fair.items()}
+
+    def _entitled(self) -> dict[str, Float64s]:
+        """float64[R] by queue: what would be due to it if all queues asked for more than they get.
+
+        A queue that asks for nothing now counts as one that asks for as much of each resource as there is.
+        """
+        demands = {}
+        for name, asked in self._asked.items():
+            size = self.dominant(asked)
+            if size > 0.0:
+                demands[name] = asked / size
+            else:
+                demands[name] = self._zeros if self.tree.children(name) else self.capacity
+        return self._fill(demands)
+
+    def _fill(self, demands: Mapping[str, Float64s]) -> dict[str, Float64s]:
+        """What is due to each queue if they ask for this."""
+        position = {name: at for at, name in enumerate(self.tree.queues)}
+        nodes, own, names = [], [], list(position)
+        for name, queue in self.tree.queues.items():
+            node = Node(
+                position.get(queue.parent, -1), queue.weight, demands[name], self.guarantee(name), self.limit(name)
+            )
+            if self.tree.children(name):
+                no_bounds = self._row((), np.nan), self._row((), np.inf)
+                own.append(Node(position[name], 1, node.demand, *no_bounds))
+                names.append(own_pods(name))
+                node.demand = self._zeros
+            nodes.append(node)
+        nodes += own
+        for at, node in enumerate(nodes):
+            if node.parent >= 0:
+                nodes[node.parent].children.append(at)
+        return dict(zip(names, fill(nodes, self.capacity), strict=True))
+
+    def report(self) -> tuple[QueueShare, ...]:
+        """The shares of all accepted queues, for people."""
+        found, entitled, problems = [], self._entitled(), self._guarantees[1]
+        for name in self.tree.queues:
+            used = self.used[name]
+            amounts = zip(self._snapshot.resources, used.tolist(), strict=True)
+            share, problem = self.dominant(used), problems.get(name)
+            found.append(
+                QueueShare(
+                    name,
+                    used=tuple((resource, int(amount)) for resource, amount in amounts if amount),
+                    used_share=share,
+                    fair_share=self.fair_share[name],
+                    borrowed_share=max(0.0, share - self.dominant(entitled[name])),
+                    problem=("", "") if problem is None else (problem.reason, problem.message),
+                )
+            )
+        return tuple(found)
+
+
+def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[str, list[PendingPod]]:
+    found: dict[str, list[PendingPod]] = {}
+    for pod in pending:
+        if pod.queue in tree.queues:
+            found.setdefault(pod.queue, []).append(pod)
+    for pods in found.values():
+        pods.sort(key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
+    return found

@@ -1,5 +1,0 @@
-"""Why a pod waits, in words a user understands."""
-
-from flowcore.explain.reasons import Reason, no_domain, node_reasons, reason_for, summary
-
-__all__ = ["Reason", "no_domain", "node_reasons", "reason_for", "summary"]

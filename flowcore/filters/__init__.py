@@ -1,9 +1,0 @@
-"""kube-scheduler's filters, each evaluated for one pod class over all nodes at once.
-
-One module per plugin, under the plugin's own name. A filter returns its rejections: reason texts
-(kube-scheduler's own) with the nodes they hold for. ``run_filters`` runs them all in kube-scheduler's order.
-"""
-
-from flowcore.filters.evaluation import Verdicts, round_invariant_fits, run_filters
-
-__all__ = ["Verdicts", "round_invariant_fits", "run_filters"]

@@ -1,0 +1,292 @@
+"""Pods of policies whose cost model declares a network: decided before the rest of a round, by that network alone.
+
+Networks have their turn by their dearest pods. A network sees what is free after the networks before it and after all
+other pods that are dearer than its dearest one; other pods get what it leaves. Its plan is carried out as it is or not
+at all: every placement passes ``FreeCapacity`` like those of all methods, and where rules between pods keep some out,
+the network is solved again without them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.costs.model import Load
+from flowcore.costs.network_model import NetworkModel, NetworkView
+from flowcore.model.policies import Policy
+from flowcore.planning.declared_networks import Graph, NetworkRefused, NetworkSolution, solve_network, to_graph
+from flowcore.planning.declared_networks.network_classes import NetworkClass, network_classes, read_only, shares
+from flowcore.planning.methods.admission import Admission
+from flowcore.planning.methods.constructive import fill
+from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
+from flowcore.planning.problem.contradictions import Contradiction
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
+from flowcore.planning.problem.problem import Problem, priced
+from flowcore.planning.problem.result import Placement, Unplaced
+from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
+from flowcore.rules.reasons.reasons import Reason, reason_for
+from flowcore.rules.topology.waves import waves_of
+
+#: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
+_MAX_CUTS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class _Commits:
+    """The placements of one network.
+
+    Attributes:
+        entries: number of the class, position of the node, and pods; in an order that rules between pods allow.
+        capacity: what is free after them, without what is kept for dearer pods.
+    """
+
+    solution: NetworkSolution
+    entries: tuple[tuple[int, int, int], ...]
+    capacity: FreeCapacity
+
+
+class SolveNetworks(Pass):
+    """Decides all pods of policies whose model is a NetworkModel."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._seed = seed
+        self._decided = NOTHING_DECIDED
+
+    def apply(self, problem: Problem) -> Problem:
+        """The other pods, in a cluster in which what the networks placed runs."""
+        names = {pod.policy for pod in problem.snapshot.pending}
+        models = {name: problem.models[problem.policies[name].cost.model] for name in names}
+        networks = {name: model for name, model in models.items() if isinstance(model, NetworkModel)}
+        if not networks:
+            return problem
+        turns = sorted(
+            (-max(int(demand.prices[0]) for demand in problem.demands if demand.policy.name == name), name)
+            for name in networks
+        )
+        others = tuple(pod for pod in problem.snapshot.pending if pod.policy not in networks)
+        prices = {
+            pod.key: int(price)
+            for demand in problem.demands
+            if demand.policy.name not in networks
+            for pod, price in zip(demand.group.pods, demand.prices, strict=True)
+        }
+        cluster = _Cluster(problem)
+        for turn, name in turns:
+            dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
+            capacity = cluster.without_room_for(dearer)
+            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
+        # What a network takes makes others pay more, and what is kept from it makes the network pay more.
+        alone = len(networks) == 1 and not others
+        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, bounded=alone)
+        refused = (*problem.contradictions, *cluster.contradictions)
+        return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
+
+    def invert(self, candidate: Candidate) -> Candidate:
+        """The candidate with these pods, and what they cost."""
+        return candidate.with_decided(self._decided)
+
+
+class _Cluster:
+    """The cluster as networks fill it, and what became of their pods."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self.capacity = problem.start.copy()
+        self.placements: list[Placement] = []
+        self.unplaced: list[Unplaced] = []
+        self.contradictions: list[Contradiction] = []
+        self.slack = 0
+
+    def snapshot(self, capacity: FreeCapacity | None = None) -> Snapshot:
+        """The snapshot with all placements running, and with nothing pending.
+
+        Args:
+            capacity: what is free; None: what the placements leave.
+        """
+        committed = [(placement.node, placement.pod.signature) for placement in self.placements]
+        return (self.capacity if capacity is None else capacity).to_snapshot(committed)
+
+    def without_room_for(self, pods: tuple[PendingPod, ...]) -> FreeCapacity:
+        """The capacity without what these pods take if they are placed first."""
+        found = self.capacity.copy()
+        if not pods:
+            return found
+        problem = self._problem.with_snapshot(replace(self.snapshot(), pending=pods))
+        problem = RestrictToGangDomains().apply(problem)
+        first = Admission(problem).by_price() if problem.atomic_groups.all else fill(problem)
+        for commit in first.commits:
+            found.reserve(first.demands[commit.demand], commit.node, commit.count)
+        return found
+
+
+class _PolicyNetwork:
+    """The network of one policy, asked for and solved."""
+
+    def __init__(self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int) -> None:
+        self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
+        self._seed = seed
+
+    def run(self, capacity: FreeCapacity) -> None:
+        """Decides the policy's pods with this capacity."""
+        problem = self._problem
+        demands = [priced(problem, each) for each in problem.demands if each.policy.name == self._policy.name]
+        classes, in_gangs = network_classes(demands, self._problem.snapshot)
+        for pod, price, name in in_gangs:
+            text = f"{self._named()} decides about pods by themselves, and {name} needs several at once"
+            self._leave(pod, price, text)
+        if not classes:
+            return
+        try:
+            commits = self._solve(classes, capacity)
+        except NetworkRefused as error:
+            sentence = f"{self._named()} is refused: {error}"
+            contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
+            self._cluster.contradictions.append(contradiction)
+            for each in classes:
+                for pod, price in zip(each.demand.group.pods, each.demand.prices.tolist(), strict=True):
+                    self._leave(pod, price, sentence)
+            return
+        self._adopt(classes, commits)
+
+    def _named(self) -> str:
+        return f"the network of cost model {self._policy.cost.model}"
+
+    def _leave(self, pod: PendingPod, price: int, clause: str) -> None:
+        left = Unplaced(pod, _sentence(clause), int(price), NETWORK_REFUSED, more_nodes_help=False)
+        self._cluster.unplaced.append(left)
+
+    # --- the plan ---
+
+    def _solve(self, classes: Sequence[NetworkClass], capacity: FreeCapacity) -> _Commits:
+        problem = self._problem
+        supplies = [each.supply(capacity) for each in classes]
+        pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
+        seen = self._cluster.snapshot(capacity)
+        try:
+            load = _read_only(capacity.load(self._policy.cost.utilisation))
+            network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
+        except Exception as error:  # whatever a stranger's code does, other policies are served
+            raise NetworkRefused(f"its method network raised {error!r}") from error
+        graph = to_graph(network, pods, supplies, problem.snapshot.table.index)
+        first: NetworkSolution | None = None
+        for _ in range(_MAX_CUTS):
+            solution = solve_network(graph, capacity.free, seed=self._seed)
+            if first is None:
+                first = solution
+            else:
+                solution = replace(solution, bound=first.bound, proven=solution.cost == first.bound)
+            remaining = capacity.copy()
+            entries, rejected = _place(classes, solution, remaining)
+            if not rejected:
+                return _Commits(solution, entries, remaining)
+            graph = _without(graph, rejected, classes, entries, remaining)
+        raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
+
+    def _adopt(self, classes: Sequence[NetworkClass], commits: _Commits) -> None:
+        cluster, table, solution = self._cluster, self._problem.snapshot.table, commits.solution
+        orders = [iter(each.demand.group.pods) for each in classes]
+        waves = waves_of(commits.entries, [each.demand.constraints for each in classes])
+        parts = shares(solution.flow_cost, sum(count for *_, count in commits.entries))
+        whole = f"network of policy {self._policy.name}" if _stands_as_one(solution.graph) else ""
+        for at, node, count in commits.entries:
+            cluster.capacity.place(classes[at].demand, node, count)
+            for _ in range(count):
+                chain, wave = next(waves)
+                # Chains of networks are none of those that the rest of the round counts.
+                placement = Placement(
+                    next(orders[at]), table.nodes[node].name, next(parts), wave, -chain, atomic_group=whole
+                )
+                cluster.placements.append(placement)
+        left = [
+            (each, pod, int(price))
+            for each, order, placed in zip(classes, orders, solution.placed_counts, strict=True)
+            for pod, price in zip(order, each.demand.prices[placed:].tolist(), strict=True)
+        ]
+        # Where nothing is placed the cost of the arcs belongs to those that wait.
+        extra = iter(()) if commits.entries else shares(solution.flow_cost, len(left))
+        reasons = self._reasons(classes, commits)
+        for each, pod, price in left:
+            reason = reasons[id(each)]
+            cluster.unplaced.append(
+                Unplaced(pod, reason.text, price + next(extra, 0), reason.code, reason.more_nodes_help)
+            )
+        cluster.slack += solution.cost - solution.bound
+
+    def _reasons(self, classes: Sequence[NetworkClass], commits: _Commits) -> dict[int, Reason]:
+        """Why pods of each class wait: the filters, if no node takes another one; else the network leaves them out."""
+        after, found = self._cluster.snapshot(commits.capacity), {}
+        for each, placed in zip(classes, commits.solution.placed_counts, strict=True):
+            if placed == each.demand.count:
+                continue
+            if commits.capacity.max_pods(each.demand).any():
+                of = f"{placed} of the {each.demand.count} pods like this one"
+                text = _sentence(f"{self._named()} places {of}, and leaves this one pending")
+                found[id(each)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
+            else:
+                found[id(each)] = reason_for(each.demand.group, before=self._problem.snapshot, after=after)
+        return found
+
+
+def _read_only(load: Load) -> Load:
+    arrays = (load.capacity, load.taken, load.pods_allowed, load.pods)
+    return Load(load.table, *map(read_only, arrays))
+
+
+def _sentence(clause: str) -> str:
+    return f"{clause[:1].upper()}{clause[1:]}."
+
+
+def _place(
+    classes: Sequence[NetworkClass], solution: NetworkSolution, capacity: FreeCapacity
+) -> tuple[tuple[tuple[int, int, int], ...], dict[tuple[int, int], int]]:
+    """The placements in an order that rules between pods allow, and those that they allow in none: how many fit."""
+    commits, waiting = [], dict(sorted(solution.placed.items()))
+    progress = True
+    while waiting and progress:
+        progress = False
+        for (at, node), count in list(waiting.items()):
+            taken = capacity.place(classes[at].demand, node, count)
+            if taken:
+                progress = True
+                commits.append((at, node, taken))
+                waiting[at, node] -= taken
+                if not waiting[at, node]:
+                    del waiting[at, node]
+    return tuple(commits), {key: solution.placed[key] - count for key, count in waiting.items()}
+
+
+def _without(
+    graph: Graph,
+    rejected: dict[tuple[int, int], int],
+    classes: Sequence[NetworkClass],
+    entries: Sequence[tuple[int, int, int]],
+    capacity: FreeCapacity,
+) -> Graph:
+    """The graph in which nodes take no more of the rejected pods than rules allow beside what was placed.
+
+    Args:
+        rejected: how many of some pods, by class and node, were placed where the solution has more.
+        entries: what was placed: class, node and count.
+        capacity: what is free beside that.
+    """
+    supplies = list(graph.supplies)
+    for at in {at for at, _ in rejected}:
+        demand, placed = classes[at].demand, np.zeros_like(supplies[at].fits)
+        for other, node, count in entries:
+            placed[node] += count if other == at else 0
+        fits = supplies[at].fits.copy()
+        if demand.constraints.constrained:
+            fits = np.minimum(fits, placed + capacity.domain_counts.max_pods(demand.constraints))
+        for (other, node), taken in rejected.items():
+            fits[node] = taken if other == at else fits[node]
+        supplies[at] = replace(supplies[at], fits=fits)
+    return replace(graph, supplies=tuple(supplies))
+
+
+def _stands_as_one(graph: Graph) -> bool:
+    """Whether a part of the plan may be worth nothing: a minimum or a gain counts on all of it."""
+    return bool(np.any(graph.minimums > 0)) or not graph.is_pure

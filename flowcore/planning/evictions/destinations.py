@@ -1,0 +1,120 @@
+"""Where the replacements of pods that leave go: nodes that have room now, before anybody leaves.
+
+So no move waits for another one, and a plan has no cycles: every destination is reserved before the first eviction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import Policy
+from flowcore.planning.evictions.fit_checks import is_plain, static_fits
+from flowcore.planning.evictions.state import EvictionState
+from flowcore.rules.filters import round_invariant_fits, run_filters
+from flowcore.rules.verdicts import VerdictCache
+
+
+class Destinations:
+    """Finds nodes for replacements; it follows the state."""
+
+    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
+        self._state, self._policies, self._cache = state, policies, cache
+        #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
+        self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
+        total = np.maximum(state.snapshot().allocatable.astype(np.float64).sum(axis=0), 1.0)
+        self._share = 1.0 / total
+
+    def may_fit(self) -> Bools:
+        """bool[V]: residents for whose replacement some node has the resources now."""
+        usage, free = self._state.residents.usage, self._state.free_now
+        rows, kind = np.unique(usage, axis=0, return_inverse=True)
+        fits = [bool(np.all((free >= row) | (row == 0), axis=1).any()) for row in rows]
+        found: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
+        return found
+
+    def kind(self, at: int) -> tuple[object, ...]:
+        """Equal for residents on one node whose replacements may go to the same nodes."""
+        residents = self._state.residents
+        pod = residents.pods[at]
+        return int(residents.nodes[at]), residents.usage[at].tobytes(), pod.pod_class, pod.signature, pod.policy
+
+    def find(self, at: int, avoid: Bools | None = None) -> int:
+        """The node with the least room to spare that takes a resident's replacement; -1: none.
+
+        Args:
+            avoid: bool[N], nodes that it must not go to beside its own; None: none.
+        """
+        state = self._state
+        usage, free = state.residents.usage[at], state.free_now
+        asked = usage > 0
+        plain, allowed = self.allowed(at)
+        enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
+        usable = allowed & enough if avoid is None else allowed & enough & ~avoid
+        usable[state.residents.nodes[at]] = False
+        nodes = np.nonzero(usable)[0]
+        if not len(nodes):
+            return -1
+        spare = (free[nodes] * self._share).sum(axis=1)
+        nodes = nodes[np.argsort(spare, kind="stable")]
+        if plain:
+            return int(nodes[0])
+        pod, signature = state.residents.pods[at], self._signature(at)
+        # Before the others have left, and afterwards: they may be those that its affinity wants near.
+        before, afterwards = (state.snapshot([at], leavers_stay=stay) for stay in (True, False))
+        fits = run_filters(pod.pod_class, before, signature).fits
+        if state.leaving.keys() - {at}:
+            fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
+        fitting = nodes[fits[nodes]]
+        return int(fitting[0]) if len(fitting) else -1
+
+    def _signature(self, at: int) -> PodSignature:
+        pod = self._state.residents.pods[at]
+        policy = self._policies.get(pod.policy)
+        signature = msgspec.structs.replace(pod.signature, deleting=False)
+        return signature if policy is None else with_policy_constraints(signature, policy)
+
+    def allowed(self, at: int) -> tuple[bool, Bools]:
+        """Whether only resources decide where a replacement fits; and bool[N], nodes that may take it."""
+        pod, signature = self._state.residents.pods[at], self._signature(at)
+        key = (pod.pod_class, signature)
+        found = self._known.get(key)
+        if found is None:
+            snapshot = self._state.snapshot()
+            plain = is_plain(pod.pod_class, signature, snapshot)
+            allowed = (
+                round_invariant_fits(pod.pod_class, signature, snapshot)
+                if plain
+                else static_fits(pod.pod_class, signature, snapshot, self._cache)
+            )
+            found = self._known[key] = plain, allowed
+        return found
+
+    def reserve(self, at: int, *, is_move: bool) -> bool:
+        """Reserves room for the replacement of a pod that leaves; whether there is any."""
+        node = self.find(at)
+        if node >= 0:
+            self._state.reserve_replacement(at, node, is_move=is_move)
+        return node >= 0
+
+
+class KnownPlaces:
+    """Whether residents have a destination, remembered for those that are alike while nothing is decided."""
+
+    def __init__(self, destinations: Destinations) -> None:
+        self._destinations = destinations
+        self._known: dict[tuple[object, ...], bool] = {}
+
+    def has_any(self, at: int) -> bool:
+        """Whether some node takes the replacement of a resident."""
+        key = self._destinations.kind(at)
+        found = self._known.get(key)
+        if found is None:
+            found = self._known[key] = self._destinations.find(at) >= 0
+        return found

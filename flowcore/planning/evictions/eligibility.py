@@ -1,0 +1,236 @@
+"""Which residents may leave for a waiting pod: by preemption, by being taken back, by a move."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
+from flowcore.planning.evictions.state import EvictionState, share_key
+
+
+@dataclass(frozen=True, slots=True)
+class PossibleEviction:
+    """Residents that leave together, as one node sees them.
+
+    Attributes:
+        members: all of them, wherever they are.
+        here: those on the node.
+    """
+
+    members: tuple[int, ...]
+    here: tuple[int, ...]
+
+
+def may_preempt(pod: PendingPod, policy: Policy, now: float) -> bool:
+    """Whether running pods may be evicted for a waiting pod at all."""
+    preemption = policy.preemption
+    return (
+        pod.preempts
+        and preemption.mode is PreemptionMode.LOWER_PRIORITY
+        and pod.victim is None
+        and now - (pod.waiting_since or now) >= preemption.after
+    )
+
+
+class Eligibility:
+    """Who may be preempted: strictly lower priority, budgets and gangs kept."""
+
+    kind = EvictionKind.PREEMPTION
+
+    def __init__(self, state: EvictionState) -> None:
+        self._state, self._residents = state, state.residents
+
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: ``may_leave`` of all residents."""
+        residents = self._residents
+        found: Bools = residents.evictable & (residents.priorities < priority)
+        found[list(self._state.leaving)] = False
+        return found
+
+    def may_leave(self, at: int, priority: int) -> bool:
+        """Whether a resident may leave for a pod of a priority, but for budgets and gangs."""
+        residents = self._residents
+        return (
+            bool(residents.priorities[at] < priority)
+            and bool(residents.evictable[at])
+            and at not in self._state.leaving
+        )
+
+    def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
+        """Sets of evictions on a node, each the most important first; all of one set may leave together.
+
+        There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
+        ones (whom kube-scheduler counts first), the least important ones, the largest ones, the gang as a whole.
+        """
+        here = [at for at in self._residents.on(node) if self.may_leave(at, priority)]
+        if not here:
+            return []
+        choices = [self._choice(here, priority, whole_gangs=False)]
+        reverse = self._choice(here[::-1], priority, whole_gangs=False)[::-1]
+        if reverse != choices[0]:
+            place = {at: number for number, at in enumerate(here)}
+            largest = self._choice(self._largest_first(here), priority, whole_gangs=False)
+            choices += [reverse, sorted(largest, key=lambda each: place[each.members[0]])]
+        if any(self._residents.pods[at].gang for at in here):
+            choices.append(self._choice(here, priority, whole_gangs=True))
+        return [choice for choice in choices if choice]
+
+    def _largest_first(self, here: Sequence[int]) -> list[int]:
+        usage = self._residents.usage[list(here)]
+        shares = (usage / np.maximum(usage.max(axis=0), 1)).sum(axis=1)
+        return [here[place] for place in np.argsort(-shares, kind="stable").tolist()]
+
+    def _choice(self, order: Sequence[int], priority: int, *, whole_gangs: bool) -> list[PossibleEviction]:
+        """Evictions in an order, as long as budgets and gangs let them go."""
+        state, pods = self._state, self._residents.pods
+        budgets: dict[str, int] = {}
+        singles: dict[str, int] = {}
+        evictions: list[PossibleEviction] = []
+        gangs: set[str] = set()
+        for at in order:
+            gang = pods[at].gang
+            members: tuple[int, ...] = (at,)
+            if gang and whole_gangs:
+                if gang in gangs:
+                    continue
+                gangs.add(gang)
+                members = tuple(other for other in self._residents.by_gang[gang] if other not in state.leaving)
+                if not all(self.may_leave(other, priority) for other in members):
+                    continue
+            elif gang:
+                left = self._surplus(gang) - singles.get(gang, 0)
+                if left <= 0:
+                    continue
+            needed: dict[str, int] = {}
+            for member in members:
+                for budget in pods[member].budgets:
+                    needed[budget] = needed.get(budget, 0) + 1
+            if any(budgets.get(name, 0) + count > max(0, state.budgets[name]) for name, count in needed.items()):
+                continue
+            for name, count in needed.items():
+                budgets[name] = budgets.get(name, 0) + count
+            if gang and not whole_gangs:
+                singles[gang] = singles.get(gang, 0) + 1
+            node = int(self._residents.nodes[at])
+            evictions.append(
+                PossibleEviction(members, tuple(m for m in members if int(self._residents.nodes[m]) == node))
+            )
+        return evictions
+
+    def _surplus(self, name: str) -> int:
+        """How many pods of a gang may leave and the rest still be of use."""
+        gang = self._residents.running.gangs.get(name)
+        if gang is None or gang.whole:
+            return 0
+        return gang.running - self._state.leaving_by_gang[name] - gang.min_member
+
+
+class MoveEligibility:
+    """Who may be moved: what policies let go, within their limits."""
+
+    kind = EvictionKind.MIGRATION
+
+    def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
+        self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
+        self._movable = self._may_ever_move()
+        self._recent: dict[tuple[str, str], int] = {}
+        #: Moves of the last hour by policy, and by policy and namespace.
+        self._last_hour: Counter[str | tuple[str, str]] = Counter()
+        for move in state.residents.running.moves:
+            self._count(move)
+
+    def _count(self, move: RecentMove) -> None:
+        self._last_hour.update((move.policy, (move.policy, move.namespace)))
+        if move.under_way:
+            for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
+                self._recent[key] = self._recent.get(key, 0) + 1
+
+    @property
+    def any(self) -> bool:
+        """Whether any policy moves pods."""
+        return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
+
+    def _may_ever_move(self) -> Bools:
+        """bool[V]: residents that policies let go, whatever is decided."""
+        residents = self._residents
+        if not self.any:
+            return np.zeros(len(residents.pods), dtype=np.bool_)
+        moves = {name for name, policy in self._policies.items() if policy.rescheduling.mode in self._modes}
+        running = residents.running_count
+        movable = [
+            at < running and pod.policy in moves and not pod.immovable_reason for at, pod in enumerate(residents.pods)
+        ]
+        return residents.evictable & np.array(movable, dtype=np.bool_)
+
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
+        found: Bools = self._movable & (self._residents.priorities <= priority)
+        found[list(self._state.leaving)] = False
+        return found
+
+    def may_move(self, at: int, priority: int) -> bool:
+        """Whether a resident may be moved for a pod of a priority, within all limits."""
+        if not self._movable[at] or self._residents.pods[at].priority > priority:
+            return False
+        return self.may_be_evicted(at) and self.within_limits(at)
+
+    def may_leave_as_move(self, at: int) -> bool:
+        """Whether a resident that leaves anyhow may be moved, within all limits."""
+        return bool(self._movable[at]) and self.within_limits(at)
+
+    def may_be_evicted(self, at: int) -> bool:
+        """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
+        state, pod = self._state, self._residents.pods[at]
+        return (
+            at not in state.leaving
+            and bool(self._residents.evictable[at])
+            and all(state.budgets[budget] > 0 for budget in pod.budgets)
+        )
+
+    def within_limits(self, at: int) -> bool:
+        """Whether the limits of its policy let one more pod like this leave."""
+        return self._residents.pods[at].policy in self._policies and all(most > 0 for most in self.limits(at).values())
+
+    def limits(self, at: int) -> dict[tuple[str, str], int]:
+        """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
+        state, pod = self._state, self._residents.pods[at]
+        rescheduling = self._policies[pod.policy].rescheduling
+        most = {
+            ("node", pod.node): rescheduling.per_node,
+            ("namespace", pod.namespace): rescheduling.per_namespace,
+            ("owner", pod.owner): rescheduling.per_owner,
+        }
+        left = {key: limit - state.moves[key] - self._recent.get(key, 0) for key, limit in most.items()}
+        in_hour = rescheduling.per_hour - self._last_hour[pod.policy]
+        key, share = ("policy", pod.policy), share_key(pod)
+        return left | {
+            key: min(rescheduling.per_round, in_hour) - state.moves[key],
+            share: self._share(pod) - state.moves[share],
+        }
+
+    def _share(self, pod: RunningPod) -> int:
+        """How many more moves of this hour the namespace of a pod may have under its policy.
+
+        Half of what the other namespaces have not had: else one of them could leave no moves for the others. All of it
+        where no other namespace has pods of the policy.
+        """
+        own = self._last_hour[pod.policy, pod.namespace]
+        left = self._policies[pod.policy].rescheduling.per_hour - (self._last_hour[pod.policy] - own)
+        if len(self._namespaces[pod.policy]) > 1:
+            left = -(-left // 2)  # one where one is left
+        return left - own
+
+    @cached_property
+    def _namespaces(self) -> dict[str, set[str]]:
+        """By policy, the namespaces of its running pods."""
+        namespaces: dict[str, set[str]] = {}
+        for pod in self._residents.pods[: self._residents.running_count]:
+            namespaces.setdefault(pod.policy, set()).add(pod.namespace)
+        return namespaces

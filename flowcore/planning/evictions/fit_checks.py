@@ -1,0 +1,147 @@
+"""Whether a node has room for pods of a demand if some residents leave: by arithmetic, or by every filter."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Snapshot
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.demands import Demand
+from flowcore.rules.filters import run_filters
+from flowcore.rules.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
+from flowcore.rules.verdicts import VerdictCache
+
+
+class FitCheck(Protocol):
+    """Answers for one demand; it follows the state."""
+
+    #: bool[N]: nodes that reject its pods whoever leaves are False.
+    possible: Bools
+    #: Whether the verdict on a node follows from that node alone.
+    by_node: bool
+
+    def fits_now(self) -> Bools:
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
+        ...
+
+    def possible_without(self, may_leave: Bools) -> Bools | None:
+        """bool[N]: nodes that may take a pod if all of these leave, bool[V]; None: nothing is known of that."""
+        ...
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """Whether so many pods fit on a node once these residents have left too."""
+        ...
+
+
+def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
+    """Whether only resources change where pods of a class fit: no ports, volumes, NUMA zones or rules between pods.
+
+    Rules of running pods about it count where they reject a node.
+    """
+    constraints = signature.constraints
+    if pod_class.host_ports or pod_class.volumes or (pod_class.numa is not None and snapshot.numa is not None):
+        return False
+    if constraints is not None and (
+        constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.limits
+    ):
+        return False
+    return not any(each.nodes.any() for each in run_filter(RUNNING_TERMS, pod_class, signature, snapshot))
+
+
+def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, cache: VerdictCache) -> Bools:
+    """bool[N]: nodes that pass every filter that reads nothing but the node."""
+    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for each in IN_ORDER:
+        if each.state is None:
+            for rejection in cache.run_filter(each, pod_class, signature, snapshot):
+                fits &= ~rejection.nodes
+    return fits
+
+
+class ResourceFit:
+    """For pods whose fit only resources decide."""
+
+    by_node = True
+
+    def __init__(self, state: EvictionState, demand: Demand) -> None:
+        self._state = state
+        self.possible = demand.allowed
+        self._demand = demand
+        self._columns = np.nonzero(demand.requests > 0)[0].tolist()
+        self._requests = demand.requests[demand.requests > 0].tolist()
+        self._usage: dict[int, Sequence[int]] = {}
+
+    def fits_now(self) -> Bools:
+        """See FitCheck."""
+        found: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
+        return found
+
+    def possible_without(self, _may_leave: Bools) -> Bools | None:
+        """See FitCheck."""
+        return None
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """See FitCheck."""
+        free = self._state.free[node]
+        usages = [self.usage(at) for at in without]
+        for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
+            if int(free[column]) + sum(usage[place] for usage in usages) < request * count:
+                return False
+        return True
+
+    def usage(self, at: int) -> Sequence[int]:
+        """What a resident uses of the resources that the demand asks for."""
+        found = self._usage.get(at)
+        if found is None:
+            found = self._usage[at] = self._state.residents.usage[at][self._columns].tolist()
+        return found
+
+    def missing(self, node: int, count: int) -> list[int]:
+        """What is missing of these resources for so many pods; not above zero where there is enough."""
+        free = self._state.free[node]
+        return [
+            request * count - int(free[column]) for column, request in zip(self._columns, self._requests, strict=True)
+        ]
+
+
+class FilteredFit:
+    """For other pods: every filter judges the cluster without those that leave."""
+
+    by_node = False
+
+    def __init__(self, state: EvictionState, demand: Demand, before: Snapshot, cache: VerdictCache) -> None:
+        """``before``: the cluster before any decision."""
+        self._state = state
+        group = demand.group
+        self._pod_class, self._signature = group.pod_class, group.signature
+        self._asked = demand.requests > 0
+        self._requests = demand.requests[self._asked]
+        self.possible = static_fits(group.pod_class, group.signature, before, cache)
+
+    def fits_now(self) -> Bools:
+        """See FitCheck."""
+        return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
+
+    def possible_without(self, may_leave: Bools) -> Bools | None:
+        """See FitCheck: with everybody gone, rules that only forbid forbid least."""
+        constraints = self._signature.constraints
+        if constraints is not None and (constraints.affinity or constraints.spread):
+            return None
+        snapshot = self._state.snapshot(np.nonzero(may_leave)[0].tolist())
+        return run_filters(self._pod_class, snapshot, self._signature).fits
+
+    def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
+        """See FitCheck; pods of such demands are decided one by one."""
+        if count > 1:
+            return False
+        usage = self._state.residents.usage
+        free = self._state.free[node][self._asked] + sum(usage[at][self._asked] for at in without)
+        if (free < self._requests).any():
+            return False
+        snapshot = self._state.snapshot(without)
+        return bool(run_filters(self._pod_class, snapshot, self._signature).fits[node])

@@ -1,0 +1,94 @@
+"""In which order a plan with evictions is carried out: who comes at once, who waits for whom to leave.
+
+Those who come at once are placed first. Replacements have their room then, all victims leave, and the others come.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.planning.evictions.fit_checks import is_plain
+from flowcore.planning.evictions.state import Arrival, EvictionState
+from flowcore.rules.filters import run_filters
+
+_NO_NODE = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ArrivalOrder:
+    """The waiting pods that get a node, in the order in which they come.
+
+    Attributes:
+        at_once: every filter passes while everybody is still there.
+        later: these wait for somebody to leave.
+        plain: numbers of the demands whose pods only resources decide about, whatever else of the plan has come.
+    """
+
+    at_once: tuple[Arrival, ...]
+    later: tuple[Arrival, ...]
+    plain: frozenset[int]
+
+
+def order_arrivals(state: EvictionState) -> ArrivalOrder:
+    """Splits the arrivals of a plan; within each part they keep their order."""
+    plain = plain_demands(state, {arrival.demand for arrival in state.arrivals})
+    at_once: list[Arrival] = []
+    later: list[Arrival] = []
+    for arrival in state.arrivals:
+        now = arrival.at_once and (arrival.demand in plain or _passes(state, arrival, _before(state, at_once)))
+        (at_once if now else later).append(arrival)
+    return ArrivalOrder(tuple(at_once), tuple(later), plain)
+
+
+def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
+    """Demands whose pods only resources decide about, whoever leaves and comes."""
+    everybody = _before(state, state.arrivals)
+    groups = {at: state.demands[at].group for at in demands}
+    return frozenset(at for at, group in groups.items() if is_plain(group.pod_class, group.signature, everybody))
+
+
+def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
+    """The first of those that wait that a filter rejects once everybody has left."""
+    for place, arrival in enumerate(order.later):
+        if arrival.demand not in order.plain:
+            there = [*order.at_once, *order.later[:place]]
+            if not _passes(state, arrival, state.snapshot(arrivals=there)):
+                return arrival
+    return None
+
+
+def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
+    """Whose leaving each pod waits for, by the pod's key.
+
+    These are the leavers of its node; where rules decide about it, also those from whose node nobody gains room, or all
+    where these do not suffice.
+    """
+    leavers = [at for at, leaving in state.leaving.items() if leaving.kind is not None]
+    gaining = {arrival.node for arrival in state.arrivals}
+    by_node: dict[int, list[int]] = {}
+    for at in leavers:
+        node = int(state.residents.nodes[at])
+        by_node.setdefault(node if node in gaining else _NO_NODE, []).append(at)
+    found: dict[str, tuple[int, ...]] = {}
+    for place, arrival in enumerate(order.later):
+        chosen = by_node.get(arrival.node, [])
+        if arrival.demand not in order.plain:
+            there = [*order.at_once, *order.later[:place]]
+            chosen = [*chosen, *by_node.get(_NO_NODE, ())]
+            if not chosen or not _passes(state, arrival, _before(state, there, chosen)):
+                chosen = leavers
+        found[arrival.pod.key] = tuple(chosen)
+    return found
+
+
+def _before(state: EvictionState, arrivals: Sequence[Arrival], gone: Sequence[int] = ()) -> Snapshot:
+    """The cluster with some arrivals and without some that leave; all others of them are still there."""
+    revoked = [at for at, leaving in state.leaving.items() if leaving.kind is None]
+    return state.snapshot([*revoked, *gone], leavers_stay=True, arrivals=arrivals)
+
+
+def _passes(state: EvictionState, arrival: Arrival, snapshot: Snapshot) -> bool:
+    group = state.demands[arrival.demand].group
+    return bool(run_filters(group.pod_class, snapshot, group.signature).fits[arrival.node])

@@ -1,0 +1,294 @@
+"""Who leaves, who comes and where the moved go, as one integer program over a few nodes.
+
+Residents of a node that are alike (usage, priority, budgets, owner) are one count, and so are the waiting pods of a
+demand: the arcs of figure 1 of the seed firmament-poseidon-overview.md, staying at no cost, leaving and moving at
+theirs. In this order the program maximises the pods that get a node, and minimises the priorities that nodes lose, the
+number of victims, and the number of moves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.solvers import LinearProgram, solve_mip
+from flowcore.planning.solvers.linear import Float64s
+
+#: What the program pays: for a move, for a victim (and a little for its priority), for a tier of priority of a node.
+_MOVE, _VICTIM = 1, 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class Incoming:
+    """Waiting pods of one demand.
+
+    Attributes:
+        requests: int64[R].
+        possible: bool[S], of the program's nodes.
+        count: how many wait.
+        group: number of the atomic group that needs all of them; -1: each by itself.
+    """
+
+    requests: Int64s
+    possible: Bools
+    count: int
+    group: int
+
+
+@dataclass(frozen=True, slots=True)
+class Outgoing:
+    """Residents of one node that are alike.
+
+    Attributes:
+        node: place among the program's nodes.
+        usage: int64[R].
+        tier: rank of their priority among all that may be victims, from 0.
+        most_victims, most_moved: how many may be evicted, and moved.
+        kind: number of their class; moved pods of one class go wherever pods of the class may go.
+        limits: numbers of the limits that each that leaves counts for.
+        move_limits: numbers of the limits that each that is moved counts for too.
+        count: how many there are.
+    """
+
+    node: int
+    usage: Int64s
+    tier: int
+    most_victims: int
+    most_moved: int
+    kind: int
+    limits: tuple[int, ...]
+    move_limits: tuple[int, ...]
+    count: int
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionProgram:
+    """The program.
+
+    Attributes:
+        free, free_now: int64[S, R], what is free on each node, and what of it the moved may take.
+        destinations: for each class bool[S], nodes that its moved pods may go to.
+        limits: how many may leave that count for each limit.
+    """
+
+    free: Int64s
+    free_now: Int64s
+    incoming: Sequence[Incoming]
+    outgoing: Sequence[Outgoing]
+    destinations: Sequence[Bools]
+    limits: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class EvictionSolution:
+    """Numbers of pods.
+
+    Attributes:
+        arrivals: int64[D, S], waiting pods of each demand on each node.
+        victims, moved: int64[G], of each kind of residents.
+        replacements: int64[K, S], moved pods of each class on each node.
+    """
+
+    arrivals: Int64s
+    victims: Int64s
+    moved: Int64s
+    replacements: Int64s
+
+
+class _Builder:
+    """Columns and rows in coordinates."""
+
+    def __init__(self) -> None:
+        self.costs: list[float] = []
+        self.upper: list[float] = []
+        self.row_lower: list[float] = []
+        self.row_upper: list[float] = []
+        self.entries: list[tuple[int, int, float]] = []
+
+    def column(self, cost: float, upper: float) -> int:
+        """A new variable."""
+        self.costs.append(cost)
+        self.upper.append(upper)
+        return len(self.costs) - 1
+
+    def row(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
+        """A new constraint."""
+        at = len(self.row_lower)
+        self.entries += [(at, column, value) for column, value in terms if value]
+        self.row_lower.append(lower)
+        self.row_upper.append(upper)
+
+    def program(self) -> LinearProgram:
+        """All of it."""
+        rows, columns, values = zip(*self.entries, strict=True) if self.entries else ((), (), ())
+        return LinearProgram(
+            np.array(self.costs),
+            np.array(self.upper),
+            np.array(self.row_lower),
+            np.array(self.row_upper),
+            np.array(rows, dtype=np.int64),
+            np.array(columns, dtype=np.int64),
+            np.array(values, dtype=np.float64),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    arrivals: dict[tuple[int, int], int]
+    groups: dict[int, int]
+    victims: dict[int, int]
+    moved: dict[int, int]
+    replacements: dict[tuple[int, int], int]
+    tiers: dict[tuple[int, int], int]
+
+
+def size_of(this: EvictionProgram) -> int:
+    """About how many variables the program has."""
+    nodes = len(this.free)
+    return nodes * (len(this.incoming) + len(this.destinations)) + 2 * len(this.outgoing)
+
+
+def solve_program(this: EvictionProgram, hint: EvictionSolution, *, work: float, seed: int) -> EvictionSolution | None:
+    """A solution that is better than the hint; None: none was found.
+
+    Args:
+        hint: a solution that is known.
+        work: CP-SAT's deterministic time, roughly seconds.
+    """
+    builder = _Builder()
+    columns = _add_columns(builder, this)
+    _add_rows(builder, this, columns)
+    program = builder.program()
+    known = _to_values(this, columns, hint, len(program.costs))
+    found = solve_mip(program, deterministic_time=work, seed=seed, hint=known)
+    if found is None or program.costs @ found.values >= program.costs @ known - 0.5:
+        return None
+    return _from_values(this, columns, found.values)
+
+
+def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
+    nodes, tiers = len(this.free), 1 + max((each.tier for each in this.outgoing), default=0)
+    victims = sum(each.most_victims for each in this.outgoing)
+    tier_cost = float((_VICTIM + tiers) * (victims + 1))
+    placed_cost = tier_cost * (tiers * nodes + 1)
+    grouped: dict[int, int] = {}
+    for demand in this.incoming:
+        if demand.group >= 0:
+            grouped[demand.group] = grouped.get(demand.group, 0) + demand.count
+    return _Columns(
+        arrivals={
+            (at, node): builder.column(-placed_cost if demand.group < 0 else 0.0, demand.count)
+            for at, demand in enumerate(this.incoming)
+            for node in np.nonzero(demand.possible)[0].tolist()
+        },
+        groups={group: builder.column(-placed_cost * count, 1) for group, count in grouped.items()},
+        victims={
+            at: builder.column(_VICTIM + each.tier, each.most_victims)
+            for at, each in enumerate(this.outgoing)
+            if each.most_victims
+        },
+        moved={at: builder.column(_MOVE, each.most_moved) for at, each in enumerate(this.outgoing) if each.most_moved},
+        replacements={
+            (kind, node): builder.column(0.0, 2**20)
+            for kind, possible in enumerate(this.destinations)
+            for node in np.nonzero(possible)[0].tolist()
+        },
+        tiers={
+            (node, tier): builder.column(tier_cost, 1)
+            for node, tier in sorted({(each.node, each.tier) for each in this.outgoing if each.most_victims})
+            for tier in range(tier + 1)
+        }
+        if tiers > 1
+        else {},
+    )
+
+
+def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> None:
+    resources = this.free.shape[1]
+    usage_of_kind = {each.kind: each.usage for each in this.outgoing if each.most_moved}
+    for node in range(len(this.free)):
+        leaving = [(at, each) for at, each in enumerate(this.outgoing) if each.node == node]
+        coming = [(at, demand) for at, demand in enumerate(this.incoming) if (at, node) in columns.arrivals]
+        moving_in = [kind for kind in usage_of_kind if (kind, node) in columns.replacements]
+        for resource in range(resources):
+            moved_in = [(columns.replacements[kind, node], float(usage_of_kind[kind][resource])) for kind in moving_in]
+            terms = [(columns.arrivals[at, node], float(demand.requests[resource])) for at, demand in coming]
+            for at, each in leaving:
+                amount = -float(each.usage[resource])
+                terms += [(known[at], amount) for known in (columns.victims, columns.moved) if at in known]
+            if any(value > 0 for _, value in (*terms, *moved_in)):
+                builder.row([*terms, *moved_in], -np.inf, float(this.free[node, resource]))
+            if any(value > 0 for _, value in moved_in):
+                builder.row(moved_in, -np.inf, float(max(0, this.free_now[node, resource])))
+        for at, each in leaving:
+            both = [(known[at], 1.0) for known in (columns.victims, columns.moved) if at in known]
+            if len(both) > 1:
+                builder.row(both, 0.0, float(each.count))
+            if at in columns.victims:
+                for tier in range(each.tier + 1):
+                    if (node, tier) in columns.tiers:
+                        terms = [(columns.victims[at], 1.0), (columns.tiers[node, tier], -float(each.most_victims))]
+                        builder.row(terms, -np.inf, 0.0)
+    for at, demand in enumerate(this.incoming):
+        terms = [(column, 1.0) for (other, _), column in columns.arrivals.items() if other == at]
+        if demand.group < 0:
+            builder.row(terms, 0.0, float(demand.count))
+        else:
+            builder.row([*terms, (columns.groups[demand.group], -float(demand.count))], 0.0, 0.0)
+    for kind in range(len(this.destinations)):
+        terms = [
+            (columns.moved[at], -1.0)
+            for at, each in enumerate(this.outgoing)
+            if each.kind == kind and at in columns.moved
+        ]
+        terms += [(column, 1.0) for (other, _), column in columns.replacements.items() if other == kind]
+        builder.row(terms, 0.0, 0.0)
+    for number, most in enumerate(this.limits):
+        terms = []
+        for at, each in enumerate(this.outgoing):
+            if number in each.limits:
+                terms += [(known[at], 1.0) for known in (columns.victims, columns.moved) if at in known]
+            elif number in each.move_limits and at in columns.moved:
+                terms.append((columns.moved[at], 1.0))
+        if terms:
+            builder.row(terms, -np.inf, float(max(0, most)))
+
+
+def _to_values(this: EvictionProgram, columns: _Columns, solution: EvictionSolution, count: int) -> Float64s:
+    values = np.zeros(count)
+    for (at, node), column in columns.arrivals.items():
+        values[column] = solution.arrivals[at, node]
+    for group, column in columns.groups.items():
+        values[column] = all(
+            int(solution.arrivals[at].sum()) == demand.count
+            for at, demand in enumerate(this.incoming)
+            if demand.group == group
+        )
+    for known, numbers in ((columns.victims, solution.victims), (columns.moved, solution.moved)):
+        for at, column in known.items():
+            values[column] = numbers[at]
+    for (kind, node), column in columns.replacements.items():
+        values[column] = solution.replacements[kind, node]
+    for (node, tier), column in columns.tiers.items():
+        values[column] = any(
+            solution.victims[at] and each.node == node and each.tier >= tier for at, each in enumerate(this.outgoing)
+        )
+    return values
+
+
+def _from_values(this: EvictionProgram, columns: _Columns, values: Float64s) -> EvictionSolution:
+    nodes = len(this.free)
+    arrivals = np.zeros((len(this.incoming), nodes), dtype=np.int64)
+    replacements = np.zeros((len(this.destinations), nodes), dtype=np.int64)
+    victims, moved = (np.zeros(len(this.outgoing), dtype=np.int64) for _ in range(2))
+    for (at, node), column in columns.arrivals.items():
+        arrivals[at, node] = round(values[column])
+    for (kind, node), column in columns.replacements.items():
+        replacements[kind, node] = round(values[column])
+    for known, numbers in ((columns.victims, victims), (columns.moved, moved)):
+        for at, column in known.items():
+            numbers[at] = round(values[column])
+    return EvictionSolution(arrivals, victims, moved, replacements)

@@ -1,0 +1,328 @@
+"""A plan with evictions in the making: who leaves, who comes, what is free; every decision can be taken back."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, non_zero_requests
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.problem.demands import Demand
+
+
+@dataclass(slots=True)
+class Leaving:
+    """A resident that leaves.
+
+    Attributes:
+        kind: why; None: a placement that is taken back.
+        for_pods: keys of the pods that it leaves for.
+        to: the node where its replacement goes; -1: none.
+        reason, by_controller: see Eviction.
+    """
+
+    kind: EvictionKind | None
+    for_pods: list[str] = field(default_factory=list)
+    to: int = -1
+    reason: str = ""
+    by_controller: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A waiting pod that gets a node.
+
+    Attributes:
+        demand: number of its demand in the problem.
+        at_once: the room is free without anybody leaving.
+    """
+
+    pod: PendingPod
+    demand: int
+    node: int
+    at_once: bool
+
+
+class Checkpoint(NamedTuple):
+    """How much was decided: decisions that can be taken back, residents that leave, waiting pods that come."""
+
+    decisions: int
+    leaving: int
+    arrivals: int
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """Decisions in an order in which they can be made again."""
+
+    leaving: tuple[tuple[int, Leaving], ...]
+    arrivals: tuple[Arrival, ...]
+
+
+class EvictionState:
+    """See the module.
+
+    Attributes:
+        free: int64[N, R], free once everybody has left who leaves, and arrived who arrives.
+        free_now: int64[N, R], free before anybody leaves, with all that needs nobody to leave counted as there.
+        leaving: by number of the resident.
+        arrivals: in the order of the decisions.
+        budgets: evictions that each PodDisruptionBudget allows beyond those decided.
+        leaving_by_gang: how many running pods of each gang leave.
+        moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
+            ``share_key``.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        free: Int64s,
+        residents: Residents,
+        demands: tuple[Demand, ...],
+        priced: Callable[[Demand], Demand] = lambda demand: demand,
+    ) -> None:
+        """``free``: int64[N, R], after the plan so far. ``snapshot``: the same, with nothing pending.
+
+        Args:
+            priced: gives the costs of demands that no node had room for; asked only where pods of them get one.
+        """
+        self._snapshot, self.residents, self.demands, self._priced = snapshot, residents, demands, priced
+        self.free, self.free_now = free.copy(), free.copy()
+        self.leaving: dict[int, Leaving] = {}
+        self.arrivals: list[Arrival] = []
+        self.budgets: Counter[str] = Counter(residents.running.budgets)
+        self.leaving_by_gang: Counter[str] = Counter()
+        self.moves: Counter[tuple[str, str]] = Counter()
+        self._undo: list[Callable[[], None]] = []
+
+    def priced(self, number: int) -> Demand:
+        """A demand with what each node costs."""
+        return self._priced(self.demands[number])
+
+    # --- decisions ---
+
+    def checkpoint(self) -> Checkpoint:
+        """To be given to ``roll_back``."""
+        return Checkpoint(len(self._undo), len(self.leaving), len(self.arrivals))
+
+    def roll_back(self, checkpoint: Checkpoint) -> None:
+        """Takes back all decisions since a checkpoint."""
+        while len(self._undo) > checkpoint.decisions:
+            self._undo.pop()()
+
+    def decisions_since(self, checkpoint: Checkpoint) -> Decisions:
+        """All decisions since a checkpoint."""
+        leaving = list(self.leaving.items())[checkpoint.leaving :]
+        return Decisions(
+            tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
+            tuple(self.arrivals[checkpoint.arrivals :]),
+        )
+
+    def replay(self, decisions: Decisions) -> None:
+        """Decides the same again."""
+        for at, leaving in decisions.leaving:
+            self.leave_again(at, leaving)
+        for arrival in decisions.arrivals:
+            self.arrive(arrival.pod, arrival.demand, arrival.node)
+
+    def release(self, node: int, amounts: Int64s) -> None:
+        """Room of a node that was held comes free, int64[R]."""
+        self.free[node] += amounts
+        self.free_now[node] += amounts
+
+        def undo() -> None:
+            self.free[node] -= amounts
+            self.free_now[node] -= amounts
+
+        self._undo.append(undo)
+
+    def let_leave(
+        self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False
+    ) -> None:
+        """A resident leaves that stays so far."""
+        residents, pod = self.residents, self.residents.pods[at]
+        node, usage = int(residents.nodes[at]), residents.usage[at]
+        runs = residents.is_running(at)
+        self.leaving[at] = Leaving(kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller)
+        self.free[node] += usage
+        if runs:
+            self._count(pod.budgets, pod.gang, -1)
+        else:
+            self.free_now[node] += usage  # it is not there yet
+
+        def undo() -> None:
+            del self.leaving[at]
+            self.free[node] -= usage
+            if runs:
+                self._count(pod.budgets, pod.gang, 1)
+            else:
+                self.free_now[node] -= usage
+
+        self._undo.append(undo)
+
+    def _count(self, budgets: Iterable[str], gang: str, sign: int) -> None:
+        for budget in budgets:
+            self.budgets[budget] += sign
+        if gang:
+            self.leaving_by_gang[gang] -= sign
+
+    def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
+        """The replacement of a pod that leaves takes room on another node, of what is free now."""
+        leaving, usage = self.leaving[at], self.residents.usage[at]
+        leaving.to = node
+        self.free[node] -= usage
+        self.free_now[node] -= usage
+
+        def undo() -> None:
+            leaving.to = -1
+            self.free[node] += usage
+            self.free_now[node] += usage
+
+        self._undo.append(undo)
+        if is_move:
+            self.count_move(at)
+
+    def count_move(self, at: int) -> None:
+        """A pod that leaves counts for the limits of moves."""
+        counted = _counted_move(self.residents.pods[at])
+        self.moves.update(counted)
+        self._undo.append(lambda: self.moves.subtract(counted))
+
+    def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
+        """A waiting pod gets a node."""
+        requests = self.demands[demand].requests
+        asked = requests > 0
+        at_once = bool((requests[asked] <= self.free_now[node][asked]).all())
+        self.arrivals.append(Arrival(pod, demand, node, at_once))
+        self.free[node] -= requests
+        if at_once:
+            self.free_now[node] -= requests
+
+        def undo() -> None:
+            self.arrivals.pop()
+            self.free[node] += requests
+            if at_once:
+                self.free_now[node] += requests
+
+        self._undo.append(undo)
+
+    def stay(self, at: int) -> None:
+        """A resident that was to leave stays; this cannot be rolled back."""
+        leaving = self.leaving.pop(at)
+        residents, pod = self.residents, self.residents.pods[at]
+        node, usage = int(residents.nodes[at]), residents.usage[at]
+        self.free[node] -= usage
+        if leaving.to >= 0:
+            self.free[leaving.to] += usage
+            self.free_now[leaving.to] += usage
+            if leaving.kind is EvictionKind.MIGRATION:
+                self.moves.subtract(_counted_move(pod))
+        if residents.is_running(at):
+            self._count(pod.budgets, pod.gang, 1)
+        else:
+            self.free_now[node] -= usage
+        self._undo.clear()
+
+    def drop_arrivals(self, keys: AbstractSet[str]) -> None:
+        """Waiting pods do not come after all; this cannot be rolled back."""
+        for arrival in self.arrivals:
+            if arrival.pod.key in keys:
+                requests = self.demands[arrival.demand].requests
+                self.free[arrival.node] += requests
+                if arrival.at_once:
+                    self.free_now[arrival.node] += requests
+        self.arrivals = [arrival for arrival in self.arrivals if arrival.pod.key not in keys]
+        for leaving in self.leaving.values():
+            leaving.for_pods = [key for key in leaving.for_pods if key not in keys]
+        self._undo.clear()
+
+    def leave_again(self, at: int, leaving: Leaving) -> None:
+        """Undoes ``stay``."""
+        self.let_leave(at, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
+        if leaving.to >= 0:
+            self.reserve_replacement(at, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
+
+    # --- what follows ---
+
+    @property
+    def changed(self) -> bool:
+        """Whether anything was decided."""
+        return bool(self.leaving or self.arrivals)
+
+    def snapshot(
+        self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: Sequence[Arrival] | None = None
+    ) -> Snapshot:
+        """The cluster with all decisions: without those that leave, with all arrivals and replacements.
+
+        No NUMA zone has more room: which zones they leave is not known.
+
+        Args:
+            without: residents that are left out too.
+            leavers_stay: those that leave are still there.
+            arrivals: the waiting pods that have come; None: all.
+        """
+        residents, before = self.residents, self._snapshot
+        names = [node.name for node in before.table.nodes]
+        gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
+        left_out = frozenset(gone)
+        placed: list[tuple[str, PodSignature]] = []
+        used, assumed = before.used.copy(), before.non_zero_requested.copy()
+        ports = dict(before.ports)
+        storage, numa = before.storage, before.numa
+        removed: list[tuple[str, PodSignature]] = []
+        for at in gone:
+            pod, node = residents.pods[at], int(residents.nodes[at])
+            used[node] -= residents.usage[at]
+            assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
+            removed.append((names[node], pod.signature))
+            if pod.pod_class.host_ports or pod.pod_class.volumes:
+                # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
+                rest = [residents.pods[other].pod_class for other in residents.on(node) if other not in left_out]
+                held = {port for each in rest for port in each.host_ports}
+                ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
+                mounted = {volume for each in rest for volume in each.volumes}
+                freed = tuple(volume for volume in pod.pod_class.volumes if volume not in mounted)
+                storage = storage.without(names[node], freed)
+
+        def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
+            used[node] += amounts
+            assumed[node] += np.array(non_zero_requests(pod_class.requests), dtype=np.int64)
+            if pod_class.host_ports:
+                ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
+            placed.append((names[node], signature))
+            nonlocal numa
+            if pod_class.numa is not None and numa is not None:
+                numa = numa if numa is not before.numa else numa.copy()
+                numa.take(pod_class.numa, np.array([node]), np.array([1]))
+
+        for at, leaving in self.leaving.items():
+            if leaving.to >= 0 and at not in without:
+                pod = residents.pods[at]
+                add(pod.pod_class, pod.signature, leaving.to, residents.usage[at])
+        for arrival in self.arrivals if arrivals is None else arrivals:
+            add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
+        found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
+        return replace(found, storage=storage, numa=numa)
+
+
+def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:
+    return [
+        ("policy", pod.policy),
+        ("node", pod.node),
+        ("namespace", pod.namespace),
+        ("owner", pod.owner),
+        share_key(pod),
+    ]
+
+
+def share_key(pod: RunningPod) -> tuple[str, str]:
+    """What counts the moves of a namespace's pods under one policy."""
+    return "share", f"{pod.policy}/{pod.namespace}"

@@ -1,0 +1,67 @@
+"""After a plan is found every victim is tried once more: whoever can stay, stays, the most important first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.state import EvictionState
+
+
+def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
+    """Lets stay who need not leave; who breaks a rule leaves for its own sake.
+
+    Args:
+        holds: whether every filter still passes for the whole plan; asked only where more than resources may decide.
+    """
+    pods = state.residents.pods
+    for_others = (at for at, leaving in state.leaving.items() if leaving.kind is not EvictionKind.RULE)
+    order = sorted(for_others, key=lambda at: (-pods[at].priority, pods[at].started or 0.0))
+    done: set[int] = set()
+    for at in order:
+        if at in done:
+            continue
+        eviction = _together(state, at)
+        done.update(eviction)
+        if not _enough(state, eviction):
+            continue
+        before = {member: state.leaving[member] for member in eviction}
+        for member in eviction:
+            state.stay(member)
+        if not holds():
+            for member in eviction:
+                state.leave_again(member, before[member])
+
+
+def _together(state: EvictionState, at: int) -> Sequence[int]:
+    """Residents that stay together: a gang that leaves as a whole does."""
+    residents = state.residents
+    name = residents.pods[at].gang
+    gang = residents.running.gangs.get(name)
+    if gang is None or not residents.is_running(at):
+        return (at,)
+    if gang.whole or gang.running - state.leaving_by_gang[name] + 1 < gang.min_member:
+        return [member for member in residents.by_gang[name] if member in state.leaving]
+    return (at,)
+
+
+def _enough(state: EvictionState, eviction: Sequence[int]) -> bool:
+    """Whether all that comes still has its resources if these stay."""
+    residents = state.residents
+    arrivals: dict[int, list[int]] = {}
+    for place, arrival in enumerate(state.arrivals):
+        arrivals.setdefault(arrival.node, []).append(place)
+    targets = {leaving.to for other, leaving in state.leaving.items() if leaving.to >= 0 and other not in eviction}
+    rest: dict[int, Int64s] = {}
+    for member in eviction:
+        node = int(residents.nodes[member])
+        rest[node] = rest.get(node, state.free[node]) - residents.usage[member]
+    for node, free in rest.items():
+        asked = sum(state.demands[state.arrivals[place].demand].requests for place in arrivals.get(node, ()))
+        if node in targets:
+            if (free < 0).any():
+                return False
+        elif arrivals.get(node) and ((free < 0) & (asked > 0)).any():
+            return False
+    return True

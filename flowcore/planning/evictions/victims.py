@@ -1,0 +1,138 @@
+"""Whom one node loses for a waiting pod: kube-scheduler's choice, and fewer where possible.
+
+Source: SelectVictimsOnNode of plugins/defaultpreemption: all that may leave do, the pod must fit; then the most
+important first is taken back as long as the pod fits. What that leaves is not always the least: two small victims may
+stay where one large one would do. So smaller sets are tried after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from flowcore.planning.evictions.eligibility import PossibleEviction
+from flowcore.planning.evictions.fit_checks import FitCheck, ResourceFit
+from flowcore.planning.evictions.residents import Residents, VictimsKey, victims_key
+
+#: Sets that are tried on one node for fewer victims than kube-scheduler's.
+_MAX_TRIES = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    """Residents that leave for pods on a node.
+
+    Attributes:
+        members: wherever they are; none: there is room already.
+        count: for how many pods.
+    """
+
+    node: int
+    members: tuple[int, ...]
+    count: int
+    key: VictimsKey
+
+
+def choose_victims(
+    residents: Residents, fit_check: FitCheck, node: int, choices: Sequence[Sequence[PossibleEviction]], count: int = 1
+) -> Victims | None:
+    """The best victims on a node by kube-scheduler's order; None: the pods do not fit whoever leaves.
+
+    Args:
+        choices: sets of evictions, each the most important first; all of one set may leave together.
+        count: pods that are to fit.
+    """
+    best: Victims | None = None
+    for evictions in choices:
+        leaving = _take_back(fit_check, node, evictions, count)
+        if leaving is None:
+            continue
+        found = _victims(residents, node, leaving, count)
+        if len(leaving) > 1 and isinstance(fit_check, ResourceFit):
+            found = min(found, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda each: each.key)
+        if best is None or found.key < best.key:
+            best = found
+    return best
+
+
+def _victims(residents: Residents, node: int, evictions: Sequence[PossibleEviction], count: int) -> Victims:
+    members = tuple(dict.fromkeys(at for eviction in evictions for at in eviction.members))
+    return Victims(node, members, count, victims_key(residents, members, count))
+
+
+def _take_back(
+    fit_check: FitCheck, node: int, evictions: Sequence[PossibleEviction], count: int
+) -> list[PossibleEviction] | None:
+    """Who must leave, after the most important that may stay are taken back; None: the pods do not fit."""
+    leaving = list(evictions)
+    if not fit_check.fits(node, _here(leaving), count):
+        return None
+    for eviction in evictions:
+        rest = [other for other in leaving if other is not eviction]
+        if fit_check.fits(node, _here(rest), count):
+            leaving = rest
+    return leaving
+
+
+def _here(evictions: Sequence[PossibleEviction]) -> list[int]:
+    return [at for each in evictions for at in each.here]
+
+
+def _fewer(
+    residents: Residents,
+    fit_check: ResourceFit,
+    node: int,
+    evictions: Sequence[PossibleEviction],
+    known: Sequence[PossibleEviction],
+    count: int,
+) -> Victims:
+    """The best of the smaller sets of no higher priority, or the known one."""
+    best = _victims(residents, node, known, count)
+    priorities = residents.priorities
+    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.key[0]]
+    missing = [amount for amount in fit_check.missing(node, count) if amount > 0]
+    columns = [place for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
+    freed = {id(each): [sum(fit_check.usage(at)[place] for at in each.here) for place in columns] for each in allowed}
+    fewest = max(_at_least(amount, [freed[id(each)][at] for each in allowed]) for at, amount in enumerate(missing))
+    if fewest >= len(known):
+        return best
+    # The largest first: sets that suffice are found early. Of equal ones the least important goes first.
+    least_important_first = allowed[::-1]
+    order = sorted(least_important_first, key=lambda each: [-amount for amount in freed[id(each)]])
+    tries = 0
+
+    def search(start: int, chosen: list[PossibleEviction], lacking: Sequence[int], most: int) -> None:
+        nonlocal best, tries
+        for at in range(start, len(order)):
+            tries += 1
+            this, before = order[at], order[at - 1]
+            # Those that come later free no more of the first resource.
+            if tries > _MAX_TRIES or freed[id(this)][0] * (most - len(chosen)) < lacking[0]:
+                return
+            if at > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before):
+                continue  # the same set but for a pod that is as good
+            left = [amount - less for amount, less in zip(lacking, freed[id(this)], strict=True)]
+            if all(amount <= 0 for amount in left):
+                best = min(best, _victims(residents, node, [*chosen, this], count), key=lambda each: each.key)
+            elif len(chosen) + 1 < most:
+                search(at + 1, [*chosen, this], left, most)
+
+    for most in range(fewest, len(known)):
+        search(0, [], missing, most)
+        if len(best.members) <= most:
+            break
+    return best
+
+
+def _at_least(missing: int, freed: Sequence[int]) -> int:
+    """How many of the largest amounts make up for what is missing; all of them suffice."""
+    for count, total in enumerate(accumulate(sorted(freed, reverse=True)), start=1):
+        if total >= missing:
+            return count
+    return len(freed)
+
+
+def _alike(residents: Residents, one: PossibleEviction, other: PossibleEviction) -> bool:
+    """Whether two differ in nothing but their start."""
+    return [residents.pods[at].priority for at in one.members] == [residents.pods[at].priority for at in other.members]

@@ -1,0 +1,75 @@
+"""Who waits after the first part of a round: pods by themselves and atomic groups, the most important first."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import RoundResult
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Pods that found no node.
+
+    Attributes:
+        priority: the lowest of its pods.
+        price: of leaving the dearest of them.
+        demands: number of the demand, and its pods in their order.
+        group: number of the atomic group that is placed as a whole; -1: each pod by itself.
+        allowed: choices of nodes, bool[N] each, that a group is kept to; None: all nodes.
+    """
+
+    priority: int
+    price: int
+    demands: tuple[tuple[int, tuple[PendingPod, ...]], ...]
+    group: int = -1
+    allowed: tuple[Bools, ...] | None = None
+
+
+def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
+    """The pods that a result leaves, but for those that no node will ever do for."""
+    groups, found = problem.atomic_groups, list[Waiting]()
+    unplaced = {each.pod.key: each.price for each in result.unplaced}
+    placed_groups = {each.atomic_group for each in result.placements if each.atomic_group}
+    members: dict[int, dict[int, list[PendingPod]]] = {}
+    for at, demand in enumerate(problem.demands):
+        alone = []
+        for place, pod in enumerate(demand.group.pods):
+            if pod.key not in unplaced:
+                continue
+            group = int(groups.group_of[at][place])
+            if group < 0 or groups.all[group].name in placed_groups:
+                alone.append(pod)
+            elif bool(groups.needed[at][place]):
+                members.setdefault(group, {}).setdefault(at, []).append(pod)
+        if alone:
+            price = max(unplaced[pod.key] for pod in alone)
+            found.append(Waiting(demand.group.pod_class.priority, price, ((at, tuple(alone)),)))
+    for number, demands in members.items():
+        atomic_group = groups.all[number]
+        if atomic_group.unschedulable_reason or sum(map(len, demands.values())) < atomic_group.size:
+            continue
+        allowed = _choices(problem, number)
+        if allowed == ():
+            continue
+        entries = tuple((at, tuple(demands[at])) for at in problem.by_size if at in demands)
+        priority = min(problem.demands[at].group.pod_class.priority for at, _ in entries)
+        price = max(unplaced[pod.key] for _, pods in entries for pod in pods)
+        found.append(Waiting(priority, price, entries, number, allowed))
+    found.sort(key=lambda each: (-each.priority, -each.price))
+    return found
+
+
+def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
+    """The domains that a group may be in; None: it is kept to none; (): it cannot be decided here."""
+    gangs = [gang for gang in problem.atomic_groups.all[number].gangs if gang.topology_key and not gang.domain]
+    if not gangs:
+        return None
+    if len({gang.topology_key for gang in gangs}) > 1 or len(gangs) < len(problem.atomic_groups.all[number].gangs):
+        return ()
+    domains = problem.domains(gangs[0].topology_key)
+    return tuple(np.equal(domains.codes, code) for code in range(domains.count))

@@ -1,0 +1,190 @@
+"""Admission: decides which atomic groups a round places, together with the pods that are in none.
+
+Groups and single pods compete by the same unscheduled prices. They are taken in an order, in batches that are halved if
+they do not fit as a whole; a group is admitted only after all pods that it needs were really placed. Several orders are
+tried, and the best candidate is kept (engine.md section 3: a candidate set with bisection).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.methods.assignment_program import AtomicBundles
+from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
+from flowcore.planning.problem.bounds import lower_bound
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.problem import Problem, is_better
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class IndividualPods:
+    """The P pods that no atomic group needs, on demands that fit some node.
+
+    Attributes:
+        demand: int64[P].
+        group: int64[P], the group that a pod is optional in: it is placed only if the group is; -1: none.
+        price: int64[P], what leaving it pending costs.
+    """
+
+    demand: Int64s
+    group: Int64s
+    price: Int64s
+
+    @classmethod
+    def of(cls, problem: Problem) -> IndividualPods:
+        """Without optional pods of groups that are unschedulable."""
+        found = [(np.zeros(0, dtype=np.int64),) * 3]
+        for at, demand in enumerate(problem.demands):
+            group_of, free = problem.atomic_groups.group_of[at], ~problem.atomic_groups.needed[at]
+            if len(problem.unschedulable):
+                free &= (group_of < 0) | ~problem.unschedulable[group_of]
+            if demand.counts.any():
+                found.append((np.full(int(free.sum()), at, dtype=np.int64), group_of[free], demand.prices[free]))
+        return cls(*(np.concatenate(each) for each in zip(*found, strict=True)))
+
+
+class Admission:
+    """Decides which groups are admitted, one order a step; the second step is the bound.
+
+    Attributes:
+        best: the best candidate so far.
+        bound: a cost that no candidate goes below.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem, self.bound = problem, 0
+        self._pods = IndividualPods.of(problem)
+        self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
+        self._pod_prices = self._pods.price.astype(np.float64)
+        self.best = problem.nothing_placed()
+
+    def run(self) -> Generator[None, None, None]:
+        """Yields after each order, and after the bound."""
+        problem, atomic_groups = self._problem, self._problem.atomic_groups.all
+        shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
+        self.bound = (
+            lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+            if problem.demands
+            else self.best.cost
+        )
+        self.offer(self.by_price())
+        yield
+        if self.best.cost == self.bound:
+            return
+        relaxed = self._relax()
+        if relaxed is not None:
+            yield
+        if not any(unplaced_counts(self.best.commits, self.best.demands)):
+            return  # other orders are for what stays out
+        group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
+        self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
+        yield
+        if relaxed is not None:
+            self.offer(self._by_shadow_prices(relaxed))
+            yield
+
+    def by_price(self) -> Candidate:
+        """The highest price first; a group counts with the mean price of the pods that it needs."""
+        size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
+        return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
+
+    def _relax(self) -> RelaxedSolution | None:
+        """The round in fractions with groups, whose prices give a bound; None: it is too large."""
+        problem = self._problem
+        schedulable = ~problem.unschedulable
+        prices = [
+            demand.prices[~needed] for demand, needed in zip(problem.demands, problem.atomic_groups.needed, strict=True)
+        ]
+        bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
+        relaxed = relax(problem.cost_matrix, prices, bundles)
+        if relaxed is not None:
+            bound = lower_bound(
+                problem.unreserved_cost_matrix,
+                shadow_prices=relaxed.shadow_prices,
+                loads=relaxed.loads,
+                atomic_groups=problem.atomic_groups.all,
+            )
+            self.bound = max(self.bound, bound)
+        return relaxed
+
+    def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:
+        """The highest price first, per shadow cost of what is requested."""
+        problem = self._problem
+        shadow_costs = np.array(min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices))
+        shadow_costs[~np.isfinite(shadow_costs)] = 0.0
+        shadow_costs = np.maximum(shadow_costs, 1e-9)
+        group_values = self._group_prices / (problem.required @ shadow_costs + 1e-9)
+        return self._admit("gangs by toll", group_values, self._pod_prices / shadow_costs[self._pods.demand])
+
+    def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
+        """The candidate that an order gives.
+
+        Args:
+            group_values: float64[U], pod_values: float64[P]; the highest value comes first.
+        """
+        run = AdmissionRun(self._problem)
+        run.bisect(*self._ordered(group_values, pod_values))
+        return run.conclude(method)
+
+    def offer(self, candidate: Candidate) -> None:
+        """Takes over a candidate that is better than the best so far."""
+        if is_better(self._problem, candidate, self.best):
+            self.best = candidate
+
+    def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:
+        """Entries in order: int64[E], a group, or the group that a pod is optional in; int64[E], a demand or -1.
+
+        Groups that are partially placed come first; among equal values entries with few pods.
+        """
+        groups, pods, required = self._problem.atomic_groups.all, self._pods, self._problem.required
+        schedulable = np.nonzero(~self._problem.unschedulable)[0]
+        partially_placed = np.array([groups[at].partially_placed for at in schedulable.tolist()], dtype=np.bool_)
+        size = np.array([groups[at].size for at in schedulable.tolist()], dtype=np.int64)
+        dominant_shares = np.array([demand.dominant_share for demand in self._problem.demands])
+        entry_group = np.concatenate([schedulable, pods.group])
+        entry_demand = np.concatenate([np.full(len(schedulable), -1, dtype=np.int64), pods.demand])
+        order = np.lexsort(
+            (
+                np.arange(len(entry_group)),
+                np.concatenate([required[schedulable] @ dominant_shares, dominant_shares[pods.demand]]),
+                np.concatenate([size, np.ones(len(pods.group), dtype=np.int64)]),
+                -np.concatenate([group_values[schedulable], pod_values]),
+                np.concatenate([~partially_placed, np.ones(len(pods.group), dtype=np.bool_)]),
+            )
+        )
+        return entry_group[order], entry_demand[order]
+
+
+def complete(problem: Problem, candidate: Candidate, *, full: bool = False) -> Candidate:
+    """A candidate with the groups that fit beside its placements after all.
+
+    Args:
+        full: also places single pods that fit, even where every group is admitted.
+    """
+    order = _rejected(problem, candidate)
+    if not order and not full:
+        return candidate
+    run = AdmissionRun(problem, candidate)
+    for at in order:
+        run.bisect(np.array([at], dtype=np.int64), np.array([-1], dtype=np.int64))
+    return run.conclude(candidate.method)
+
+
+def fit_counts(problem: Problem, candidate: Candidate) -> dict[int, int]:
+    """For each group that is not admitted but could be: how many of the pods that it needs fit beside the candidate."""
+    run = AdmissionRun(problem, candidate)
+    return {at: sum(commit.count for commit in run.fitting(at)) for at in _rejected(problem, candidate)}
+
+
+def _rejected(problem: Problem, candidate: Candidate) -> list[int]:
+    """Groups that are not admitted, without those that cannot be; the highest unscheduled cost first."""
+    groups = problem.atomic_groups.all
+    rejected = [at for at in np.nonzero(~candidate.admitted)[0].tolist() if not groups[at].unschedulable_reason]
+    return sorted(rejected, key=lambda at: (-groups[at].unscheduled_cost, at))

@@ -1,0 +1,318 @@
+"""One pass of admission through an order of atomic groups and pods: batches are halved where they do not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.problem.atomic_groups import AtomicGroup
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
+
+#: Choices of domains that are really tried for a group that must be in one domain.
+_MAX_DOMAIN_TRIES = 8
+
+
+class AdmissionRun:
+    """Takes in the entries of an order, beginning with nothing placed or with another candidate."""
+
+    def __init__(self, problem: Problem, base: Candidate | None = None) -> None:
+        base = problem.nothing_placed() if base is None else base
+        self._problem = problem
+        self._demands = list(base.demands)
+        self._capacity = base.capacity.copy()
+        self._commits = list(base.commits)
+        self._admitted = base.admitted.copy()
+        #: The cost matrix of ``_demands``; None: not computed yet.
+        self._restricted: CostMatrix | None = problem.cost_matrix
+        if base.demands is not problem.demands:
+            self._restricted = None
+            for group, admitted in zip(problem.atomic_groups.all, base.admitted.tolist(), strict=True):
+                # A group that is not admitted may choose its domain again.
+                for at in group.demands if not (admitted or group.any_domain) else ():
+                    self._demands[at] = problem.demands[at]
+        #: Demands of which no further pod fits.
+        self._exhausted = ~problem.cost_matrix.placeable
+        self._any_domain = np.array([group.any_domain for group in problem.atomic_groups.all], dtype=np.bool_)
+        #: Groups that are placed by themselves: they choose a domain, or wait where that is cheaper.
+        self._waits = np.array([may_wait(problem, at) for at in range(len(self._any_domain))], dtype=np.bool_)
+        self._alone = ~self._any_domain | self._waits
+        #: Nodes that placements changed, in order; and for each demand what ``_fit_counts_of`` said last, and how many
+        #: of those changes it knew.
+        self._changes: list[Int64s] = []
+        self._fit_counts: dict[int, tuple[Int64s, int]] = {}
+
+    def _restricted_cost_matrix(self) -> CostMatrix:
+        """The cost matrix of demands restricted to the domains that were found for them."""
+        if self._restricted is None:
+            self._restricted = CostMatrix(tuple(self._demands), self._problem.start)
+        return self._restricted
+
+    def bisect(self, group: Int64s, demand: Int64s) -> None:
+        """Takes in what fits: all entries at once, else one half after the other.
+
+        Args:
+            group: int64[E], the group of each entry, or the group that its pod is optional in, or -1.
+            demand: int64[E], the demand of an entry that is a pod by itself, else -1.
+        """
+        group, demand = self._viable(group, demand)
+        if not len(group):
+            return
+        groups = group[demand < 0]
+        if not self._alone[groups].any() and self._place(self._pods_by_demand(groups, demand)):
+            self._admitted[groups] = True
+            return
+        if not len(groups) and (demand == demand[0]).all():
+            self._place_what_fits(int(demand[0]), len(demand))
+            return
+        if len(group) == 1:
+            if not self._any_domain[groups[0]]:
+                self._place_in_one_domain(int(groups[0]))
+            elif self._alone[groups[0]]:
+                self._place_by_cost(int(groups[0]))
+            return
+        half = len(group) // 2
+        self.bisect(group[:half], demand[:half])
+        self.bisect(group[half:], demand[half:])
+
+    def fitting(self, group: int) -> list[Commit]:
+        """Where pods that a group needs fit beside what is placed; nothing is placed."""
+        required = self._problem.atomic_groups.all[group].required
+        order = [(demand, required[demand]) for demand in self._problem.by_size if demand in required]
+        return greedy(self._restricted_cost_matrix(), order, self._capacity.copy())
+
+    def cost_to_place(self, group: int) -> int | None:
+        """What it would cost to place a group now, whether it waits or not; None: it does not fit."""
+        self._waits[:] = False
+        before, commits = self._capacity.copy(), len(self._commits)
+        self.bisect(np.array([group], dtype=np.int64), np.array([-1], dtype=np.int64))
+        if not self._admitted[group]:
+            return None
+        return added_cost(self._demands, self._commits[commits:], before, self._capacity)
+
+    def conclude(self, method: str) -> Candidate:
+        """The candidate, completed with all pods that still fit."""
+        problem, atomic_groups = self._problem, self._problem.atomic_groups
+        for _ in range(MOST_REFILLS):
+            placed = [0] * len(self._demands)
+            for commit in self._commits:
+                placed[commit.demand] += commit.count
+            rest = [(at, len(atomic_groups.placement_order(at, self._admitted)) - placed[at]) for at in problem.queue]
+            waiting = wait_prices(problem, placed, self._admitted)
+            self._commits += greedy(self._restricted_cost_matrix(), rest, self._capacity, wait_prices=waiting)
+            # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
+            kept = settled(problem, self._commits, self._capacity, self._admitted)
+            if kept is None:
+                break
+            self._commits, self._capacity = kept
+        found = problem.candidate(method, self._commits, self._capacity, self._admitted)
+        return replace(found, demands=tuple(self._demands))
+
+    def _viable(self, group: Int64s, demand: Int64s) -> tuple[Int64s, Int64s]:
+        """The entries without those that certainly do not fit any more."""
+        is_group = demand < 0
+        viable = np.zeros(len(group), dtype=np.bool_)
+        required = self._problem.required[group[is_group]]
+        demands = np.nonzero(required.any(axis=0))[0]
+        total = np.array(
+            [int(np.minimum(self._fit_counts_of(at), 2**31).sum()) for at in demands.tolist()], dtype=np.int64
+        )
+        viable[is_group] = (required[:, demands] <= total).all(axis=1)
+        may_be_admitted = self._admitted.copy()
+        may_be_admitted[group[is_group & viable]] = True
+        optional_in = group[~is_group]
+        fine = np.ones(len(optional_in), dtype=np.bool_)
+        if len(may_be_admitted):
+            fine = (optional_in < 0) | may_be_admitted[optional_in]
+        viable[~is_group] = fine & ~self._exhausted[demand[~is_group]]
+        return group[viable], demand[viable]
+
+    def _pods_by_demand(self, groups: Int64s, demand: Int64s) -> Int64s:
+        """int64[C]: how many pods of each demand the entries have in sum."""
+        pods = np.bincount(demand[demand >= 0], minlength=len(self._demands))
+        counts: Int64s = self._problem.required[groups].sum(axis=0) + pods
+        return counts
+
+    def _place(self, counts: Int64s) -> bool:
+        """Places int64[C] pods of each demand, or none at all."""
+        demands = np.nonzero(counts)[0]
+        if not self._may_fit(demands, counts[demands]):
+            return False
+        if self._problem.not_packable[demands].any():
+            order = [(at, int(counts[at])) for at in self._problem.by_size if counts[at]]
+            return self._place_all(self._restricted_cost_matrix(), order)
+        placed: list[tuple[int, Int64s, Int64s]] = []
+        for at in self._problem.by_size:
+            if not counts[at]:
+                continue
+            nodes, pods = self._packed(at, int(counts[at]))
+            if int(pods.sum()) < counts[at]:
+                for other, used, released in placed:
+                    self._capacity.release(self._demands[other], used, released)
+                    self._changes.append(used)
+                return False
+            self._capacity.place_many(self._demands[at], nodes, pods)
+            self._changes.append(nodes)
+            placed.append((at, nodes, pods))
+        for at, nodes, pods in placed:
+            self._commits += [Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
+        return True
+
+    def _may_fit(self, demands: Int64s, counts: Int64s) -> bool:
+        """Whether the capacity suffices for each demand by itself and for the sum of their requests."""
+        if any(
+            int(self._fit_counts_of(at).sum()) < count
+            for at, count in zip(demands.tolist(), counts.tolist(), strict=True)
+        ):
+            return False
+        requests = np.array([self._demands[at].requests for at in demands.tolist()], dtype=np.float64)
+        free = np.maximum(self._capacity.free, 0).astype(np.float64).sum(axis=0)
+        total = counts @ requests
+        return bool(((total <= free * (1 + 1e-9)) | (total == 0)).all())
+
+    def _packed(self, at: int, count: int) -> tuple[Int64s, Int64s]:
+        """int64[M] nodes and pods of each: the first that fit any, in packing order."""
+        nodes = self._problem.packing(at)
+        counts = self._fit_counts_of(at)[nodes]
+        sums = np.cumsum(np.minimum(counts, count))
+        last = int(np.searchsorted(sums, count)) + 1
+        pods = np.minimum(counts[:last], count)
+        if last <= len(sums):
+            pods[-1] -= sums[last - 1] - count
+        used = pods > 0
+        return nodes[:last][used], pods[used]
+
+    def _place_what_fits(self, at: int, count: int) -> None:
+        """Places as many single pods of a demand as fit."""
+        if self._problem.not_packable[at]:
+            capacity = self._capacity
+            self._changes.append(np.arange(len(capacity.free)))
+            self._commits += greedy(self._restricted_cost_matrix(), [(at, count)], capacity)
+        else:
+            nodes, pods = self._packed(at, count)
+            self._capacity.place_many(self._demands[at], nodes, pods)
+            self._changes.append(nodes)
+            self._commits += [Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
+        self._exhausted[at] = True
+
+    def _place_by_cost(self, group: int) -> None:
+        """Places all pods that a group needs, if they fit and cost less than they would by waiting."""
+        required = self._problem.atomic_groups.all[group].required
+        order = [(at, required[at]) for at in self._problem.by_size if at in required]
+        self._admitted[group] = self._place_all(self._restricted_cost_matrix(), order, limit=self._limit(group))
+
+    def _limit(self, group: int) -> int | None:
+        """What a group must cost less than; None: whatever it costs."""
+        return self._problem.atomic_groups.all[group].unscheduled_cost if self._waits[group] else None
+
+    def _place_all(
+        self,
+        cost_matrix: CostMatrix,
+        order: Sequence[tuple[int, int]],
+        demand_indices: Sequence[int] | None = None,
+        limit: int | None = None,
+    ) -> bool:
+        """Places pods by cost, all or none.
+
+        Args:
+            order: demand of the cost matrix, and how many pods.
+            demand_indices: number in the problem of each demand of the cost matrix; None: the same.
+            limit: what they must cost less than.
+        """
+        capacity = self._capacity.copy()
+        commits = greedy(cost_matrix, order, capacity)
+        if sum(commit.count for commit in commits) < sum(count for _, count in order):
+            return False
+        if limit is not None and added_cost(cost_matrix.demands, commits, self._capacity, capacity) >= limit:
+            return False
+        if demand_indices is not None:
+            commits = [Commit(demand_indices[commit.demand], commit.node, commit.count) for commit in commits]
+        self._capacity = capacity
+        self._commits += commits
+        self._changes.append(np.array([commit.node for commit in commits], dtype=np.int64))
+        return True
+
+    def _place_in_one_domain(self, group: int) -> None:
+        """Finds domains in which all pods that a group needs are really placed."""
+        atomic_group = self._problem.atomic_groups.all[group]
+        required, indices = atomic_group.required, sorted(atomic_group.demands)
+        for tries, allowed_nodes in enumerate(self._domain_choices(atomic_group, 0, {})):
+            if tries == _MAX_DOMAIN_TRIES:
+                return
+            restricted = [
+                self._demands[at].restricted_to(allowed_nodes[at]) if at in allowed_nodes else self._demands[at]
+                for at in indices
+            ]
+            order = [(number, required[at]) for number, at in enumerate(indices) if at in required]
+            order.sort(key=lambda entry: -restricted[entry[0]].dominant_share)
+            if self._place_all(CostMatrix(restricted, self._problem.start), order, indices, self._limit(group)):
+                for at, demand in zip(indices, restricted, strict=True):
+                    if at in allowed_nodes:
+                        self._demands[at], self._restricted = demand, None
+                        self._fit_counts.pop(at, None)
+                        self._exhausted[at] = not demand.counts.any()
+                self._admitted[group] = True
+                return
+
+    def _domain_choices(
+        self, atomic_group: AtomicGroup, number: int, allowed_nodes: dict[int, Bools]
+    ) -> Iterator[dict[int, Bools]]:
+        """For one choice of domains after the other: the nodes that each demand is restricted to, bool[N].
+
+        Only domains that seem to fit what is needed; those that fit all pods of the gang first, then the cheapest.
+
+        Args:
+            number: of the gang that chooses next.
+            allowed_nodes: as the gangs before it chose.
+        """
+        if number == len(atomic_group.gangs):
+            yield allowed_nodes
+            return
+        gang, members = atomic_group.gangs[number], atomic_group.members[number]
+        if not gang.topology_key or gang.domain:
+            yield from self._domain_choices(atomic_group, number + 1, allowed_nodes)
+            return
+        domains = self._problem.domains(gang.topology_key)
+        codes, count = domains.codes, domains.count
+        fits_needed, fits_all = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
+        cost = np.zeros(count)
+        for at, places in members.items():
+            usable = domains.labelled & allowed_nodes[at] if at in allowed_nodes else domains.labelled
+            constraints = self._demands[at].constraints
+            if constraints.anti_affinity or constraints.caps:
+                usable = usable & ~self._capacity.domain_counts.blocked(constraints)
+            fit_counts = np.where(usable, self._fit_counts_of(at), 0)
+            fitting = domains.totals(np.minimum(fit_counts, len(places)))[:count]
+            # Of a demand that several gangs share each may need only some pods.
+            need = min(atomic_group.required.get(at, 0), len(places))
+            fits_needed &= fitting >= need
+            fits_all &= fitting >= len(places)
+            cheapest = np.full(count, np.inf)
+            nodes = usable & (fit_counts > 0)
+            np.minimum.at(cheapest, codes[nodes], self._problem.demands[at].first_cost[nodes])
+            cost += need * np.where(np.isfinite(cheapest), cheapest, 0.0)
+        for code in np.lexsort((np.arange(count), cost, ~fits_all)).tolist():
+            if fits_needed[code]:
+                here = codes == code
+                chosen = {at: allowed_nodes[at] & here if at in allowed_nodes else here for at in members}
+                yield from self._domain_choices(atomic_group, number + 1, allowed_nodes | chosen)
+
+    def _fit_counts_of(self, at: int) -> Int64s:
+        """int64[N]: how many pods of a demand fit each node now. Not to be written to."""
+        demand = self._demands[at]
+        counts, known_changes = self._fit_counts.get(at, (None, 0))
+        if counts is None:
+            counts = np.array(self._capacity.fit_counts(demand))
+        elif known_changes < len(self._changes):
+            nodes = np.unique(np.concatenate(self._changes[known_changes:]))
+            nodes = nodes[demand.counts[nodes] > 0]
+            counts[nodes] = self._capacity.fit_counts_at(demand, nodes)
+        self._fit_counts[at] = counts, len(self._changes)
+        return counts

@@ -1,0 +1,159 @@
+"""Candidates that are built in one go: greedy over the demands in some order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.methods.one_by_one import place_one_by_one
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands
+
+#: Parts that each demand is placed in by turns, so that nodes get a mix of all demands.
+_PARTS = 4
+
+
+def fill(problem: Problem) -> Candidate:
+    """Each demand in the order of the queue takes the cheapest slots that there are."""
+    return completed(problem, "fill", [], problem.start.copy())
+
+
+def constrained_first(problem: Problem) -> Candidate:
+    """Demands with constraints between pods go first; those that block domains for others block few."""
+    order = sorted(problem.queue, key=lambda at: not problem.demands[at].constraints.constrained)
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        counts = ((at, problem.demands[at].count) for at in order)
+        return greedy(problem.cost_matrix, counts, capacity, packed=True, wait_prices=wait_prices)
+
+    return _placed(problem, "rules first", place)
+
+
+def one_by_one(problem: Problem, order: Sequence[int]) -> Candidate:
+    """One pod after the other, each on the node that is the cheapest at its turn.
+
+    Args:
+        order: demand of each pod.
+    """
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        return place_one_by_one(problem.cost_matrix, order, capacity, wait_prices)
+
+    return _placed(problem, "one by one", place)
+
+
+def kube_scheduler_order(problem: Problem) -> list[int]:
+    """Demand of each pending pod in kube-scheduler's order (plugins/queuesort): by priority, then by age."""
+    places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
+    entries = sorted(
+        (-demand.group.pod_class.priority, pod.created, places[pod.key], at)
+        for at, demand in enumerate(problem.demands)
+        for pod in demand.group.pods
+    )
+    return [at for *_, at in entries]
+
+
+def interleaved(problem: Problem) -> Candidate:
+    """Demands take the cheapest slots by turns, some of their pods each time: nearly as one by one, but sooner."""
+    counts = np.array([demand.count for demand in problem.demands], dtype=np.int64)
+
+    def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
+        parts = in_parts(counts, problem.by_size[::-1])
+        return greedy(problem.cost_matrix, parts, capacity, wait_prices=wait_prices)
+
+    return _placed(problem, "by turns", place)
+
+
+def in_parts(counts: Int64s, order: Sequence[int]) -> list[tuple[int, int]]:
+    """Pods of each demand, int64[C], in some parts, the demands by turns in an order."""
+    return [
+        (at, int(counts[at]) * (part + 1) // _PARTS - int(counts[at]) * part // _PARTS)
+        for part in range(_PARTS)
+        for at in order
+    ]
+
+
+def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity: FreeCapacity) -> Candidate:
+    """A candidate of commits and of all other pods that fit beside them, in the order of the queue.
+
+    Args:
+        capacity: what the commits leave free; the further pods are placed into it.
+    """
+    nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
+    for _ in range(MOST_REFILLS):
+        unplaced = unplaced_counts(commits, problem.demands)
+        missing = missing_pods(problem, commits)
+        order = [
+            *((at, missing[at]) for at in problem.queue if missing[at]),
+            *((at, unplaced[at] - missing[at]) for at in problem.queue),
+        ]
+        placed = [demand.count - count for demand, count in zip(problem.demands, unplaced, strict=True)]
+        waiting = wait_prices(problem, placed, nobody)
+        commits = [*commits, *greedy(problem.cost_matrix, order, capacity, wait_prices=waiting)]
+        # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
+        found = settled(problem, commits, capacity, nobody)
+        if found is None:
+            break
+        commits, capacity = found
+    return problem.candidate(method, commits, capacity)
+
+
+def missing_pods(problem: Problem, commits: Sequence[Commit]) -> list[int]:
+    """How many pods of each demand a candidate must place beyond these."""
+    unplaced = unplaced_counts(commits, problem.demands)
+    return [
+        max(0, must_place - demand.count + count)
+        for must_place, demand, count in zip(problem.must_place, problem.demands, unplaced, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FixedPart:
+    """Pods with rules that a method does not know, fixed where a candidate has them: it decides the others beside."""
+
+    commits: tuple[Commit, ...]
+    capacity: FreeCapacity
+
+    @classmethod
+    def none(cls, problem: Problem) -> FixedPart:
+        """Nothing fixed."""
+        return cls((), problem.start)
+
+    @classmethod
+    def of(cls, problem: Problem, candidate: Candidate, decided: Bools) -> FixedPart:
+        """All but the demands bool[C] ``decided``; what depends on pods that are not fixed is left to ``completed``."""
+        capacity, commits = problem.start.copy(), []
+        for commit in candidate.commits:
+            demand = problem.demands[commit.demand]
+            placed = 0 if decided[commit.demand] else capacity.place(demand, commit.node, commit.count)
+            if placed:
+                commits.append(Commit(commit.demand, commit.node, placed))
+        return cls(tuple(commits), capacity)
+
+
+def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
+    """Demand of each unplaced pod, the highest price first; among equals large pods first: they need first choice."""
+    entries = [
+        (-int(price), -demand.dominant_share, at)
+        for at, (demand, count) in enumerate(zip(demands, unplaced, strict=True))
+        for price in demand.prices_of_last(count)
+    ]
+    return [at for *_, at in sorted(entries)]
+
+
+def _placed(problem: Problem, method: str, place: Callable[[FreeCapacity, WaitPrices], list[Commit]]) -> Candidate:
+    capacity = problem.start.copy()
+    nobody = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
+    commits = place(capacity, wait_prices(problem, [0] * len(problem.demands), nobody))
+    if waiting_demands(problem):
+        return completed(problem, method, commits, capacity)
+    return problem.candidate(method, commits, capacity)

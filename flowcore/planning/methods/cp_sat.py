@@ -1,0 +1,219 @@
+"""Atomic groups, and pods with constraints that only forbid, decided exactly: one integer program for CP-SAT.
+
+The program leaves out what a node costs beyond its first pod. So its answer is a proposal like any other: it is placed
+for real and kept if the cost of the round falls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.admission import complete
+from flowcore.planning.methods.assignment_program import (
+    AtomicBundles,
+    Pairs,
+    assignment_program,
+    pods_per_run,
+    price_runs,
+)
+from flowcore.planning.methods.conflict_rows import with_conflict_rows
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.solvers import solve_mip
+
+#: Programs with more columns take longer than a round has.
+_MOST_COLUMNS = 12_000
+#: Without groups: pairs of a demand and a node that fit. With more CP-SAT seldom finds a better plan in time.
+_MOST_PAIRS = 1_500
+#: Nodes of a sampled subproblem, and how many admitted and how many rejected groups it decides.
+_NODES, _GROUPS = 12, 30
+#: Runs that the prices of a demand are merged into.
+_STEPS = 3
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subproblem:
+    """What is decided: pods on ``nodes``, bool[N], and the admission of ``atomic_groups``, bool[U]. The rest stays."""
+
+    nodes: Bools
+    atomic_groups: Bools
+
+    @classmethod
+    def all(cls, problem: Problem) -> Subproblem:
+        """Everything."""
+        return cls(
+            np.ones(len(problem.start.free), dtype=np.bool_), np.ones(len(problem.atomic_groups.all), dtype=np.bool_)
+        )
+
+    @classmethod
+    def sampled(cls, problem: Problem, candidate: Candidate, seed: int) -> Subproblem:
+        """Some nodes, some groups that are admitted and some that are not."""
+        random = np.random.default_rng(seed)
+        nodes = np.zeros(len(problem.start.free), dtype=np.bool_)
+        nodes[random.permutation(len(nodes))[:_NODES]] = True
+        atomic_groups = np.zeros(len(candidate.admitted), dtype=np.bool_)
+        for groups in (candidate.admitted, ~candidate.admitted):
+            atomic_groups[random.permutation(np.nonzero(groups)[0])[:_GROUPS]] = True
+        return cls(nodes, atomic_groups)
+
+
+def solve_exact(
+    problem: Problem, candidate: Candidate, subproblem: Subproblem, *, work: float, seed: int
+) -> Candidate | None:
+    """A candidate that seems better than a known one, completed with all that fits; None if none does.
+
+    Pods with host ports, or with constraints that do more than forbid, stay where the known candidate has them, and
+    groups with such pods stay admitted or not. Groups that must be in one domain keep theirs, or stay out.
+
+    Args:
+        work: CP-SAT's deterministic time.
+    """
+    atomic_groups, demands, immovable = problem.atomic_groups.all, candidate.demands, problem.immovable
+    decidable = [
+        not group.unschedulable_reason
+        and (group.any_domain or bool(candidate.admitted[at]))
+        and not immovable[list(group.demands)].any()
+        for at, group in enumerate(atomic_groups)
+    ]
+    undecided = np.array(decidable, dtype=np.bool_) & subproblem.atomic_groups
+    fixed = candidate.admitted & ~undecided
+    capacity, fixed_commits = problem.start.copy(), []
+    for commit in candidate.commits:
+        if immovable[commit.demand] or not subproblem.nodes[commit.node]:
+            taken = capacity.place(demands[commit.demand], commit.node, commit.count)
+            fixed_commits.append(Commit(commit.demand, commit.node, taken))
+    free = [
+        np.zeros(0, dtype=np.int64)
+        if immovable[at]
+        else demand.prices[
+            ~problem.atomic_groups.needed[at] & _may_be_placed(problem.atomic_groups.group_of[at], candidate.admitted)
+        ]
+        for at, demand in enumerate(demands)
+    ]
+    extra = problem.required[fixed].sum(axis=0)
+    for commit in fixed_commits:
+        extra[commit.demand] -= commit.count
+    extra[immovable] = 0  # all of their pods stay
+    supply = problem.required[undecided].sum(axis=0) + np.array([len(prices) for prices in free]) + extra
+    counts = np.array([capacity.max_pods(demand) for demand in demands]) * subproblem.nodes
+    counts = np.minimum(counts, supply[:, np.newaxis])
+    who, where = np.nonzero(counts)
+    if not len(who) or len(who) + int(undecided.sum()) > _MOST_COLUMNS:
+        return None
+    runs = [price_runs(prices, _STEPS) for prices in free]
+    requests = np.array([demand.requests for demand in demands], dtype=np.float64)
+    pairs = Pairs(who, where, problem.cost_matrix.first_pod_cost[who, where], counts[who, where].astype(np.float64))
+    value = np.array([group.unscheduled_cost for group in atomic_groups], dtype=np.float64)
+    # Groups that are partially placed come before all others.
+    value[[group.partially_placed for group in atomic_groups]] += value.sum() + sum(
+        float(prices.sum()) for prices in free
+    )
+    bundles = AtomicBundles(problem.required[undecided].astype(np.float64), value[undecided])
+    places = np.cumsum(subproblem.nodes) - 1
+    inside = replace(pairs, places=places[where])
+    left = np.maximum(capacity.free[subproblem.nodes], 0).astype(np.float64)
+    program = assignment_program(inside, requests, left, runs, bundles, extra.astype(np.float64))
+    columns = len(program.costs)
+    program, pairs_of_indicators = with_conflict_rows(program, pairs, demands, capacity)
+    if len(program.costs) > _MOST_COLUMNS:
+        return None
+    hint = _hint(candidate, problem, free, who, where, runs, undecided)
+    hint = np.concatenate([hint, [float(hint[pairs].any()) for pairs in pairs_of_indicators]])
+    solution = solve_mip(program, deterministic_time=work, seed=seed, hint=hint)
+    if solution is None or program.costs @ solution.values >= program.costs @ hint:
+        return None
+    chosen = fixed.copy()
+    chosen[undecided] = solution.values[columns - int(undecided.sum()) : columns] < 0.5
+    pods = solution.values[: len(who)].astype(np.int64)
+    for at in range(len(demands)):
+        # Optional pods of a group that is not admitted now must not be placed.
+        columns_of = np.nonzero(who == at)[0]
+        allowed = len(problem.atomic_groups.placement_order(at, chosen)) - sum(
+            each.count for each in fixed_commits if each.demand == at
+        )
+        pods[columns_of] = np.diff(np.minimum(np.cumsum(pods[columns_of]), max(0, allowed)), prepend=0)
+    commits = [*fixed_commits, *_place_all(demands, capacity, who, where, pods)]
+    placed = np.zeros(len(demands), dtype=np.int64)
+    for commit in commits:
+        placed[commit.demand] += commit.count
+    most = np.array([len(problem.atomic_groups.placement_order(at, chosen)) for at in range(len(demands))])
+    if (placed < problem.required[chosen].sum(axis=0)).any() or (placed > most).any():
+        return None
+    found = replace(
+        candidate,
+        method="gangs by CP-SAT" if atomic_groups else "rules by CP-SAT",
+        admitted=chosen,
+        commits=tuple(commits),
+        capacity=capacity,
+    )
+    return complete(problem, found, full=True)
+
+
+def worth_solving(problem: Problem, candidate: Candidate) -> bool:
+    """Whether a candidate without groups leaves constrained pods pending that another candidate might place.
+
+    If the constraints of a demand let in no more of its pods than are placed, no other candidate places more.
+    """
+    if sum(np.count_nonzero(demand.counts) for demand in problem.demands) > _MOST_PAIRS:
+        return False
+    remaining = unplaced_counts(candidate.commits, problem.demands)
+    return any(
+        remaining[at] > 0
+        and not problem.immovable[at]
+        and demand.count - remaining[at] < demand.constraints.max_placeable(demand.counts)
+        for at, demand in enumerate(problem.demands)
+        if demand.constraints.constrained
+    )
+
+
+def _may_be_placed(group_of: Int64s, admitted: Bools) -> Bools:
+    """bool[pods]: pods in no group, or in a group that is admitted already."""
+    found: Bools = (group_of < 0) | (admitted[group_of] if len(admitted) else False)
+    return found
+
+
+def _hint(
+    candidate: Candidate,
+    problem: Problem,
+    free: Sequence[Int64s],
+    who: Int64s,
+    where: Int64s,
+    runs: Sequence[Sequence[Float64s]],
+    undecided: Bools,
+) -> Float64s:
+    """The known candidate as values of the program's columns."""
+    placed_on: dict[tuple[int, int], int] = {}
+    placed = np.zeros(len(candidate.demands), dtype=np.int64)
+    for commit in candidate.commits:
+        pair = commit.demand, commit.node
+        placed_on[pair] = placed_on.get(pair, 0) + commit.count
+        placed[commit.demand] += commit.count
+    pending: list[float] = []
+    required = problem.required[candidate.admitted].sum(axis=0)
+    for at, runs_of_demand in enumerate(runs):
+        pending += pods_per_run(runs_of_demand, int(len(free[at]) - (placed[at] - required[at])))
+    pods = [float(placed_on.get(pair, 0)) for pair in zip(who.tolist(), where.tolist(), strict=True)]
+    return np.array([*pods, *pending, *(~candidate.admitted[undecided]).astype(np.float64)])
+
+
+def _place_all(
+    demands: tuple[Demand, ...], capacity: FreeCapacity, who: Int64s, where: Int64s, pods: Int64s
+) -> list[Commit]:
+    used = pods > 0
+    arcs = list(zip(who[used].tolist(), where[used].tolist(), pods[used].tolist(), strict=True))
+    fits = capacity.place_all(demands, who[used], where[used], pods[used])
+    commits = []
+    for (at, node, count), whole in zip(arcs, fits.tolist(), strict=True):
+        taken = count if whole else capacity.place(demands[at], node, count)
+        if taken:
+            commits.append(Commit(at, node, taken))
+    return commits

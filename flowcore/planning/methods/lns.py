@@ -1,0 +1,276 @@
+"""Large neighbourhood search (Shaw 1998): the pods of a few nodes and some pending pods are decided again, exactly.
+
+The demands of a handful of nodes are a small integer program that CP-SAT solves to the optimum or close to it. A new
+arrangement is accepted if the cost of the round falls, so a plan never gets worse.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.constructive import completed
+from flowcore.planning.methods.packing import coarse_values, packing_program
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.solvers import Executor, LinearProgram, solve_mip
+from flowcore.rules.topology.constraints import UNCONSTRAINED
+
+#: Nodes decided at once.
+_NODES = 6
+#: Demands with pending pods that compete for them.
+_COMPETITORS = 8
+#: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
+_WORK = 0.006
+#: Neighbourhoods that are decided side by side. A constant, so that the plan does not depend on the number of cores.
+SIDE_BY_SIDE = 8
+#: How often another neighbourhood is drawn if the nodes of one are being decided already.
+_DRAWS = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Columns:
+    """Pods of ``classes[i]`` on ``nodes[i]`` (places among the chosen): at most ``most[i]``, now ``current[i]``."""
+
+    classes: Int64s
+    nodes: Int64s
+    most: Int64s
+    current: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Neighbourhood:
+    """Nodes that are decided again, the demands that compete for them, and the columns of the program.
+
+    Attributes:
+        claimed: int64[len(classes)], pending pods of each that no other neighbourhood is to place meanwhile.
+    """
+
+    nodes: Int64s
+    classes: Int64s
+    columns: _Columns
+    claimed: Int64s
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Task:
+    """The program of a neighbourhood; ``hint`` is the plan as it was."""
+
+    program: LinearProgram
+    hint: Float64s
+    work: float
+    seed: int
+
+
+def _decide(task: _Task) -> Float64s | None:
+    """A solution that costs less than the hint; None: none was found."""
+    solution = solve_mip(task.program, deterministic_time=task.work, seed=task.seed, hint=task.hint)
+    if solution is None or task.program.costs @ solution.values >= task.program.costs @ task.hint:
+        return None
+    return solution.values
+
+
+class LargeNeighbourhoodSearch:
+    """Improves a plan step by step. Pods with host ports, and pods that constraints count or bind, stay where they are.
+
+    Several neighbourhoods are decided side by side. They have no node in common, and each claims the pending pods that
+    it is about, so what they gain adds up. Pods that are pending beside those are placed by the first that wants them.
+
+    Attributes:
+        gain: by how much the cost of the plan has fallen.
+    """
+
+    def __init__(self, problem: Problem, candidate: Candidate, seed: int, executor: Executor) -> None:
+        """Begins with a candidate of the problem; the executor decides neighbourhoods."""
+        demands, cost_matrix, commits = problem.demands, problem.cost_matrix, candidate.commits
+        self._problem, self._first, self._demands, self._cost_matrix = problem, candidate, demands, cost_matrix
+        self._random = np.random.default_rng(seed)
+        self._seed, self.gain = seed, 0
+        self._free = candidate.capacity.free.copy()
+        self._requests = np.array([demand.requests for demand in demands], dtype=np.int64)
+        self._movable = cost_matrix.placeable & np.array(
+            [not demand.group.pod_class.host_ports and demand.constraints is UNCONSTRAINED for demand in demands],
+            dtype=np.bool_,
+        )
+        self._least_prices = np.array([max(1.0, float(demand.prices[-1])) for demand in demands])
+        self._unplaced = np.array(unplaced_counts(commits, demands), dtype=np.int64)
+        self._placed: dict[int, dict[int, int]] = {}
+        for commit in commits:
+            there = self._placed.setdefault(commit.node, {})
+            there[commit.demand] = there.get(commit.demand, 0) + commit.count
+        #: Neighbourhoods that are being decided, the oldest first; their nodes, and the pods that they claim.
+        self._under_way: deque[_Neighbourhood] = deque()
+        self._busy = np.zeros(len(self._free), dtype=np.bool_)
+        self._claimed = np.zeros(len(demands), dtype=np.int64)
+        self._tasks = executor.start(_decide)
+
+    def close(self) -> None:
+        """Ends the search; neighbourhoods that are being decided are dropped."""
+        self._tasks.close()
+
+    def candidate(self) -> Candidate:
+        """The plan as it is now, placed again from an empty cluster and completed with what fits."""
+        capacity, demands = self._problem.start.copy(), self._demands
+        # Pods with constraints did not move. They come in the order in which their constraints held.
+        constrained = [c for c in self._first.commits if demands[c.demand].constraints is not UNCONSTRAINED]
+        commits = [c for c in constrained if capacity.place(demands[c.demand], c.node, c.count) == c.count]
+        free = [c for c in self._commits() if demands[c.demand].constraints is UNCONSTRAINED]
+        arcs = np.array([(c.demand, c.node, c.count) for c in free], dtype=np.int64).reshape(len(free), 3)
+        fits = capacity.place_all(demands, *arcs.T).tolist()
+        commits += [
+            c
+            for c, took in zip(free, fits, strict=True)
+            if took or capacity.place(demands[c.demand], c.node, c.count) == c.count
+        ]
+        return completed(self._problem, "neighbourhoods", commits, capacity)
+
+    def _commits(self) -> list[Commit]:
+        return [Commit(at, node, count) for node, there in self._placed.items() for at, count in there.items()]
+
+    def improve(self, *, wider: bool = False, more: int = SIDE_BY_SIDE) -> bool:
+        """Takes over what was decided about one neighbourhood.
+
+        Args:
+            wider: neighbourhoods drawn now are twice as wide.
+            more: how often this will be called again at most: no more neighbourhoods are drawn.
+
+        Returns:
+            False if no demand with pending pods fits any node.
+        """
+        while len(self._under_way) < min(SIDE_BY_SIDE, more + 1) and self._begin(wider=wider):
+            pass
+        if not self._under_way:
+            return False
+        neighbourhood, values = self._under_way.popleft(), self._tasks.take()
+        self._busy[neighbourhood.nodes] = False
+        self._claimed[neighbourhood.classes] -= neighbourhood.claimed
+        if values is not None:
+            chosen = values[: len(neighbourhood.columns.nodes)].astype(np.int64)
+            self._accept(neighbourhood.nodes, neighbourhood.classes, neighbourhood.columns, chosen)
+        return True
+
+    def _begin(self, *, wider: bool) -> bool:
+        """Has one more neighbourhood decided; False if there is none beside those that are being decided."""
+        scale = 2 if wider else 1
+        pending = np.maximum(self._unplaced - self._claimed, 0)
+        waiting = np.nonzero((pending > 0) & self._movable)[0]
+        if not len(waiting):
+            return False
+        weight = pending[waiting] * self._least_prices[waiting]
+        for wanted in self._random.choice(waiting, size=_DRAWS, p=weight / weight.sum()).tolist():
+            usable = self._cost_matrix.counts[wanted] > 0
+            idle = np.nonzero(usable & ~self._busy)[0]
+            size = min(scale * _NODES, int(usable.sum()))
+            # At most half of the nodes are under way, so that others are drawn again and again.
+            if len(idle) < size or size + int(usable.sum()) - len(idle) > max(size, int(usable.sum()) // 2):
+                continue
+            nodes = np.sort(self._random.choice(idle, size=size, replace=False))
+            rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
+            here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
+            classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
+            classes = classes[self._movable[classes]]
+            claims = np.isin(classes, [*rivals.tolist(), wanted])
+            self._seed += 1
+            self._put(nodes, classes, pending[classes], claims, _WORK * scale * scale)
+            return True
+        return False
+
+    def _put(self, nodes: Int64s, classes: Int64s, pending: Int64s, claims: Bools, work: float) -> None:
+        """Has a neighbourhood decided.
+
+        Args:
+            pending: int64[len(classes)], pods that it may place beside those that are there.
+            claims: bool[len(classes)], whether no other neighbourhood is to place them meanwhile.
+        """
+        current = np.array(
+            [[self._placed.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()]
+        )
+        requests = self._requests[classes]
+        free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", current, requests), 0)
+        pods = current.sum(axis=1) + pending
+        fitting = np.where(requests[:, np.newaxis] > 0, free // np.maximum(requests[:, np.newaxis], 1), 2**31)
+        most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
+        most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
+        at, node = np.nonzero(most > 0)
+        columns = _Columns(at, node, most[at, node], current[at, node])
+        program, hint = self._program(classes, columns, most, free, pods)
+        self._tasks.put(_Task(program, hint, work, self._seed))
+        claimed = np.where(claims, np.minimum(pending, np.maximum((most - current).sum(axis=1), 0)), 0)
+        self._claimed[classes] += claimed
+        self._under_way.append(_Neighbourhood(nodes, classes, columns, claimed))
+        self._busy[nodes] = True
+
+    def _program(
+        self, classes: Int64s, columns: _Columns, most: Int64s, free: Int64s, pods: Int64s
+    ) -> tuple[LinearProgram, Float64s]:
+        """What the last pods of each class are worth decides; the hint is the plan as it is."""
+        prices = [
+            self._demands[at].prices_of_last(n).mean() for at, n in zip(classes.tolist(), pods.tolist(), strict=True)
+        ]
+        program, _, _ = packing_program(
+            requests=self._requests[classes],
+            free=free,
+            most=most,
+            counts=pods,
+            least=np.zeros_like(pods),
+            values=coarse_values(np.array(prices)),
+        )
+        return program, columns.current.astype(np.float64)
+
+    def _accept(self, nodes: Int64s, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
+        """Accepts the new arrangement, of the pods that are still pending, if it fits and the cost falls."""
+        self._leave_out_taken(classes, columns, chosen)
+        change = np.zeros((len(nodes), self._requests.shape[1]), dtype=np.int64)
+        np.add.at(
+            change, columns.nodes, self._requests[classes[columns.classes]] * (chosen - columns.current)[:, np.newaxis]
+        )
+        if ((self._free[nodes] < change) & (change > 0)).any():
+            return
+        arranged: dict[int, dict[int, int]] = {node: dict(self._placed.get(node, {})) for node in nodes.tolist()}
+        unplaced_after = self._unplaced.copy()
+        for at, node, count, had in zip(
+            classes[columns.classes].tolist(), nodes[columns.nodes].tolist(), chosen.tolist(), columns.current.tolist(),
+            strict=True,
+        ):  # fmt: skip
+            unplaced_after[at] += had - count
+            arranged[node].pop(at, None)
+            if count:
+                arranged[node][at] = count
+        current = {node: self._placed.get(node, {}) for node in nodes.tolist()}
+        before = self._cost(current, classes, self._unplaced)
+        after = self._cost(arranged, classes, unplaced_after)
+        if after >= before:
+            return
+        self.gain += before - after
+        self._placed.update(arranged)
+        self._free[nodes] -= change
+        self._unplaced = unplaced_after
+
+    def _leave_out_taken(self, classes: Int64s, columns: _Columns, chosen: Int64s) -> None:
+        """Takes pods out of the new arrangement that another neighbourhood has placed meanwhile: changes ``chosen``."""
+        added = np.zeros(len(classes), dtype=np.int64)
+        np.add.at(added, columns.classes, chosen - columns.current)
+        for at in np.nonzero(added > self._unplaced[classes])[0].tolist():
+            excess = int(added[at] - self._unplaced[classes[at]])
+            # First where there are more than before.
+            mine = np.nonzero(columns.classes == at)[0]
+            for column in mine[np.argsort(columns.current[mine] - chosen[mine], kind="stable")].tolist():
+                fewer = min(excess, int(chosen[column]))
+                chosen[column] -= fewer
+                excess -= fewer
+
+    def _cost(self, arranged: dict[int, dict[int, int]], classes: Int64s, unplaced: Int64s) -> int:
+        """Cost of the pods on some nodes, and of the pending pods of some demands."""
+        commits = [Commit(at, node, count) for node, there in arranged.items() for at, count in there.items()]
+        waiting = sum(
+            int(self._demands[at].prices_of_last(count).sum())
+            for at, count in zip(classes.tolist(), unplaced[classes].tolist(), strict=True)
+        )
+        # Pods that preferences speak of do not move.
+        return self._problem.objective.without_preferences(commits) + waiting

@@ -1,0 +1,105 @@
+"""Nodes that a relaxation need not tell apart: the same demands may use them at the same cost, and all else is equal.
+
+Where that leaves too many states, nodes of one shape share one, however full they are; then nodes of all shapes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import Demand
+
+#: Costs of a class on its nodes are told apart up to so many values.
+_MOST_COSTS = 8
+#: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by so many steps
+#: for each doubling.
+_SHAPES = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeStates:
+    """States of nodes.
+
+    Attributes:
+        of: int64[N], state of each node, -1 for nodes that no demand may use.
+        sizes: float64[S], how many nodes are in each state.
+    """
+
+    of: Int64s
+    sizes: Float64s
+
+    @classmethod
+    def at_most(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], most: int) -> NodeStates:
+        """The finest states that are no more than so many, or the coarsest."""
+        usable = np.any([demand.counts > 0 for demand in demands], axis=0)
+        nodes = np.nonzero(usable)[0]
+        found = np.zeros(len(nodes), dtype=np.int64)
+        for found in _ways(cost_matrix, demands, nodes):
+            if int(found.max(initial=-1)) < most:
+                break
+        of = np.full(len(usable), -1, dtype=np.int64)
+        of[nodes] = found
+        return cls(of, np.bincount(found).astype(np.float64))
+
+    def mean(self, values: Float64s | Int64s) -> Float64s:
+        """float64[S, K]: mean of a value of nodes, [N, K], in each state."""
+        return self.total(values) / self.sizes[:, np.newaxis]
+
+    def total(self, values: Float64s | Int64s) -> Float64s:
+        """float64[S, K]: sum of a value of nodes, [N, K], in each state."""
+        nodes = np.nonzero(self.of >= 0)[0]
+        of, count = self.of[nodes], len(self.sizes)
+        return np.column_stack([np.bincount(of, column[nodes], count) for column in np.asarray(values).T])
+
+
+def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
+    """int64[M]: states of some nodes, in ever coarser ways."""
+    capacity = cost_matrix.capacity
+    offered = capacity.snapshot.allocatable[nodes]
+    fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
+    loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
+    taken = [column[nodes] for load in loads for column in load.taken.T]
+    yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
+    whole = np.maximum(offered[:, :1], 1)
+    shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
+    yield _numbered(fitting, *shape, np.rint(np.log2(whole[:, 0])).astype(np.int64))
+    yield _numbered(fitting, *shape)
+    allowed = _kinds(demands, [demand.allowed for demand in demands])[nodes]
+    yield _numbered(allowed, *shape)
+    yield _numbered(allowed)
+
+
+def _kinds(demands: Sequence[Demand], usable: Sequence[Bools]) -> Int64s:
+    """int64[N]: equal where the same demands may use nodes at the same cost.
+
+    Args:
+        usable: of each demand bool[N], nodes that it may use.
+    """
+    random = np.random.default_rng(0)
+    kind = np.zeros(len(usable[0]), dtype=np.int64)
+    for demand, where in zip(demands, usable, strict=True):
+        numbers = random.integers(2**62, size=_MOST_COSTS + 1)
+        arcs = demand.arc[where]
+        if len(arcs) and (arcs != arcs[0]).any():
+            values = np.unique(arcs)
+            if len(values) > _MOST_COSTS:
+                values = np.quantile(arcs, np.linspace(0, 1, _MOST_COSTS)).astype(np.int64)
+            kind[where] ^= numbers[np.searchsorted(values, arcs, side="right")]
+        else:
+            kind[where] ^= numbers[0]
+    return kind
+
+
+def _numbered(*columns: Int64s | Float64s) -> Int64s:
+    """int64[N]: 0, 1, ...; equal where all columns are."""
+    found = np.zeros(len(columns[0]), dtype=np.int64)
+    for column in columns:
+        _, place = np.unique(column, return_inverse=True)
+        _, found = np.unique(found * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+    return found

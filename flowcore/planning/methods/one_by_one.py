@@ -1,0 +1,300 @@
+"""One pod after the other, each on the node that is the cheapest at its turn.
+
+A placement changes what its own node costs, and nothing else. So the cost of every class on every node is a table, and
+a placement makes one column of it anew. Several columns at once cost hardly more than one: pods that come next are
+placed on the cheapest nodes beside those that are taken already, and then it is checked, for each in its turn, that no
+taken node would have been cheaper. The first for which that fails is placed again after those before it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s, Load
+from flowcore.costs.potential import NodePotential
+from flowcore.planning.methods.greedy import CandidateNodes, greedy
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import WaitPrices
+from flowcore.rules.topology.counters import DomainCounter
+
+#: Pods that are placed at once, at most.
+_MOST_AT_ONCE = 32
+#: Entries of the table that are looked at in a third of a second; how many a pod takes beside its own row, how many
+#: each class takes in the columns that it makes anew; and a pod about which the table does not know everything takes
+#: as long as so many others.
+_MOST_ENTRIES, _ENTRIES_OF_A_POD, _ENTRIES_OF_A_CLASS, _OTHERS = 150_000_000, 6_000, 25, 8
+#: Entries of the table: 200 MB with the arcs.
+_LARGEST_TABLE = 12_000_000
+#: A request of nothing fits everywhere.
+_FITS = np.iinfo(np.int64).min
+#: Of a pod that finds no node.
+_NOWHERE = -1
+
+
+def place_one_by_one(
+    cost_matrix: CostMatrix, order: Sequence[int], capacity: FreeCapacity, wait_prices: WaitPrices
+) -> list[Commit]:
+    """What ``greedy`` does with one pod of each demand in turn, in less time.
+
+    Args:
+        order: demand of each pod.
+        wait_prices: see ``greedy``.
+    """
+    run = _Run(cost_matrix, order, capacity, wait_prices)
+    position = 0
+    while position < len(order):
+        position = run.place_from(position)
+    if not run.commits:
+        return []
+    placed = Counter(commit.demand for commit in run.commits)
+    left = {at: prices[placed[at] :] for at, prices in wait_prices.items()}
+    return [*run.commits, *greedy(cost_matrix, run.retries().items(), capacity, wait_prices=left)]
+
+
+def is_quick(problem: Problem) -> bool:
+    """Whether all pods of a problem are placed one by one in a third of a second at most, and in little memory."""
+    classes, nodes = len(problem.demands), len(problem.start.free)
+    local = sum(demand.count for demand in problem.demands if _is_local(demand))
+    others = sum(demand.count for demand in problem.demands) - local
+    entries = (local + _OTHERS * others) * (_ENTRIES_OF_A_POD + nodes + _ENTRIES_OF_A_CLASS * classes)
+    return entries <= _MOST_ENTRIES and classes * nodes <= _LARGEST_TABLE
+
+
+def _is_local(demand: Demand) -> bool:
+    """Whether a node's own state, and which domains are closed, say what a demand's pods cost there."""
+    pod_class = demand.group.pod_class
+    if pod_class.host_ports or pod_class.numa is not None or demand.waits:
+        return False
+    return demand.constraints.soft_constraints is None
+
+
+class _Run:
+    """The pods in turn.
+
+    Attributes:
+        commits: so far.
+    """
+
+    def __init__(
+        self, cost_matrix: CostMatrix, order: Sequence[int], capacity: FreeCapacity, wait_prices: WaitPrices
+    ) -> None:
+        self.commits: list[Commit] = []
+        self._matrix, self._order, self._capacity, self._wait_prices = cost_matrix, order, capacity, wait_prices
+        local = [at for at in dict.fromkeys(order) if _is_local(cost_matrix.demands[at])]
+        self._table = _Table(cost_matrix, local, capacity)
+        self._row_of = {at: row for row, at in enumerate(local)}
+        self._others: dict[int, CandidateNodes] = {}
+        #: Demands that found no node: what their rules read then; None: no placement opens one to them.
+        self._stuck: dict[int, tuple[int, ...] | None] = {}
+        #: Demands to which a later placement may open a node, in the order in which pods of theirs found none.
+        self._failed: dict[int, None] = {}
+        self._at_once = 2
+
+    def place_from(self, position: int) -> int:
+        """Places some pods from a position in the order on; the position of the next one."""
+        proposal = _Proposal()
+        while position < len(self._order) and len(proposal.nodes) < self._at_once:
+            at = self._order[position]
+            if not self._is_stuck(at):
+                if not self._begin(proposal, at):
+                    break
+                proposal.positions.append(position)
+            position += 1
+        if not proposal.nodes:
+            if position < len(self._order) and not self._is_stuck(self._order[position]):
+                self._place_by_itself(self._order[position])
+                position += 1
+            return position
+        done = self._commit(proposal)
+        self._at_once = min(_MOST_AT_ONCE, 2 * done)
+        return position if done == len(proposal.nodes) else proposal.positions[done]
+
+    def _begin(self, proposal: _Proposal, at: int) -> bool:
+        """Proposes a node for a demand's next pod, as if no node taken already were cheaper; False: it cannot."""
+        row = self._row_of.get(at)
+        if row is None:
+            return False
+        constraints, counts = self._matrix.demands[at].constraints, self._capacity.domain_counts
+        allowed = None
+        costs = self._table.costs[row]
+        if constraints.constrained:
+            if not proposal.raised.isdisjoint(constraints.reads) or counts.is_first_pod(constraints):
+                return False
+            allowed = counts.allowed(constraints)
+            costs = np.where(allowed, costs, np.inf)
+        node = int(costs.argmin())
+        if node in proposal.taken:
+            costs = costs.copy() if allowed is None else costs
+            costs[list(proposal.taken)] = np.inf
+            node = int(costs.argmin())
+        cost = float(costs[node])
+        proposal.add(at, row, node if cost < np.inf else _NOWHERE, cost, allowed)
+        if cost < np.inf:
+            proposal.taken.add(node)
+            proposal.raised.update(constraints.increments)
+        return True
+
+    def _commit(self, proposal: _Proposal) -> int:
+        """Places the first pods, up to one for which another node is cheaper; how many, at least one."""
+        nodes, rows = np.array(proposal.nodes, dtype=np.int64), np.array(proposal.rows, dtype=np.int64)
+        placed = np.nonzero(nodes != _NOWHERE)[0]
+        after = self._table.columns(nodes[placed], rows[placed])
+        done = len(nodes) if len(nodes) == 1 else proposal.first_wrong(nodes, rows, placed, after)
+        placed = placed[placed < done]
+        for turn in range(done):
+            at, node = proposal.demands[turn], proposal.nodes[turn]
+            if node == _NOWHERE:
+                constraints = self._matrix.demands[at].constraints
+                reads = self._capacity.domain_counts.version(constraints.reads) if constraints.may_unblock else None
+                self._stuck[at] = reads
+                if constraints.may_unblock:
+                    self._failed[at] = None
+            else:
+                self.commits.append(Commit(at, node, 1))
+        if len(placed):
+            self._table.place(nodes[placed], rows[placed], after[: len(placed)])
+        return done
+
+    def _place_by_itself(self, at: int) -> None:
+        """A pod of a demand about which the table does not know everything."""
+        if at not in self._others:
+            wait_prices = self._wait_prices.get(at)
+            self._others[at] = CandidateNodes(self._matrix, at, self._capacity, None, wait_prices=wait_prices)
+        found, may_retry = self._others[at].place(1)
+        self.commits += found
+        if may_retry:
+            self._failed[at] = None
+        if found:
+            self._table.refresh()
+
+    def _is_stuck(self, at: int) -> bool:
+        if at not in self._stuck:
+            return False
+        reads = self._stuck[at]
+        constraints = self._matrix.demands[at].constraints
+        if reads is None or reads == self._capacity.domain_counts.version(constraints.reads):
+            return True
+        del self._stuck[at]
+        return False
+
+    def retries(self) -> dict[int, int]:
+        """Of demands to which a later placement may open a node: how many pods found none."""
+        waiting = Counter(self._order)
+        waiting.subtract(commit.demand for commit in self.commits)
+        return {at: waiting[at] for at in self._failed}
+
+
+class _Proposal:
+    """Pods in turn, with the nodes that they chose without looking at those that the pods before them take."""
+
+    def __init__(self) -> None:
+        self.positions: list[int] = []
+        self.demands: list[int] = []
+        self.rows: list[int] = []
+        self.nodes: list[int] = []
+        self.costs: list[float] = []
+        self.allowed: list[Bools | None] = []
+        self.taken: set[int] = set()
+        self.raised: set[DomainCounter] = set()
+
+    def add(self, at: int, row: int, node: int, cost: float, allowed: Bools | None) -> None:
+        """Another pod."""
+        self.demands.append(at)
+        self.rows.append(row)
+        self.nodes.append(node)
+        self.costs.append(cost)
+        self.allowed.append(allowed)
+
+    def first_wrong(self, nodes: Int64s, rows: Int64s, placed: Int64s, after: Float64s) -> int:
+        """The first pod to which a node that was taken before it would be cheaper; how many there are if none is.
+
+        Args:
+            nodes, rows: of all pods.
+            placed: pods that found a node.
+            after: float64[P, K], what those nodes cost each class after that.
+        """
+        taken, cost = nodes[placed], np.array(self.costs)
+        beside = after[:, rows]
+        for turn, allowed in enumerate(self.allowed):
+            if allowed is not None:
+                beside[~allowed[taken], turn] = np.inf
+        cheaper = beside < cost
+        # Of nodes that cost the same the first one.
+        cheaper |= (beside == cost) & (taken[:, np.newaxis] < nodes)
+        cheaper &= placed[:, np.newaxis] < np.arange(len(nodes))
+        wrong = cheaper.any(axis=0)
+        return int(wrong.argmax()) if wrong.any() else len(nodes)
+
+
+class _Table:
+    """What the next pod of each class costs on each node, infinite where there is no room.
+
+    Attributes:
+        costs: float64[K, N].
+    """
+
+    def __init__(self, cost_matrix: CostMatrix, demands: Sequence[int], capacity: FreeCapacity) -> None:
+        """``demands``: numbers of the classes, K of them."""
+        self._demands = [cost_matrix.demands[at] for at in demands]
+        self._capacity = capacity
+        shape = len(demands), len(capacity.free)
+        self.costs = np.array([cost_matrix.first_pod_cost_of(at) for at in demands]).reshape(shape)
+        self._usable = np.isfinite(self.costs)
+        self._arcs = np.array([demand.arc for demand in self._demands], dtype=np.float64).reshape(shape)
+        self._requests = np.array([demand.requests for demand in self._demands], dtype=np.int64)
+        self._asked = np.where(self._requests > 0, self._requests, _FITS)
+        self._counted = np.array([demand.counted for demand in self._demands], dtype=np.int64).reshape(-1, 4)
+        #: Of classes that are priced alike: bool[K], and the sizes of their pods.
+        self._alike: dict[NodePotential, tuple[Bools, Float64s]] = {}
+        for potential in dict.fromkeys(demand.potential for demand in self._demands):
+            alike = np.array([demand.potential == potential for demand in self._demands], dtype=np.bool_)
+            self._alike[potential] = alike, self._counted[alike, :3].astype(np.float64)
+        self._seen_changes = 0
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Makes the columns of nodes that changed anew."""
+        nodes = np.nonzero(self._capacity.is_changed(self._seen_changes))[0]
+        self._seen_changes = self._capacity.changes
+        if len(nodes) and self._demands:
+            self.costs[:, nodes] = self.columns(nodes).T
+
+    def columns(self, nodes: Int64s, rows: Int64s | None = None) -> Float64s:
+        """float64[len(nodes), K]: the columns of some nodes.
+
+        Args:
+            rows: int64[len(nodes)], the class of one more pod on each; None: nodes as they are.
+        """
+        free = self._capacity.free[nodes]
+        if rows is not None:
+            free = free - self._requests[rows]
+        found = np.empty((len(nodes), len(self._demands)))
+        for potential, (alike, sizes) in self._alike.items():
+            more = None if rows is None else np.where(alike[rows, np.newaxis], self._counted[rows], 0)
+            found[:, alike] = _increases(self._capacity.load_at(nodes, potential, more), potential, sizes)
+        found += self._arcs[:, nodes].T
+        fits = (self._asked <= free[:, np.newaxis, :]).all(axis=2)
+        found[~(fits & self._usable[:, nodes].T)] = np.inf
+        return found
+
+    def place(self, nodes: Int64s, rows: Int64s, columns: Float64s) -> None:
+        """Commits a pod of a class to each of some nodes, which cost so much after that."""
+        self._capacity.place_one_each([self._demands[row] for row in rows.tolist()], nodes)
+        self._seen_changes = self._capacity.changes
+        self.costs[:, nodes] = columns.T
+
+
+def _increases(load: Load, potential: NodePotential, sizes: Float64s) -> Int64s:
+    """int64[M, K]: what one more pod of each size, float64[K, 3], pays on each of M nodes."""
+    taken = np.moveaxis(load.taken.T[:, :, np.newaxis] + sizes.T[:, np.newaxis, :], 0, -1)
+    capacity, pods_allowed = load.capacity[:, np.newaxis], load.pods_allowed[:, np.newaxis]
+    after = Load(load.table, capacity, taken, pods_allowed, load.pods[:, np.newaxis] + 1.0)
+    return potential.values(after) - potential.values(load)[:, np.newaxis]

@@ -1,0 +1,137 @@
+"""As many pods as possible, whatever they cost on their nodes: an integer program over demands and nodes (CP-SAT).
+
+Leaving a pod pending costs far more than any node, so capacity decides first where it is short. Without the costs of
+nodes the program is much easier: most instances of some hundred pairs are solved to the optimum in a tenth of a second.
+Its answer is a proposal like any other; other methods then lower what the nodes cost.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.constructive import FixedPart, completed
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit, pods_by_node
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.solvers import LinearProgram, solve_mip
+from flowcore.rules.topology.constraints import UNCONSTRAINED
+
+#: Pairs of a demand and a node that fit: with more CP-SAT seldom finds a better plan in time.
+_MOST_PAIRS = 1_500
+#: The highest value of a pod.
+_COARSE = 16
+
+
+@dataclass(frozen=True, slots=True)
+class Packing:
+    """A candidate that leaves less pending, None: none was found; and whether the solver says that none leaves less."""
+
+    candidate: Candidate | None
+    proven: bool
+
+
+def packable(problem: Problem) -> Bools:
+    """bool[C]: demands whose pods only take resources of their nodes."""
+    return np.array([takes_resources_only(demand) for demand in problem.demands], dtype=np.bool_)
+
+
+def takes_resources_only(demand: Demand) -> bool:
+    """Whether pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
+    pod_class = demand.group.pod_class
+    return demand.constraints is UNCONSTRAINED and not pod_class.host_ports and pod_class.numa is None
+
+
+def worth_packing(problem: Problem, demands: Bools) -> bool:
+    """Whether the program is small enough.
+
+    Args:
+        demands: bool[C], those that it decides.
+    """
+    pairs = [int(np.count_nonzero(problem.demands[at].counts)) for at in np.nonzero(demands)[0].tolist()]
+    return sum(pairs) <= _MOST_PAIRS
+
+
+def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, seed: int) -> Packing:
+    """Looks for a candidate that leaves less pending than a known one.
+
+    Args:
+        decided: bool[C], packable demands; the others stay where they are.
+        work: CP-SAT's deterministic time.
+    """
+    fixed = FixedPart.of(problem, known, decided)
+    classes = np.nonzero(decided)[0]
+    demands = [problem.demands[at] for at in classes.tolist()]
+    most = np.array([fixed.capacity.fit_counts(demand) for demand in demands])
+    program, at, node = packing_program(
+        requests=np.array([demand.requests for demand in demands], dtype=np.int64),
+        free=fixed.capacity.free,
+        most=most,
+        counts=np.array([demand.count for demand in demands], dtype=np.int64),
+        least=np.array([problem.must_place[at] for at in classes.tolist()], dtype=np.int64),
+        values=coarse_values(np.array([demand.prices.mean() for demand in demands])),
+    )
+    placed = pods_by_node(known.commits)
+    hint = np.array(
+        [
+            placed.get(demand, {}).get(where, 0)
+            for demand, where in zip(classes[at].tolist(), node.tolist(), strict=True)
+        ],
+        dtype=np.float64,
+    )
+    solution = solve_mip(program, deterministic_time=work, seed=seed, hint=hint)
+    if solution is None or program.costs @ solution.values >= program.costs @ hint:
+        return Packing(None, proven=solution is not None and solution.optimal)
+    pods = solution.values.astype(np.int64)
+    capacity, used = fixed.capacity.copy(), pods > 0
+    arcs = classes[at[used]], node[used], pods[used]
+    fits = capacity.place_all(problem.demands, *arcs)
+    commits = [
+        Commit(*arc)
+        for arc, took in zip(zip(*(each.tolist() for each in arcs), strict=True), fits, strict=True)
+        if took
+    ]
+    found = completed(problem, "packing", [*fixed.commits, *commits], capacity)
+    return Packing(found, proven=solution.optimal)
+
+
+def coarse_values(prices: Float64s) -> Int64s:
+    """Prices in about the same proportions as small whole numbers: the fewer distinct ones, the easier a program is."""
+    return np.maximum(np.rint(prices / max(float(prices.max(initial=0.0)), 1.0) * _COARSE), 1).astype(np.int64)
+
+
+def packing_program(
+    *, requests: Int64s, free: Int64s, most: Int64s, counts: Int64s, least: Int64s, values: Int64s
+) -> tuple[LinearProgram, Int64s, Int64s]:
+    """The program, and int64[V] demand and node of each of its columns.
+
+    Args:
+        requests: int64[C, R], what a pod of each demand asks for.
+        free: int64[N, R], what each node has.
+        most: int64[C, N], pods of each demand that each node takes.
+        counts, least: int64[C], how many pods there are, and how many must be placed.
+        values: int64[C], what placing a pod is worth.
+    """
+    at, node = np.nonzero(most)
+    # In units that divide all requests the numbers are small, and the same plans fit.
+    units = np.maximum(np.gcd.reduce(requests, axis=0, initial=0), 1)
+    requests, free = requests // units, np.maximum(free, 0) // units
+    pair, resource = np.nonzero(requests[at] > 0)
+    columns = np.arange(len(at))
+    return (
+        LinearProgram(
+            costs=-values[at].astype(np.float64),
+            variable_upper=np.minimum(most[at, node], counts[at]).astype(np.float64),
+            row_lower=np.concatenate([np.where(least > 0, least, -np.inf), np.full(free.size, -np.inf)]),
+            row_upper=np.concatenate([counts, free.ravel()]).astype(np.float64),
+            rows=np.concatenate([at, len(counts) + node[pair] * free.shape[1] + resource]),
+            columns=np.concatenate([columns, pair]),
+            coefficients=np.concatenate([np.ones(len(at)), requests[at[pair], resource]]),
+        ),
+        at,
+        node,
+    )

@@ -1,0 +1,170 @@
+"""The round in fractions: pods may be split, nodes in one state are one pool, and so are demands beyond some hundreds.
+
+The convex program of ``solve.interior_point`` over demands and states of nodes, with the nodes' potentials. Its prices
+of resources and its loads give lower bounds (``problem.bounds``) and say what each pod is worth on each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.model import Float64s
+from flowcore.costs.potential import NodePotential
+from flowcore.planning.methods.assignment_program import AtomicBundles, price_runs
+from flowcore.planning.methods.merged_demands import MergedDemand, merged
+from flowcore.planning.methods.node_states import NodeStates
+from flowcore.planning.methods.potential_columns import PotentialColumns
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.tangents import Mixture
+from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
+
+#: Runs that the prices of a demand are merged into; the bound uses each pod's own price.
+_STEPS = 4
+#: Pairs of demand and state at most, and demands: more take longer than they help. Beyond that demands are merged.
+_MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RelaxedSolution:
+    """The optimum in fractions, or nearly.
+
+    Attributes:
+        shadow_prices: float64[N, R], of a unit of each resource on each node.
+        members: places of the demands that it took for one.
+        placed: float64[M], how many pods of these together it places.
+        loads: how full nodes are for pods of each potential, as mixtures of loads.
+    """
+
+    shadow_prices: Float64s
+    members: tuple[tuple[int, ...], ...]
+    placed: Float64s
+    loads: dict[NodePotential, Mixture | None]
+
+
+def relax(
+    cost_matrix: CostMatrix,
+    prices: Sequence[Int64s] | None = None,
+    bundles: AtomicBundles | None = None,
+    most_demands: int = _MOST_DEMANDS,
+) -> RelaxedSolution | None:
+    """Solves the program; None where no pod is left to place or the solver failed.
+
+    Args:
+        prices: of the pods of each demand that are in no bundle; None: of all.
+        bundles: pods that are placed or left pending together.
+        most_demands: beyond so many, demands that are alike are taken for one.
+    """
+    demands = cost_matrix.demands
+    if bundles is None:
+        bundles = AtomicBundles(np.zeros((0, len(demands))), np.zeros(0))
+    leaving = [demand.prices for demand in demands] if prices is None else list(prices)
+    fits = np.array([bool(demand.counts.any()) for demand in demands], dtype=np.bool_)
+    placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
+    pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
+    chosen = np.nonzero(fits & (pods > 0))[0]
+    if not len(chosen):
+        return None
+    classes = merged(demands, chosen, pods, most_demands)
+    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], _MOST_PAIRS // len(classes))
+    scaled = _Scaled.of(cost_matrix, classes, states)
+    runs = [(at, run) for at, each in enumerate(classes) for run in price_runs(_falling(leaving, each), _STEPS)]
+    of_runs = np.zeros((len(runs), len(classes)))
+    of_runs[np.arange(len(runs)), [at for at, _ in runs]] = 1.0
+    bundled = np.column_stack([bundles.counts[placeable][:, each.members].sum(axis=1) for each in classes])
+    solution = solve_fluid(
+        FluidProgram(
+            arcs=scaled.arcs,
+            usable=scaled.usable,
+            counted=scaled.counted,
+            requests=scaled.requests,
+            room=scaled.room,
+            nodes=states.sizes,
+            pods=np.array([each.pods for each in classes]),
+            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices[placeable]]),
+            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(int(placeable.sum()))]),
+            leaving_pods=np.concatenate([of_runs, bundled]),
+            slopes=scaled.slopes,
+        )
+    )
+    if solution is None:
+        return None
+    return RelaxedSolution(
+        shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
+        members=tuple(each.members for each in classes),
+        placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
+        loads={
+            block.potential: block.expected(
+                solution.added[:, block.places], solution.placed, states, cost_matrix.capacity
+            )
+            for block in scaled.blocks
+        },
+    )
+
+
+def _falling(prices: Sequence[Int64s], of: MergedDemand) -> Int64s:
+    """int64[pods]: prices of all pods of merged demands, the dearest to leave first."""
+    if len(of.members) == 1:
+        return prices[of.members[0]]
+    found: Int64s = np.sort(np.concatenate([prices[at] for at in of.members]))[::-1]
+    return found
+
+
+def min_shadow_costs(cost_matrix: CostMatrix, shadow_prices: Float64s) -> list[float]:
+    """What a pod of each demand pays in shadow prices on the node where it pays least."""
+    return [
+        float((shadow_prices[demand.counts > 0] @ demand.requests).min(initial=np.inf))
+        for demand in cost_matrix.demands
+    ]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Scaled:
+    """The program's amounts: of demands and states, in shares of the largest node."""
+
+    blocks: list[PotentialColumns]
+    arcs: Float64s
+    usable: Bools
+    counted: Float64s
+    requests: Float64s
+    room: Float64s
+    resources: list[int]
+    scale: Float64s
+    asked: Bools
+
+    @classmethod
+    def of(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], states: NodeStates) -> _Scaled:
+        demands = [each.demand for each in classes]
+        usable = states.total(np.array([demand.counts > 0 for demand in demands]).T).T > 0
+        arcs = states.mean(np.array([demand.arc for demand in demands]).T).T
+        requests = np.array([each.requests for each in classes], dtype=np.float64)
+        resources = np.nonzero(requests.any(axis=0))[0].tolist()
+        free = cost_matrix.spare[:, resources]
+        scale = np.maximum(free.max(axis=0, initial=1), 1).astype(np.float64)
+        requests = requests[:, resources] / scale
+        asked = (usable.T.astype(np.float64) @ requests) > 0
+        pods = np.array([each.pods for each in classes])
+        blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
+        counted = np.concatenate([block.counted for block in blocks], axis=1)
+        room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)
+        return cls(blocks, arcs, usable, counted, requests, room, resources, scale, asked)
+
+    def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
+        """See ``FluidProgram``."""
+        slopes = np.zeros_like(added)
+        bends = np.zeros((*added.shape, added.shape[1]))
+        for block in self.blocks:
+            mine = block.places
+            slopes[:, mine], bends[:, mine, mine] = block.slopes(added[:, mine])
+        return slopes, bends
+
+    def shadow_prices(self, solution: FluidSolution, states: NodeStates, shape: tuple[int, ...]) -> Float64s:
+        """float64[N, R]: shadow prices of nodes."""
+        found = np.zeros(shape)
+        nodes = np.nonzero(states.of >= 0)[0]
+        shadow_prices = np.where(self.asked, solution.shadow_prices / self.scale, 0.0)
+        found[nodes[:, np.newaxis], self.resources] = shadow_prices[states.of[nodes]]
+        return found

@@ -1,0 +1,49 @@
+"""Candidates from the round in fractions: as many pods of each demand as it places, in order of their shadow costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.constructive import FixedPart, completed, in_parts
+from flowcore.planning.methods.greedy import greedy
+from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.problem import Problem
+
+
+def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:
+    """Two ways to round: with shadow prices as a part of what nodes cost, and without.
+
+    Each builds a candidate; none changes anything for the others.
+    """
+    demands = problem.demands
+    shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
+    order = sorted(range(len(demands)), key=lambda at: (-shadow_costs[at], -demands[at].dominant_share, at))
+    everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
+    chosen = np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
+
+    def build(shadow_prices: Float64s | None) -> Candidate:
+        capacity = fixed.capacity.copy()
+        placed = greedy(problem.cost_matrix, in_parts(chosen, order), capacity, shadow_prices)
+        return completed(problem, "shares", [*fixed.commits, *placed], capacity)
+
+    return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]
+
+
+def _shares(problem: Problem, relaxed: RelaxedSolution, shadow_costs: Sequence[float]) -> Int64s:
+    """int64[C]: how many pods of each demand are placed; of merged demands those worth most beyond what they pay.
+
+    To the nearest whole number: rounded down, hundreds of demands would leave half a pod of room each.
+    """
+    found = np.zeros(len(problem.demands), dtype=np.int64)
+    for members, placed in zip(relaxed.members, np.rint(relaxed.placed).astype(np.int64), strict=True):
+        worth = [problem.demands[at].prices - shadow_costs[at] for at in members]
+        of = np.repeat(members, [len(each) for each in worth])
+        first = np.argsort(-np.concatenate(worth), kind="stable")[:placed]
+        np.add.at(found, of[first], 1)
+    return found

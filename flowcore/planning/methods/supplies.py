@@ -1,0 +1,87 @@
+"""What goes into a flow: pods of each demand, and where its own rules and the free capacity let them go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.least_cost import least_cost
+from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Supply:
+    """A demand in one flow.
+
+    Attributes:
+        at: its place among all demands.
+        count: how many of its pods still go.
+        room: int64[N], how many of them each node has room for.
+        fit_counts: int64[N], how many each node could take by its own rules too.
+        capacities: what rules about its own pods let it place; None: there are none (``capacities_of``, by ``below``).
+        domains: those of the capacities that the flow is to keep.
+    """
+
+    at: int
+    demand: Demand
+    count: int
+    room: Int64s
+    fit_counts: Int64s
+    capacities: Callable[[int], DomainCapacities] | None = None
+    domains: DomainCapacities | None = None
+
+    @property
+    def prices(self) -> Int64s:
+        """int64[count]: of its pods that still go."""
+        return self.demand.prices_of_last(self.count)
+
+    def with_cheapest_minimum(self, arc: Int64s, marginal_costs: Int64s) -> Supply:
+        """With as many pods in the emptiest domain of a spread constraint as its cheapest plan has there.
+
+        Args:
+            arc, marginal_costs: int64[N]; a pod on a node costs both.
+        """
+        skews = [spread.max_skew for spread in self.demand.constraints.spreads]
+        if self.capacities is None or self.domains is None or not self.domains.rise or max(skews) < 2:
+            return self
+        cost = (arc + marginal_costs).astype(np.float64)
+        _, below = least_cost(cost, self.room, self.prices, self.capacities)
+        if not below:
+            return self
+        domains = self.capacities(below)
+        return replace(self, domains=domains, fit_counts=np.minimum(self.room, domains.by_node))
+
+
+def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[Supply]:
+    """Those of the demands that have pods left and room for any.
+
+    Args:
+        remaining: how many pods of each demand still go.
+    """
+    raising = pods_by_counter(
+        [(demand.constraints, count) for demand, count in zip(demands, remaining, strict=True) if count]
+    )
+
+    def capacities_in(demand: Demand, room: Int64s, count: int) -> Callable[[int], DomainCapacities]:
+        counts, rules = capacity.domain_counts.of, demand.constraints
+        return lambda below: capacities_of(rules, counts, room, count, raising, below)
+
+    found = []
+    for at, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
+        if not count:
+            continue
+        room = capacity.fit_counts(demand)
+        if not demand.constraints.constrained:
+            supply = Supply(at, demand, count, room, room)
+        else:
+            capacities = capacities_in(demand, room, count)
+            domains = capacities(0)
+            supply = Supply(at, demand, count, room, np.minimum(room, domains.by_node), capacities, domains)
+        if supply.fit_counts.any():
+            found.append(supply)
+    return found

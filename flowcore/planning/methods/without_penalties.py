@@ -1,0 +1,69 @@
+"""A problem without what pods of the round cost beside each other: flows and linear programs then take all its pods.
+
+No penalty is below zero, so no plan costs more there than in the problem itself, and its lower bounds hold for both.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flowcore.planning.methods.constructive import completed
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.problem import Problem
+from flowcore.rules.topology.constraints import UNCONSTRAINED, TopologyConstraints
+from flowcore.rules.topology.counters import DomainCounter
+
+
+class WithoutPenalties:
+    """Takes penalties between pods of the round out of a problem. Rules, other preferences and running pods stay.
+
+    Attributes:
+        problem: the problem without them.
+    """
+
+    def __init__(self, problem: Problem) -> None:
+        """A problem with the same demands, in the same order, for the same capacity."""
+        self._problem = problem
+        read = {counter for demand in problem.demands for counter in _read(demand.constraints)}
+
+        def without(constraints: TopologyConstraints) -> TopologyConstraints:
+            soft = constraints.soft_constraints
+            if soft is not None:
+                soft = replace(soft, suffered=(), inflicted=()) if soft.compared else None
+            increments = tuple(counter for counter in constraints.increments if counter in read)
+            found = replace(constraints, soft_constraints=soft, increments=increments)
+            return found if increments or found.sequential else UNCONSTRAINED
+
+        demands = tuple(replace(demand, constraints=without(demand.constraints)) for demand in problem.demands)
+        self.problem = problem.with_demands(demands, problem.atomic_groups, problem.must_place)
+
+    @staticmethod
+    def any(problem: Problem) -> bool:
+        """Whether pods of the round cost something beside each other."""
+        each = (demand.constraints.soft_constraints for demand in problem.demands)
+        return any(soft is not None and soft.penalties for soft in each)
+
+    def remove(self, candidate: Candidate) -> Candidate:
+        """A candidate of the problem with penalties, as one of the problem without them."""
+        return _placed_again(self.problem, candidate)
+
+    def restore(self, candidate: Candidate) -> Candidate:
+        """A candidate of the problem without penalties, as one of the problem with them, at its true cost."""
+        return _placed_again(self._problem, candidate)
+
+
+def _read(constraints: TopologyConstraints) -> tuple[DomainCounter, ...]:
+    """The counters that rules and preferences other than penalties read."""
+    soft = constraints.soft_constraints
+    return (*constraints.reads, *constraints.blocks, *(() if soft is None else soft.compared))
+
+
+def _placed_again(problem: Problem, candidate: Candidate) -> Candidate:
+    """The same placements in the same order: rules hold in the order in which pods were placed."""
+    capacity, commits = problem.start.copy(), []
+    for commit in candidate.commits:
+        taken = capacity.place(problem.demands[commit.demand], commit.node, commit.count)
+        if taken:
+            commits.append(Commit(commit.demand, commit.node, taken))
+    return completed(problem, candidate.method, commits, capacity)

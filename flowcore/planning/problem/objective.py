@@ -1,0 +1,144 @@
+"""The cost of a plan: one function of what is placed where and of what stays pending, whichever method made the plan.
+
+::
+
+    cost = sum over placed pods of its arc to its node
+         + sum over nodes of potential(load with the plan) - potential(load as the round begins)
+         + sum over placed pods of what its preferences among the pods of the round add
+         + sum over pending pods of the price of leaving it
+
+The order of commits is no part of it. Pods are priced alike if they share a cost model and its weights; each such set
+has its own potential, over what runs and its own pods. A pod's preferences count all other pods of the plan as running.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.costs.potential import NodePotential
+from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.rules.topology.domain_counts import DomainCounts
+
+
+class Objective:
+    """What plans for some demands cost."""
+
+    def __init__(self, demands: Sequence[Demand], start: FreeCapacity) -> None:
+        """Plans begin with the capacity that nothing was committed to yet."""
+        self._demands, self._snapshot = demands, start.snapshot
+        self._counted = np.array([demand.counted for demand in demands], dtype=np.int64).reshape(-1, 4)
+        self._soft: dict[int, SoftConstraintCosts | None] = {}
+        self._alike: dict[NodePotential, list[int]] = {}
+        for at, demand in enumerate(demands):
+            self._alike.setdefault(demand.potential, []).append(at)
+        self._loads = {potential: start.load(potential.utilisation) for potential in self._alike}
+
+    def total(self, commits: Sequence[Commit]) -> int:
+        """Cost of a plan that leaves out the last pods of each demand."""
+        remaining = unplaced_counts(commits, self._demands)
+        waiting = sum(
+            int(demand.prices_of_last(count).sum()) for demand, count in zip(self._demands, remaining, strict=True)
+        )
+        return self.placed(commits) + waiting
+
+    def placed(self, commits: Sequence[Commit]) -> int:
+        """Cost of the placed pods."""
+        if not commits:
+            return 0
+        soft = sum(
+            int(prices @ np.array([commits[place].count for place in places]))
+            for places, prices in self._soft_prices(commits)
+        )
+        return self.without_preferences(commits) + soft
+
+    def without_preferences(self, commits: Sequence[Commit]) -> int:
+        """Cost of the placed pods less what their preferences among each other add."""
+        demand, node, count = _columns(commits)
+        cost = sum(int(self._demands[commit.demand].arc[commit.node]) * commit.count for commit in commits)
+        for potential, alike in self._alike.items():
+            mine = self._are_of(demand, alike)
+            nodes, place = np.unique(node[mine], return_inverse=True)
+            planned = np.zeros((len(nodes), 4), dtype=np.int64)
+            np.add.at(planned, place, self._counted[demand[mine]] * count[mine, np.newaxis])
+            before = potential.values(self._loads[potential].at(nodes))
+            after = potential.values(self._loads[potential].at(nodes, planned[:, :3], planned[:, 3]))
+            cost += int((after - before).sum())
+        return cost
+
+    def pod_prices(self, commits: Sequence[Commit]) -> Int64s:
+        """int64[P]: what each placed pod adds, in commit order; none negative, and their sum is ``placed``."""
+        _, _, count = _columns(commits)
+        demand, node, _ = (np.repeat(each, count) for each in _columns(commits))
+        prices = np.zeros(len(node), dtype=np.int64)
+        for at, each in enumerate(self._demands):
+            mine = demand == at
+            prices[mine] = each.arc[node[mine]]
+        for potential, alike in self._alike.items():
+            pods = np.nonzero(self._are_of(demand, alike))[0]
+            pods = pods[np.argsort(node[pods], kind="stable")]
+            where, planned = node[pods], np.cumsum(self._counted[demand[pods]], axis=0)
+            first = np.concatenate([[True], where[1:] != where[:-1]]) if len(where) else np.zeros(0, dtype=np.bool_)
+            starts = np.nonzero(first)[0]
+            begun = np.cumsum(first) - 1
+            planned -= (planned - self._counted[demand[pods]])[starts][begun]
+            after = potential.values(self._loads[potential].at(where, planned[:, :3], planned[:, 3]))
+            before = np.roll(after, 1)
+            before[starts] = potential.values(self._loads[potential].at(where[starts]))
+            prices[pods] += after - before
+        begins = np.cumsum(count) - count
+        for places, soft in self._soft_prices(commits):
+            for place, price in zip(places, soft.tolist(), strict=True):
+                prices[begins[place] : begins[place] + count[place]] += price
+        return prices
+
+    def _are_of(self, demand: Int64s, alike: Sequence[int]) -> Bools:
+        """bool[len(demand)]: which of the commits' demands are some that are priced alike."""
+        found = np.zeros(len(self._demands), dtype=np.bool_)
+        found[alike] = True
+        return found[demand]
+
+    def _soft_prices(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
+        """Of each demand with preferences: its commits, and what those add to the price of each of their pods."""
+        places: dict[int, list[int]] = {}
+        for place, commit in enumerate(commits):
+            if self._demands[commit.demand].constraints.soft_constraints is not None:
+                places.setdefault(commit.demand, []).append(place)
+        if not places:
+            return []
+        counts = DomainCounts()
+        for commit in commits:
+            counts.increment(self._demands[commit.demand].constraints, commit.node, commit.count)
+        return [
+            (mine, self._prices_of_preferences(at, counts, np.array([commits[place].node for place in mine])))
+            for at, mine in places.items()
+        ]
+
+    def _prices_of_preferences(self, at: int, counts: DomainCounts, nodes: Int64s) -> Int64s:
+        demand = self._demands[at]
+        if at not in self._soft:
+            self._soft[at] = demand.soft_costs(self._snapshot)
+        soft_costs = self._soft[at]
+        if soft_costs is None:
+            return np.zeros(len(nodes), dtype=np.int64)
+        return soft_costs.added_by_others(counts, demand.constraints.increments, nodes)
+
+
+def unplaced_counts(commits: Sequence[Commit], demands: Sequence[Demand]) -> list[int]:
+    """How many pods of each demand the commits leave out."""
+    remaining = [demand.count for demand in demands]
+    for commit in commits:
+        remaining[commit.demand] -= commit.count
+    return remaining
+
+
+def _columns(commits: Sequence[Commit]) -> tuple[Int64s, Int64s, Int64s]:
+    """Demand, node and count of each commit."""
+    table = np.array([(commit.demand, commit.node, commit.count) for commit in commits], dtype=np.int64)
+    demand, node, count = table.reshape(-1, 3).T
+    return demand, node, count

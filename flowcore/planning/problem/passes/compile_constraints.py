@@ -1,0 +1,64 @@
+"""The constraints of policies, compiled into the constraints of their pending pods."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import msgspec
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import Policy
+from flowcore.planning.problem.contradictions import Contradiction, contradictions
+from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.problem import Problem
+
+
+class CompileConstraints(Pass):
+    """Adds what a policy demands to the inter-pod constraints of each pod that it governs."""
+
+    def apply(self, problem: Problem) -> Problem:
+        """Pods with more constraints, and the contradictions among those."""
+        return problem.with_snapshot(*compile_constraints(problem.snapshot, problem.policies))
+
+
+def compile_constraints(
+    snapshot: Snapshot, policies: Mapping[str, Policy]
+) -> tuple[Snapshot, tuple[Contradiction, ...]]:
+    """The snapshot with pending pods whose constraints include their policy's, and the contradictions of policies.
+
+    Args:
+        policies: by name; those of all pending pods are among them.
+    """
+    if not any(policy.constraints for policy in policies.values()):
+        return snapshot, ()
+    found = contradictions(snapshot, policies)
+    known: dict[tuple[str, PodSignature], PodSignature] = {}
+
+    def with_constraints(pod: PendingPod) -> PendingPod:
+        policy = policies[pod.policy]
+        if not policy.constraints:
+            return pod
+        signature = known.get((policy.name, pod.signature))
+        if signature is None:
+            signature = known[policy.name, pod.signature] = _with_contradiction(
+                with_policy_constraints(pod.signature, policy), policy, found
+            )
+        return pod if signature is pod.signature else replace(pod, signature=signature)
+
+    return replace(snapshot, pending=tuple(map(with_constraints, snapshot.pending))), found
+
+
+def _with_contradiction(
+    signature: PodSignature, policy: Policy, known_contradictions: Sequence[Contradiction]
+) -> PodSignature:
+    """The signature with the first contradiction that concerns it."""
+    for known in known_contradictions:
+        if known.policy == policy.name and known.concerns(signature.labels):
+            before = signature.constraints or InterPodConstraints()
+            constraints = msgspec.structs.replace(before, contradiction=known.sentence)
+            return msgspec.structs.replace(signature, constraints=constraints)
+    return signature

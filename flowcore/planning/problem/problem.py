@@ -1,0 +1,262 @@
+"""What a round solves: pods and atomic groups of pods that compete for the free capacity of the nodes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs import BinPacking, CostModel
+from flowcore.costs.model import Load
+from flowcore.model.policies import Policy
+from flowcore.planning.problem.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
+from flowcore.planning.problem.candidate import Candidate, HeldCapacity
+from flowcore.planning.problem.charging import Charge, not_charged
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.contradictions import Contradiction
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands import Demand, demands_of, with_costs
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.objective import Objective
+from flowcore.rules.topology.domains import Domains
+from flowcore.rules.verdicts import VerdictCache
+
+_PACKING = BinPacking()
+
+
+class Problem:
+    """The pending pods of a snapshot under their policies.
+
+    Demands, atomic groups and free capacity follow from the snapshot and are computed when first asked for. A problem
+    does not change: passes make another one of it.
+
+    Attributes:
+        snapshot, policies, models: as given to the round.
+        contradictions: policies that rule some of their own pods out.
+        must_place: how many pods of each demand every candidate must place, whatever that costs.
+        held: capacity that is kept out of the problem for an atomic group.
+        charge: is told for whom the round works.
+    """
+
+    def __init__(
+        self,
+        snapshot: Snapshot,
+        policies: Mapping[str, Policy],
+        models: Mapping[str, CostModel],
+        cache: VerdictCache | None = None,
+        contradictions: tuple[Contradiction, ...] = (),
+        charge: Charge = not_charged,
+    ) -> None:
+        """See ``run_round``."""
+        self.charge = charge
+        self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
+        self.contradictions = contradictions
+        self.held: HeldCapacity | None = None
+        self._packing: dict[int, Int64s] = {}
+        self._domains: dict[str, Domains] = {}
+
+    # --- other problems that passes make of this one ---
+
+    def with_snapshot(self, snapshot: Snapshot, contradictions: tuple[Contradiction, ...] | None = None) -> Problem:
+        """The same policies for another snapshot; ``contradictions`` None: those known already."""
+        found = self.contradictions if contradictions is None else contradictions
+        return Problem(snapshot, self.policies, self.models, self._given_cache, found, self.charge)
+
+    def with_demands(
+        self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()
+    ) -> Problem:
+        """Other demands for the same capacity; ``atomic_groups`` None: those that the snapshot has."""
+        found = self.with_snapshot(self.snapshot)
+        found.cache, found.start, found.demands = self.cache, self.start, demands
+        if atomic_groups is not None:
+            found.atomic_groups = atomic_groups
+        if must_place:
+            found.must_place = must_place
+        return found
+
+    def with_atomic_groups(self, groups: tuple[AtomicGroup, ...]) -> Problem:
+        """The same pods in groups of other properties."""
+        found = copy(self)
+        found.atomic_groups = AtomicGroups(groups, self.atomic_groups.group_of, self.atomic_groups.needed)
+        return found
+
+    def with_held(self, held: HeldCapacity) -> Problem:
+        """Some capacity kept out; costs and bounds stay those of the problem without that."""
+        found = self.with_demands(self.demands, self.atomic_groups)
+        found.start, found.load, found.unreserved_cost_matrix = (
+            held.reserve(self.start, self.demands),
+            self.load,
+            self.cost_matrix,
+        )
+        found.held = held
+        return found
+
+    # --- what follows from the snapshot ---
+
+    @cached_property
+    def cache(self) -> VerdictCache:
+        """What is remembered of the filters' verdicts."""
+        return VerdictCache.of(self.snapshot) if self._given_cache is None else self._given_cache
+
+    @cached_property
+    def start(self) -> FreeCapacity:
+        """The capacity that is free as the round begins. Not to be changed."""
+        return FreeCapacity(self.snapshot)
+
+    @cached_property
+    def load(self) -> Load:
+        """How full the nodes are as the round begins, by what pods request."""
+        return self.start.load()
+
+    @cached_property
+    def demands(self) -> tuple[Demand, ...]:
+        """C demands: the pending pods by group."""
+        return demands_of(self.snapshot, self.load, self.policies, self.models, self.cache, self.charge)
+
+    @cached_property
+    def atomic_groups(self) -> AtomicGroups:
+        """U groups of pods that are placed together or not at all."""
+        return atomic_groups_of(self.snapshot, self.demands)
+
+    @cached_property
+    def must_place(self) -> tuple[int, ...]:
+        """Of each demand: none, unless a pass says so."""
+        return (0,) * len(self.demands)
+
+    @cached_property
+    def objective(self) -> Objective:
+        """What plans cost."""
+        return Objective(self.demands, self.start)
+
+    @cached_property
+    def cost_matrix(self) -> CostMatrix:
+        """Each demand's count and cost on each node as the round begins."""
+        return CostMatrix(self.demands, self.start)
+
+    @cached_property
+    def unreserved_cost_matrix(self) -> CostMatrix:
+        """The cost matrix without held capacity; lower bounds hold for that."""
+        return self.cost_matrix
+
+    @cached_property
+    def required(self) -> Int64s:
+        """int64[U, C]: how many pods of each demand an atomic group needs."""
+        found = np.zeros((len(self.atomic_groups.all), len(self.demands)), dtype=np.int64)
+        for group, atomic_group in enumerate(self.atomic_groups.all):
+            for demand, count in atomic_group.required.items():
+                found[group, demand] = count
+        return found
+
+    @cached_property
+    def unschedulable(self) -> Bools:
+        """bool[U]: groups that cannot be placed, however much capacity there is."""
+        return np.array([bool(group.unschedulable_reason) for group in self.atomic_groups.all], dtype=np.bool_)
+
+    # --- order and kind of the demands ---
+
+    @cached_property
+    def queue(self) -> list[int]:
+        """Demands by queue rank."""
+        return sorted(range(len(self.demands)), key=lambda demand: self.demands[demand].queue_rank)
+
+    @cached_property
+    def by_size(self) -> list[int]:
+        """Demands by dominant share, the largest first: large pods need first choice."""
+        demands = self.demands
+        return sorted(range(len(demands)), key=lambda at: (-demands[at].dominant_share, demands[at].queue_rank))
+
+    @cached_property
+    def not_packable(self) -> Bools:
+        """bool[C]: demands with constraints between pods or host ports: counting resources does not place them."""
+        return np.array(
+            [each.constraints.constrained or bool(each.group.pod_class.host_ports) for each in self.demands],
+            dtype=np.bool_,
+        )
+
+    @cached_property
+    def immovable(self) -> Bools:
+        """bool[C]: demands whose pods stay where they are while an integer program decides the rest.
+
+        Those with host ports, with constraints that do more than forbid, or whose pods allow others a node.
+        """
+        unblocking = {
+            counter
+            for demand in self.demands
+            for counter in (*demand.constraints.affinity, *(spread.counter for spread in demand.constraints.spreads))
+        }
+        forbids_only = [
+            each.constraints.only_forbids and unblocking.isdisjoint(each.constraints.increments)
+            for each in self.demands
+        ]
+        ports = [bool(each.group.pod_class.host_ports) for each in self.demands]
+        return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(ports, dtype=np.bool_))
+
+    def domains(self, key: str) -> Domains:
+        """The domains of a topology key."""
+        found = self._domains.get(key)
+        if found is None:
+            found = self._domains[key] = Domains.of(key, self.snapshot.table)
+        return found
+
+    def packing(self, at: int) -> Int64s:
+        """int64[M]: the nodes that a demand fits on, the fullest first."""
+        found = self._packing.get(at)
+        if found is None:
+            demand = self.demands[at]
+            load = self.start.load(demand.potential.utilisation)
+            arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, load, demand.policy.cost.weights)
+            nodes = np.nonzero(demand.counts)[0]
+            found = self._packing[at] = nodes[np.argsort(arc[nodes], kind="stable")]
+        return found
+
+    # --- candidates ---
+
+    def cost(self, commits: Sequence[Commit], admitted: Bools) -> int:
+        """Cost of a plan: the prices of its placements, and of every pod that it leaves pending."""
+        placed = [0] * len(self.demands)
+        for commit in commits:
+            placed[commit.demand] += commit.count
+        pending = sum(
+            int(demand.prices.sum())
+            - int(demand.prices[self.atomic_groups.placement_order(at, admitted)[:count]].sum())
+            for at, (demand, count) in enumerate(zip(self.demands, placed, strict=True))
+        )
+        return self.objective.placed(commits) + pending
+
+    def candidate(
+        self, method: str, commits: Sequence[Commit], capacity: FreeCapacity, admitted: Bools | None = None
+    ) -> Candidate:
+        """A plan with its cost.
+
+        Args:
+            capacity: what the plan leaves free.
+            admitted: bool[U], groups that are placed; None: none.
+        """
+        chosen = np.zeros(len(self.atomic_groups.all), dtype=np.bool_) if admitted is None else admitted
+        cost = self.cost(commits, chosen)
+        return Candidate(method, chosen, self.demands, tuple(commits), capacity, cost)
+
+    def nothing_placed(self) -> Candidate:
+        """The plan that leaves every pod pending."""
+        return self.candidate("nothing", (), self.start.copy())
+
+
+def priced(problem: Problem, demand: Demand) -> Demand:
+    """A demand of a problem with what each node costs, also if none has room for it as the round begins."""
+    return with_costs(demand, problem.snapshot, problem.load, problem.models, problem.cache)
+
+
+def is_better(problem: Problem, one: Candidate, other: Candidate) -> bool:
+    """Whether one candidate is better: groups that are partially placed come first, then the cost decides."""
+
+    def rank(candidate: Candidate) -> tuple[int, int]:
+        atomic_groups = zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
+        left_out = sum(
+            group.unscheduled_cost for group, admitted in atomic_groups if group.partially_placed and not admitted
+        )
+        return left_out, candidate.cost
+
+    return rank(one) < rank(other)

@@ -1,0 +1,128 @@
+"""What a round returns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
+from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.planning.problem.contradictions import Contradiction
+
+
+class Bounded:
+    """A plan's cost and a lower bound of it: how good the plan is for sure."""
+
+    __slots__ = ()
+    cost: int
+    lower_bound: int
+
+    @property
+    def gap(self) -> float:
+        """Optimality gap, 0..1: (cost - lower bound) / cost."""
+        return (self.cost - self.lower_bound) / self.cost if self.cost > 0 else 0.0
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan costs less: the cost is its lower bound."""
+        return self.cost == self.lower_bound
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """A pod, the node it is to go to, what that costs, and when its turn is.
+
+    Attributes:
+        chain, wave: those of one chain go wave by wave, no chain waits for another (``waves``); 0: whenever.
+        atomic_group: placements with the same unit are carried out all or not at all; "": by itself.
+        optional: its unit does without it, but it is nothing without its unit: a gang's pod beyond those it needs.
+        victims: keys of the running pods that must leave before it comes (RoundResult.evictions).
+        unscheduled_price: what leaving it would cost; 0: it was not up for choice.
+    """
+
+    pod: PendingPod
+    node: str
+    price: int
+    wave: int = 0
+    chain: int = 0
+    atomic_group: str = ""
+    optional: bool = False
+    victims: tuple[str, ...] = ()
+    unscheduled_price: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A running pod that leaves its node.
+
+    Attributes:
+        for_pods: keys of the pods that it leaves for.
+        to: the node where room for its replacement is free now and reserved; "": none.
+        reason: a sentence for people beyond the kind; "": none.
+        by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+    """
+
+    pod: RunningPod
+    kind: EvictionKind
+    for_pods: tuple[str, ...] = ()
+    to: str = ""
+    reason: str = ""
+    by_controller: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced:
+    """A pod that stays pending, why, and what that costs.
+
+    Attributes:
+        code: the kind of reason, one of a fixed set (explain/codes.py).
+        more_nodes_help: whether another node may take it.
+        settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
+    """
+
+    pod: PendingPod
+    reason: str
+    price: int
+    code: str
+    more_nodes_help: bool
+    settles_in: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class RoundResult(Bounded):
+    """A plan for all pending pods of a snapshot: each is either placed or left, never both.
+
+    Attributes:
+        generation: of the snapshot that it was made from.
+        placements: in commit order; each passed every filter against the snapshot and those before it, one that
+            replaces another without that one.
+        unplaced: what stays pending.
+        cost: sum of all prices, of what is left too.
+        lower_bound: no plan that evicts nobody and replaces the same pods costs less; computed from the snapshot by
+            our own code, whatever solvers said. 0 for plans that evict pods, and where a network has its turn beside
+            other pods or networks.
+        method: which way gave it.
+        steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
+        solves: how many min-cost flows were solved.
+        arcs: arcs of the largest of them.
+        after: the snapshot with the placements counted as taken and nothing pending.
+        contradictions: policies that rule some of their own pods out.
+        holds: how long room has been kept for gangs, this round included; the next one is to be told.
+        evictions: running pods that leave, each once.
+        proposals: running pods that would leave if every policy that proposes moves acted.
+    """
+
+    generation: int
+    placements: tuple[Placement, ...]
+    unplaced: tuple[Unplaced, ...]
+    cost: int
+    lower_bound: int
+    method: str
+    steps: int
+    solves: int
+    arcs: int
+    after: Snapshot
+    contradictions: tuple[Contradiction, ...] = ()
+    holds: BackfillHistory = NO_BACKFILL_HISTORY
+    evictions: tuple[Eviction, ...] = ()
+    proposals: tuple[Eviction, ...] = ()

@@ -1,0 +1,211 @@
+"""Backfill reservation: capacity held for a gang that has waited long, so that small pods do not take it bit by bit.
+
+A gang is overdue when it has waited longer than its policy allows (``GangPolicy.hold_room_after``). Of the overdue
+atomic groups that would fit if all pods left that can, the group with the highest unscheduled cost is placed after
+everything that costs more. If it fits then, it is admitted before others; if not, the capacity for as many of its pods
+as fit is held out of the round. Capacity is held for one group a round, up to a share of the cluster, until a deadline
+(``model/backfill_history.py``), and never from a pod of a higher priority.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.backfill_history import BackfillHistory
+from flowcore.model.policies import GangPolicy
+from flowcore.model.resources import PODS
+from flowcore.planning.methods.admission import Admission, IndividualPods, complete
+from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.problem.atomic_groups import AtomicGroup
+from flowcore.planning.problem.candidate import Candidate, HeldCapacity
+from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.passes import Pass
+from flowcore.planning.problem.problem import Problem
+from flowcore.rules.filters.node_resources_fit import count_fitting
+
+
+class ReserveBackfill(Pass):
+    """Holds capacity for an overdue group that is not admitted, where there is one."""
+
+    def __init__(self) -> None:
+        self._before: Problem
+        self._after: Problem
+
+    def apply(self, problem: Problem) -> Problem:
+        """The problem with less capacity, or with a group that goes before others."""
+        self._before = problem
+        self._after = _reserve(problem)
+        return self._after
+
+    def invert(self, candidate: Candidate) -> Candidate:
+        """The candidate with the held capacity given back, and with groups that fit beside it after all.
+
+        If the group itself is admitted, nothing stays held, and pods that wait may have the capacity.
+        """
+        held, demands = self._after.held, self._after.demands
+        if held is None:
+            return complete(self._after, candidate)
+        if candidate.admitted[held.group]:
+            released = replace(candidate, capacity=held.release(candidate.capacity, demands))
+            return complete(self._before, released, full=True)
+        found = complete(self._after, candidate)
+        return replace(found, capacity=held.release(found.capacity, demands), held=held)
+
+
+def _reserve(problem: Problem) -> Problem:
+    snapshot, groups = problem.snapshot, problem.atomic_groups.all
+    history = snapshot.backfill_history.expired()
+    next_backoffs, backing_off = history.next_backoffs, history.backing_off
+    overdue = [
+        (next_backoffs.get(group.name, 0.0), -group.unscheduled_cost, at)
+        for at, group in enumerate(groups)
+        if _overdue(group, problem) and backing_off.isdisjoint((group.name, *_namespaces(group, problem)))
+    ]
+    if not overdue:
+        return problem
+    admitted, drained = Admission(problem).by_price().admitted, _DrainedCluster(problem)
+    for *_, at in sorted(overdue):
+        if not admitted[at] and drained.can_fit(groups[at]):
+            fits, commits = _fit_after_costlier(problem, at)
+            if fits:
+                first = replace(groups[at], partially_placed=True)
+                return problem.with_atomic_groups((*groups[:at], first, *groups[at + 1 :]))
+            commits = _within_share(commits, problem, _reservation_share(groups[at], problem))
+            return problem.with_held(HeldCapacity(at, commits)) if commits else problem
+    return problem
+
+
+def _fit_after_costlier(problem: Problem, at: int) -> tuple[bool, tuple[Commit, ...]]:
+    """Whether a group fits after everything that costs more or has a higher priority; if not, where pods of it fit."""
+    groups = problem.atomic_groups.all
+    mean_price, priority = groups[at].mean_price, _priority_of(groups[at], problem)
+    costlier = [
+        other
+        for other, group in enumerate(groups)
+        if other != at
+        and not group.unschedulable_reason
+        and (group.partially_placed or group.mean_price > mean_price or _priority_of(group, problem) > priority)
+    ]
+    costlier.sort(key=lambda other: (not groups[other].partially_placed, -groups[other].mean_price, other))
+    pods = IndividualPods.of(problem)
+    above = np.array([demand.group.pod_class.priority > priority for demand in problem.demands], dtype=np.bool_)
+    alone = np.nonzero(((pods.price > mean_price) | above[pods.demand]) & (pods.group < 0))[0]
+    run = AdmissionRun(problem)
+    # Each of these comes before the group, so their order does not matter here.
+    run.bisect(np.full(len(alone), -1, dtype=np.int64), pods.demand[alone])
+    run.bisect(np.array(costlier, dtype=np.int64), np.full(len(costlier), -1, dtype=np.int64))
+    commits = run.fitting(at)
+    fits = sum(commit.count for commit in commits) == groups[at].size
+    return fits, () if fits else tuple(commits)
+
+
+def _priority_of(group: AtomicGroup, problem: Problem) -> int:
+    """The lowest priority of the pods that a group needs."""
+    return min((problem.demands[at].group.pod_class.priority for at in group.required), default=0)
+
+
+def history_after(problem: Problem, candidate: Candidate) -> BackfillHistory:
+    """What later rounds must know of the capacity that this one held."""
+    history = problem.snapshot.backfill_history.expired()
+    for at in np.nonzero(candidate.admitted)[0].tolist() if history.records else ():
+        group = problem.atomic_groups.all[at]
+        history = history.with_placed(group.name, _namespaces(group, problem))
+    if candidate.held is not None:
+        group = problem.atomic_groups.all[candidate.held.group]
+        longest = min(terms.hold_room_for for terms in _terms(group, problem))
+        history = history.with_reserved(group.name, sorted(_namespaces(group, problem)), longest)
+    return history
+
+
+def _terms(atomic_group: AtomicGroup, problem: Problem) -> Iterator[GangPolicy]:
+    return (problem.demands[at].policy.gangs for at in atomic_group.demands)
+
+
+def _reservation_share(atomic_group: AtomicGroup, problem: Problem) -> int:
+    return min(terms.hold_room_share for terms in _terms(atomic_group, problem))
+
+
+def _namespaces(atomic_group: AtomicGroup, problem: Problem) -> set[str]:
+    """Namespaces of its pods, as the backfill history names them."""
+    pods = (
+        problem.demands[at].group.pods[place]
+        for members in atomic_group.members
+        for at, places in members.items()
+        for place in places
+    )
+    return {f"namespace {pod.key.partition('/')[0]}" for pod in pods}
+
+
+def _overdue(atomic_group: AtomicGroup, problem: Problem) -> bool:
+    if atomic_group.unschedulable_reason or not atomic_group.waiting_since or not atomic_group.any_domain:
+        return False
+    if any(problem.demands[at].waits for at in atomic_group.demands):
+        return False  # it waits for cheaper nodes, not for room
+    after = [terms.hold_room_after for terms in _terms(atomic_group, problem)]
+    longest = min(terms.hold_room_for for terms in _terms(atomic_group, problem))
+    return min(after) > 0 and longest > 0 and problem.snapshot.now - atomic_group.waiting_since > max(after)
+
+
+class _DrainedCluster:
+    """The cluster if all pods had left that can. Many groups may ask and most are alike, so answers are kept."""
+
+    def __init__(self, problem: Problem) -> None:
+        self._problem = problem
+        self._capacity_by_priority: dict[int, Int64s] = {}
+        self._known: dict[tuple[int, frozenset[tuple[int, int]]], bool] = {}
+
+    def can_fit(self, atomic_group: AtomicGroup) -> bool:
+        """Whether all pods that a group needs would fit: each demand by itself, and their requests in sum."""
+        priority = _priority_of(atomic_group, self._problem)
+        asked = priority, frozenset(atomic_group.required.items())
+        if asked not in self._known:
+            if priority not in self._capacity_by_priority:
+                self._capacity_by_priority[priority] = _drained_capacity(self._problem.snapshot, priority)
+            self._known[asked] = self._fits(atomic_group, self._capacity_by_priority[priority])
+        return self._known[asked]
+
+    def _fits(self, atomic_group: AtomicGroup, empty: Int64s) -> bool:
+        asked, usable = np.zeros(empty.shape[1]), np.zeros(len(empty), dtype=np.bool_)
+        for at, need in atomic_group.required.items():
+            demand = self._problem.demands[at]
+            if int(np.minimum(count_fitting(demand.requests, empty), need)[demand.allowed].sum()) < need:
+                return False
+            asked += need * demand.requests.astype(np.float64)
+            usable |= demand.allowed
+        total = empty[usable].astype(np.float64).sum(axis=0)
+        return bool(((asked <= total) | (asked == 0)).all())
+
+
+def _drained_capacity(snapshot: Snapshot, priority: int) -> Int64s:
+    """int64[N, R]: free capacity if only pods were left that a group of this priority cannot outwait."""
+    if snapshot.persistent_usage is None:
+        return np.maximum(snapshot.free, 0)
+    column = {name: at for at, name in enumerate(snapshot.resources)}
+    empty = snapshot.allocatable.copy()
+    for each in snapshot.persistent_usage:
+        at = snapshot.table.index.get(each.node)
+        if at is None or each.priority <= priority:
+            continue
+        empty[at, column[PODS]] -= each.pod_count
+        for name, amount in each.amounts:
+            if name in column:
+                empty[at, column[name]] -= amount
+    return np.maximum(empty, 0)
+
+
+def _within_share(commits: Sequence[Commit], problem: Problem, share: int) -> tuple[Commit, ...]:
+    """As many of the pods as request at most ``share`` percent of each resource of all nodes."""
+    remaining = np.maximum(problem.snapshot.allocatable, 0).astype(np.float64).sum(axis=0) * share / 100
+    found = []
+    for commit in commits:
+        wanted = problem.demands[commit.demand].requests.astype(np.float64)
+        asked = wanted > 0
+        count = min(commit.count, int((remaining[asked] / wanted[asked] + 1e-9).min()))
+        if count > 0:
+            remaining -= count * wanted
+            found.append(Commit(commit.demand, commit.node, count))
+    return tuple(found)

@@ -1,0 +1,96 @@
+"""A candidate as a result: for each pod a placement, or why it stays pending."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
+from flowcore.planning.round.backfill_reservation import history_after
+from flowcore.planning.round.unplaced_reasons import UnplacedReasons
+from flowcore.rules.topology.waves import waves_of
+
+
+def build_result(
+    problem: Problem, candidate: Candidate, bound: int, *, steps: int, solves: int = 0, arcs: int = 0
+) -> RoundResult:
+    """The result of a round.
+
+    Args:
+        problem: what was solved, after all passes.
+        candidate: the plan, with all passes inverted.
+        bound: a cost that no candidate of ``problem`` goes below.
+    """
+    placements, pending = _placements(problem, candidate)
+    committed = [(placement.node, placement.pod.signature) for placement in placements]
+    after = candidate.capacity.to_snapshot(committed)
+    with_held, after_with_held = candidate, after
+    if candidate.held is not None:
+        with_held = replace(candidate, capacity=candidate.held.reserve(candidate.capacity, problem.demands))
+        after_with_held = with_held.capacity.to_snapshot(committed)
+    reasons = UnplacedReasons(problem, with_held, after, after_with_held)
+    problem.charge(())
+    unplaced = tuple(
+        Unplaced(
+            demand.group.pods[place],
+            reason.text,
+            int(demand.prices[place]),
+            reason.code,
+            reason.more_nodes_help,
+            reason.settles_in,
+        )
+        for at, demand in enumerate(problem.demands)
+        for place, reason in reasons.of(at, np.nonzero(pending[at])[0].tolist())
+    )
+    decided = candidate.decided
+    return RoundResult(
+        generation=problem.snapshot.generation,
+        placements=(*decided.placements, *placements),
+        unplaced=(*decided.unplaced, *unplaced),
+        cost=candidate.cost,
+        lower_bound=min(bound + decided.cost - decided.slack, candidate.cost) if decided.bounded else 0,
+        method=candidate.method,
+        steps=steps,
+        solves=solves,
+        arcs=arcs,
+        after=after,
+        contradictions=problem.contradictions,
+        holds=history_after(problem, candidate),
+    )
+
+
+def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:
+    """Placements in commit order; and for each demand bool[pods], those that stay pending."""
+    demands, atomic_groups, nodes = problem.demands, problem.atomic_groups, problem.snapshot.table.nodes
+    prices = iter(problem.objective.pod_prices(candidate.commits).tolist())
+    waves = waves_of(
+        ((commit.demand, commit.node, commit.count) for commit in candidate.commits),
+        [demand.constraints for demand in demands],
+    )
+    orders = [iter(atomic_groups.placement_order(at, candidate.admitted).tolist()) for at in range(len(demands))]
+    pending = [np.ones(demand.count, dtype=np.bool_) for demand in demands]
+    placements = []
+    for commit in candidate.commits:
+        at = commit.demand
+        for _ in range(commit.count):
+            place = next(orders[at])
+            pending[at][place] = False
+            group = int(atomic_groups.group_of[at][place])
+            chain, wave = next(waves)
+            placements.append(
+                Placement(
+                    demands[at].group.pods[place],
+                    nodes[commit.node].name,
+                    next(prices),
+                    wave,
+                    chain,
+                    atomic_groups.all[group].name if group >= 0 else "",
+                    group >= 0 and not atomic_groups.needed[at][place],
+                    unscheduled_price=int(demands[at].prices[place]),
+                )
+            )
+    return placements, pending

@@ -1,0 +1,191 @@
+"""Independent parts of a problem: demands that share no node and no rule between pods, each solved by itself.
+
+A pool of nodes that only its own pods may use is a part, for example. What is decided in one part changes nothing in
+the others: so costs and lower bounds of the parts add up, and their plans are one plan. In each part the methods are
+chosen by what it needs. Small parts may be solved exactly where the whole is too large, and flows decide where there is
+room although other parts are short of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Hashable
+
+import numpy as np
+
+from flowcore.planning.methods.without_penalties import WithoutPenalties
+from flowcore.planning.problem.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.commits import Commit, pods_by_node
+from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.waiting import replay
+from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.solvers import IN_TURN, Executor
+from flowcore.rules.topology.connected_components import connected_components
+
+#: Smaller parts are solved together: each part costs some time of its own.
+_MOST_PARTS = 16
+
+
+def independent_parts(problem: Problem) -> list[list[int]]:
+    """Numbers of the demands of each part, at most sixteen, the largest first.
+
+    Demands that no node has room for are in the first. Pods that cost something beside each other are in one part.
+    """
+    demands = problem.demands
+    usable = [demand.counts > 0 for demand in demands]
+    sizes = [int(np.count_nonzero(each)) for each in usable]
+    order = sorted((at for at in range(len(demands)) if sizes[at]), key=lambda at: -sizes[at])
+    everything = list(range(len(demands)))
+    if len(order) < 2 or WithoutPenalties.any(problem):
+        return [everything]
+    if all((usable[at] & usable[order[0]]).any() for at in order):
+        return [everything]  # all others share a node with the demand that has most
+    #: A demand that uses the node, of those that were looked at.
+    owner = np.full(len(problem.start.free), len(demands), dtype=np.int64)
+    keys: list[set[Hashable]] = []
+    for at in order:
+        beside = np.zeros(len(demands) + 1, dtype=np.bool_)
+        beside[owner[usable[at]]] = True
+        owner[usable[at]] = at
+        constraints = demands[at].constraints
+        soft = constraints.soft_constraints
+        keys.append({at, *np.nonzero(beside[:-1])[0].tolist(), *constraints.increments, *constraints.reads})
+        keys[-1].update(() if soft is None else soft.reads)
+    parts = sorted(
+        ([order[item] for item in part] for part in connected_components(keys)),
+        key=lambda part: (-sum(demands[at].count for at in part), min(part)),
+    )
+    if len(parts) > _MOST_PARTS:
+        parts[_MOST_PARTS - 1 :] = [[at for part in parts[_MOST_PARTS - 1 :] for at in part]]
+    parts[0] = [*parts[0], *(at for at in everything if not sizes[at])]
+    return [sorted(part) for part in parts]
+
+
+def solver_of(
+    problem: Problem, seed: int, executor: Executor, first: Candidate | None = None
+) -> Portfolio | PartedPortfolio:
+    """A portfolio of the problem, or of its parts if it has several. Atomic groups are decided before that.
+
+    Args:
+        first: see Portfolio.
+        executor: see Portfolio.
+    """
+    parts = [] if problem.atomic_groups.all else independent_parts(problem)
+    if len(parts) < 2:
+        return Portfolio(problem, seed, first, executor)
+    return PartedPortfolio(problem, parts, seed, first, executor)
+
+
+class PartedPortfolio:
+    """Solves the parts of a problem by turns, a step of each, and searches in all of them at last."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        parts: list[list[int]],
+        seed: int = 0,
+        first: Candidate | None = None,
+        executor: Executor = IN_TURN,
+    ) -> None:
+        """Begins as a portfolio does."""
+        self._problem, self._parts = problem, parts
+        self._portfolios = [
+            Portfolio(
+                _restricted(problem, part), seed, None if first is None else _part_of(problem, part, first), executor
+            )
+            for part in parts
+        ]
+        self._seed, self._executor = seed, executor
+        #: After the parts are decided: all of them, for the search.
+        self._whole: Portfolio | None = None
+        #: The last candidates of the parts that were joined, and what they were joined to.
+        self._last: tuple[list[Candidate], Candidate] | None = None
+
+    @property
+    def solves(self) -> int:
+        """Min-cost flows solved."""
+        return sum(portfolio.solves for portfolio in self._all)
+
+    @property
+    def arcs(self) -> int:
+        """Arcs of the largest flow."""
+        return max(portfolio.arcs for portfolio in self._all)
+
+    @property
+    def bound(self) -> int:
+        """A cost that no candidate goes below."""
+        bound = sum(portfolio.bound for portfolio in self._portfolios)
+        return bound if self._whole is None else max(bound, self._whole.bound)
+
+    @property
+    def _all(self) -> list[Portfolio]:
+        return self._portfolios if self._whole is None else [*self._portfolios, self._whole]
+
+    def run(self) -> Generator[None, None, None]:
+        """Yields after each step. The first step is the first one of every part, so that all pods are planned."""
+        running = [_decide(portfolio) for portfolio in self._portfolios]
+        running = [steps for steps in running if next(steps, _END) is not _END]
+        yield
+        while running:
+            for steps in tuple(running):
+                if next(steps, _END) is _END:
+                    running.remove(steps)
+                else:
+                    yield
+        self._whole = whole = Portfolio(self._problem, self._seed, self._joined(), self._executor)
+        whole.bound = self.bound
+        yield from whole.search()
+
+    def conclude(self) -> Candidate:
+        """The best candidate so far."""
+        return self._joined() if self._whole is None else self._whole.conclude()
+
+    def _joined(self) -> Candidate:
+        """The best candidates of all parts as one, of the problem."""
+        found = [portfolio.conclude() for portfolio in self._portfolios]
+        if self._last is not None and all(one is other for one, other in zip(self._last[0], found, strict=True)):
+            return self._last[1]
+        commits = [
+            Commit(part[commit.demand], commit.node, commit.count)
+            for part, candidate in zip(self._parts, found, strict=True)
+            for commit in candidate.commits
+        ]
+        largest = max(found, key=lambda candidate: len(candidate.commits))
+        joined = self._problem.candidate(largest.method, commits, _capacity_after(self._problem, commits))
+        self._last = found, joined
+        return joined
+
+
+#: What a generator that has ended gives.
+_END = object()
+
+
+def _decide(portfolio: Portfolio) -> Generator[None, None, None]:
+    yield from portfolio.construct()
+    yield from portfolio.decide()
+
+
+def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
+    """What commits leave free that parts of the problem have taken."""
+    if any(problem.demands[commit.demand].group.pod_class.numa is not None for commit in commits):
+        return replay(problem, commits)[1]  # the order decides which zones are taken
+    capacity = problem.start.copy()
+    for at, there in pods_by_node(commits).items():
+        nodes, counts = (np.array(list(each), dtype=np.int64) for each in (there.keys(), there.values()))
+        capacity.place_many(problem.demands[at], nodes, counts)
+    return capacity
+
+
+def _restricted(problem: Problem, part: list[int]) -> Problem:
+    """The problem of some of its demands, for the same nodes."""
+    demands = tuple(problem.demands[at] for at in part)
+    return problem.with_demands(demands, no_atomic_groups(demands), tuple(problem.must_place[at] for at in part))
+
+
+def _part_of(problem: Problem, part: list[int], candidate: Candidate) -> Candidate:
+    """What a candidate does in a part."""
+    restricted, place = _restricted(problem, part), {at: number for number, at in enumerate(part)}
+    mine = [Commit(place[each.demand], each.node, each.count) for each in candidate.commits if each.demand in place]
+    commits, capacity = replay(restricted, mine)
+    return restricted.candidate(candidate.method, commits, capacity)

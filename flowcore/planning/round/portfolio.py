@@ -1,0 +1,380 @@
+"""A portfolio of methods for a problem without atomic groups: each step leaves the best candidate at least as good.
+
+A round may stop after any step. The number of steps reproduces its plan, so a wall clock may decide when to stop.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Generator
+from functools import partial
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.planning.methods.constructive import (
+    FixedPart,
+    by_price,
+    constrained_first,
+    fill,
+    interleaved,
+    kube_scheduler_order,
+    missing_pods,
+    one_by_one,
+)
+from flowcore.planning.methods.cp_sat import Subproblem, solve_exact, worth_solving
+from flowcore.planning.methods.flow import solve_by_flow
+from flowcore.planning.methods.lns import LargeNeighbourhoodSearch
+from flowcore.planning.methods.local_search import LocalSearch
+from flowcore.planning.methods.one_by_one import is_quick
+from flowcore.planning.methods.packing import pack, packable, worth_packing
+from flowcore.planning.methods.reinsertion import Reinsertion
+from flowcore.planning.methods.relaxation import RelaxedSolution, relax
+from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.methods.side_by_side import built_side_by_side
+from flowcore.planning.methods.without_penalties import WithoutPenalties
+from flowcore.planning.problem.bounds import clearing_costs, first_bound, lower_bound
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.tangents import is_one_size
+from flowcore.planning.round.left_out import hopeless_of, pods_of, unplaced_of
+from flowcore.planning.solvers import IN_TURN, Executor
+
+#: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
+#: cost: a flow, which knows slots only, comes after all that knows resources.
+_SCARCE = 50
+#: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
+_PATIENCE = 6
+#: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
+_TURN = 8
+#: If pods stay out, one-by-one placement in the order of their price is tried up to so many pods. With more, a step
+#: takes long: the first one has the bound too.
+_FEW_BY_PRICE = 3_000
+#: A round of so many pods ends once its plan is close to its bound: later steps would cost more time than they save.
+_SMALL = 1_000
+#: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
+_PACKING_WORK = (0.05, 0.1)
+#: A bound is close to a cost if no more than one part in so many lies between them: 3 %. At that gap flows, reinsertion
+#: and searches lower the cost by 0.02 to 0.2 %, and a better bound costs more time than all other steps together.
+_CLOSE = 33
+#: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
+_EXACT_WORK = 0.1
+
+
+class Portfolio:
+    """Solves a problem step by step.
+
+    Attributes:
+        best: the best candidate so far, without what a search has gained since (see ``conclude``).
+        solves, arcs: min-cost flows solved, and arcs of the largest.
+        bound: a cost that no candidate goes below.
+    """
+
+    def __init__(
+        self, problem: Problem, seed: int = 0, first: Candidate | None = None, executor: Executor = IN_TURN
+    ) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods.
+
+        Args:
+            executor: runs tasks of the methods; it does not change the plan.
+        """
+        self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
+        self.solves = self.arcs = self.bound = 0
+        self.best = problem.nothing_placed() if first is None else first
+        self._relaxation: RelaxedSolution | None = None
+        self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
+        #: Whether one by one is not tried before integer programs and the relaxation's shares.
+        self._is_floor_late = False
+        self._patience = max(_PATIENCE, len(problem.start.free) // 10)
+        #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
+        #: was compared with the best.
+        self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
+        self._compared: Candidate | None = None
+
+    def run(self) -> Generator[None, None, None]:
+        """Yields after each step."""
+        yield from self.construct()
+        if self._is_good_enough:
+            return
+        if WithoutPenalties.any(self._problem):
+            yield from self._solve_with_penalties()
+            return
+        yield from self.decide()
+        yield from self.search()
+
+    def construct(self) -> Generator[None, None, None]:
+        """Candidates that are built in one go; yields after each."""
+        problem = self._problem
+        if not problem.demands or not len(problem.start.free):
+            self.bound = self.best.cost
+            return
+        self.offer(fill(problem))
+        self._first_bound()
+        placeable = problem.cost_matrix.placeable
+        pods = pods_of(self._problem, placeable)
+        if pods > _FEW_BY_PRICE and not self._is_solved:
+            self._relax()
+        yield
+        if self._is_solved:
+            return
+        builders: list[Callable[[], Candidate]] = []
+        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
+        self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
+        if self._is_floor_late or not is_quick(problem):
+            builders.append(partial(interleaved, problem))
+        elif pods > 1:
+            builders.append(partial(one_by_one, problem, kube_scheduler_order(problem)))
+        if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
+            builders.append(partial(constrained_first, problem))
+        if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
+            order = by_price(problem.demands, [demand.count for demand in problem.demands])
+            builders.append(partial(one_by_one, problem, order))
+        for turn, found in enumerate(built_side_by_side(problem, builders, self._executor)):
+            if found.cost < self.best.cost:
+                self.offer(found.candidate())
+            yield
+            # The others are for pods that stay out.
+            if not turn and not self._unplaced_of(placeable):
+                break
+        if self._is_good_enough:
+            return
+        if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
+            self._relax()
+            yield
+        if not self._is_scarce:
+            yield from self._search_with(Reinsertion(problem, self.best))
+
+    def decide(self) -> Generator[None, None, None]:
+        """Flows, and linear and integer programs over all pods; yields after each step."""
+        if self._is_good_enough:
+            return
+        problem, flowing, unconstrained = self._problem, self._flowing, self._unconstrained
+        if self._unplaced_of(problem.cost_matrix.placeable & self._sequential) and not any(problem.must_place):
+            yield from self._solve_exact()
+        yield from self._pack(unconstrained & packable(problem))
+        if not self._is_scarce:
+            yield from self._solve_by_flow(flowing)
+        if self._unplaced_of(unconstrained):
+            yield from self._place_shares(unconstrained)
+        if self._is_floor_late and is_quick(problem):
+            self.offer(one_by_one(problem, kube_scheduler_order(problem)))
+            yield
+
+    def search(self) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step."""
+        if self._is_good_enough:
+            return
+        if self._unplaced_of(self._unconstrained):
+            yield from self.run_lns(self._seed)
+            self.conclude()
+        if self._is_scarce:
+            yield from self._solve_by_flow(self._flowing)
+        yield from self._search_with(Reinsertion(self._problem, self.best))
+
+    @property
+    def _is_solved(self) -> bool:
+        return self.best.cost == self.bound or not pods_of(self._problem, self._problem.cost_matrix.placeable)
+
+    @property
+    def _is_good_enough(self) -> bool:
+        """Whether no more steps are worth their time."""
+        small = pods_of(self._problem, self._problem.cost_matrix.placeable) <= _SMALL
+        return self._is_solved or (small and self._is_close)
+
+    @property
+    def _is_scarce(self) -> bool:
+        """Whether capacity decides and not cost."""
+        flowing = self._flowing
+        missing = self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)
+        return missing * _SCARCE > pods_of(self._problem, flowing)
+
+    @property
+    def _sequential(self) -> Bools:
+        return _where(self._problem, lambda demand: demand.constraints.sequential)
+
+    @property
+    def _unconstrained(self) -> Bools:
+        return self._problem.cost_matrix.placeable & ~self._sequential
+
+    @property
+    def _flowing(self) -> Bools:
+        return self._problem.cost_matrix.placeable & _where(self._problem, lambda demand: demand.constraints.fits_flow)
+
+    def _solve_with_penalties(self) -> Generator[None, None, None]:
+        """Pods cost something beside each other.
+
+        All methods decide the round as if they did not. Then local search, which leaves pending pods alone, improves
+        the best plan by its true cost. By turns with it, neighbourhoods make room for pending pods.
+        """
+        yield from self._solve_by_flow(self._flowing)
+        penalties = WithoutPenalties(self._problem)
+        first = None if self._first is None else penalties.remove(self._first)
+        relaxed = Portfolio(penalties.problem, self._seed, first, self._executor)
+        self._relaxed, self._compared = (penalties, relaxed), relaxed.best
+        for method in (relaxed.construct, relaxed.decide):
+            for _ in method():
+                self._compare_relaxed()
+                yield
+        self._compare_relaxed()
+        self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
+        worthwhile = LocalSearch.worthwhile(self._problem)
+        turn = fruitless = 0
+        while fruitless < self._patience:
+            before, turn = self.best, turn + 1
+            steps = 0
+            for _ in relaxed.run_lns(self._seed + turn, _TURN):
+                steps += 1
+                yield
+            self.conclude()
+            if not steps:
+                break
+            fruitless = 0 if self.best is not before else fruitless + steps
+            if worthwhile:
+                yield from self._search_with(LocalSearch(self._problem, self.best, self._seed), _TURN)
+            relaxed.best = self._compared = penalties.remove(self.best)
+        self._relaxed = None
+        if worthwhile:
+            yield from self._search_with(LocalSearch(self._problem, self.best, self._seed))
+
+    def _compare_relaxed(self) -> None:
+        """Takes over the best that is known without penalties, if it is cheaper with them too."""
+        if self._relaxed is None:
+            return
+        penalties, relaxed = self._relaxed
+        self.bound = max(self.bound, relaxed.bound)
+        found = relaxed.conclude()
+        if found is not self._compared:
+            self._compared = found
+            self.offer(penalties.restore(found))
+
+    def _relax(self) -> None:
+        """The round in fractions: its prices give a bound, and say later what pods are worth."""
+        matrix = self._problem.cost_matrix
+        self._relaxation = relaxed = relax(matrix)
+        if relaxed is not None:
+            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+            self.bound = max(self.bound, bound)
+
+    @property
+    def _is_close(self) -> bool:
+        """Whether there is little to gain of what any plan decides, and no pod waits that could be placed."""
+        placeable = self._problem.cost_matrix.placeable
+        hopeless = sum(int(self._problem.demands[at].prices.sum()) for at in np.nonzero(~placeable)[0].tolist())
+        near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
+        return near and not self._unplaced_of(placeable)
+
+    def _first_bound(self) -> None:
+        """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""
+        matrix = self._problem.cost_matrix
+        self.bound = max(self.bound, first_bound(matrix))
+        clearing = None if self._is_solved else clearing_costs(matrix, self.best.capacity)
+        if clearing is not None:
+            self.bound = max(self.bound, lower_bound(matrix, marginal_costs=clearing))
+
+    def _solve_exact(self) -> Generator[None, None, None]:
+        """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
+        if worth_solving(self._problem, self.best):
+            subproblem = Subproblem.all(self._problem)
+            found = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
+            if found is not None:
+                self.offer(found)
+            yield
+
+    def _pack(self, demands: Bools) -> Generator[None, None, None]:
+        """If pods stay out of a problem that is small enough, CP-SAT places as many as there can be.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        if not self._unplaced_of(demands) or not worth_packing(self._problem, demands):
+            return
+        for work in _PACKING_WORK:
+            packing = pack(self._problem, self.best, demands, work=work, seed=self._seed)
+            if packing.candidate is not None:
+                self.offer(packing.candidate)
+            yield
+            if packing.proven:
+                break
+
+    def _search_with(self, search: Reinsertion | LocalSearch, steps: int | None = None) -> Generator[None, None, None]:
+        """Improves the best candidate; yields after each step.
+
+        Args:
+            steps: at most; None: until the search has ended.
+        """
+        self._search = search
+        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
+            steps = None if steps is None else steps - 1
+            yield
+        self.conclude()
+
+    def _solve_by_flow(self, demands: Bools) -> Generator[None, None, None]:
+        """A min-cost flow, which knows domains with capacities: pods with other rules stay where they are.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        if not demands.any():
+            return
+        flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
+        self.solves, self.arcs = flow.solves, flow.arcs
+        self.offer(flow.candidate)
+        if is_one_size(self._problem.demands):
+            bound = lower_bound(self._problem.cost_matrix, marginal_costs=flow.marginal_costs)
+            self.bound = max(self.bound, bound)
+        yield
+
+    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
+        """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
+
+        Args:
+            demands: bool[C], those that are left to decide.
+        """
+        problem, relaxed = self._problem, self._relaxation
+        if relaxed is not None and self._unplaced_of(demands):
+            fixed = FixedPart.of(problem, self.best, demands)
+            for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
+                if found.cost < self.best.cost:
+                    self.offer(found.candidate())
+                yield
+
+    def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
+        """Large neighbourhood search from the best candidate; yields after each neighbourhood.
+
+        Args:
+            steps: at most; None: until none brings a gain.
+        """
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed, self._executor)
+        fruitless, more = 0, sys.maxsize if steps is None else steps
+        try:
+            while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
+                before, more = search.gain, more - 1
+                # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+                if not search.improve(wider=fruitless >= self._patience // 2, more=more):
+                    return
+                fruitless = 0 if search.gain > before else fruitless + 1
+                yield
+        finally:
+            search.close()
+
+    def conclude(self) -> Candidate:
+        """The best candidate so far, with what a search has gained."""
+        if self._search is not None and self._search.gain:
+            self.offer(self._search.candidate())
+            self._search = None
+        self._compare_relaxed()
+        return self.best
+
+    def offer(self, candidate: Candidate) -> None:
+        """Takes over a candidate that is cheaper than the best so far and places all that it must."""
+        if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
+            self.best = candidate
+
+    def _unplaced_of(self, demands: Bools) -> int:
+        return unplaced_of(self._problem, self.best, demands)
+
+
+def _where(problem: Problem, holds: Callable[[Demand], bool]) -> Bools:
+    """bool[C]: demands of which something holds."""
+    return np.array([holds(demand) for demand in problem.demands], dtype=np.bool_)

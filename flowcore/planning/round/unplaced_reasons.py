@@ -1,0 +1,185 @@
+"""Why pods stay pending after a round, in words for users."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.gangs import Gang
+from flowcore.planning.methods.admission import fit_counts
+from flowcore.planning.problem.atomic_groups import AtomicGroup, pods
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round.cheaper_to_wait import CheaperToWait
+from flowcore.rules.filters import run_filters
+from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
+from flowcore.rules.reasons.more_nodes import more_nodes_help
+from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
+
+
+class UnplacedReasons:
+    """Reasons for the pods that a candidate leaves pending."""
+
+    def __init__(self, problem: Problem, candidate: Candidate, after: Snapshot, after_with_held: Snapshot) -> None:
+        """A candidate whose capacity is without held capacity: nobody else gets that.
+
+        Args:
+            after: the snapshot after the round; ``after_with_held``: the same with held capacity taken.
+        """
+        self._problem, self._candidate = problem, candidate
+        self._after, self._after_with_held = after, after_with_held
+        self._cheaper_to_wait = CheaperToWait(problem, candidate)
+        self._group_reasons: dict[int, Reason] = {}
+
+    def of(self, at: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
+        """The reason for each of these pods of a demand."""
+        group_of = self._problem.atomic_groups.group_of[at]
+        reason: Reason | None = None
+        for place in places:
+            group = int(group_of[place])
+            if group >= 0 and self._is_because_of_group(at, group):
+                yield place, self._group_reason(group)
+            elif (waits := self._cheaper_to_wait.of_pod(at, place)) is not None:
+                yield place, waits
+            else:
+                reason = reason or self._pod_reason(at)
+                yield place, reason
+        self._problem.charge(self._problem.demands[at].group.pods)
+
+    def _is_because_of_group(self, at: int, group: int) -> bool:
+        if self._candidate.admitted[group]:
+            return False
+        unschedulable_reason = self._problem.atomic_groups.all[group].unschedulable_reason
+        return bool(unschedulable_reason) or bool(self._problem.demands[at].counts.any())
+
+    # --- pods by themselves ---
+
+    def _pod_reason(self, at: int) -> Reason:
+        problem, candidate = self._problem, self._candidate
+        group, run_filter = problem.demands[at].group, problem.cache.run_filter
+        for name in group.pods[0].gangs:
+            gang = problem.snapshot.gangs.get(name)
+            if gang is not None and gang.topology_key:
+                return self._domain_reason(gang, at)
+        held = candidate.held
+        if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
+            name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
+            reason = reason_for(group, before=self._after_with_held, after=self._after_with_held, runner=run_filter)
+            return Reason(
+                f"{reason.text} Room is held for {name}, which has waited for a long time.",
+                ROOM_HELD,
+                more_nodes_help=True,
+            )
+        before = problem.snapshot if problem.demands[at].is_priced else None
+        return reason_for(group, before=before, after=self._after_with_held, runner=run_filter)
+
+    def _domain_reason(self, gang: Gang, at: int) -> Reason:
+        """Why a pod finds no node in the domain of its gang."""
+        table = self._problem.snapshot.table
+        nowhere = no_domain(gang, table)
+        if nowhere:
+            return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        if gang.domain:
+            text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
+        demand, column = self._problem.demands[at], table.column(gang.topology_key)
+        chosen = set(column.codes[self._candidate.demands[at].allowed].tolist())
+        if len(chosen) == 1 and demand.counts.any():
+            domain = column.values[chosen.pop()]
+            text = f"{gang.name} is planned for {gang.topology_key} {domain}, where no further node has room for it."
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
+        group, run_filter = demand.group, self._problem.cache.run_filter
+        if not run_filters(group.pod_class, self._problem.snapshot, group.signature, run_filter).fits.any():
+            # The domain does not matter if the pod fits no node at all.
+            return reason_for(group, before=self._problem.snapshot, after=self._after_with_held, runner=run_filter)
+        return Reason(
+            f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
+            GANG_WITHOUT_ROOM,
+            self._more_nodes_help({at: 1}),
+        )
+
+    def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
+        """Whether other nodes may take so many pods of these demands."""
+        return all(
+            more_nodes_help(
+                group.pod_class,
+                group.signature,
+                self._after,
+                run_filters(group.pod_class, self._after, group.signature, self._problem.cache.run_filter),
+                count,
+            )
+            for at, count in counts.items()
+            for group in [self._problem.demands[at].group]
+        )
+
+    # --- atomic groups ---
+
+    @cached_property
+    def _fit_counts(self) -> dict[int, int]:
+        return fit_counts(self._problem, self._candidate)
+
+    def _group_reason(self, at: int) -> Reason:
+        if at not in self._group_reasons:
+            self._group_reasons[at] = self._find_group_reason(at)
+        return self._group_reasons[at]
+
+    def _find_group_reason(self, at: int) -> Reason:
+        group = self._problem.atomic_groups.all[at]
+        if group.unschedulable_reason:
+            return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE, more_nodes_help=False)
+        if (waits := self._cheaper_to_wait.of_group(at)) is not None:
+            return waits
+        return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM, self._more_nodes_help(group.required))
+
+    def _group_shortage(self, at: int, group: AtomicGroup) -> str:
+        needs = f"{group.name} needs {pods(group.size)} at once"
+        for gang in group.gangs:
+            if gang.topology_key and not gang.domain:
+                return f"{needs} in one domain of {gang.topology_key}, {self._domain_shortage(group)}."
+        held = self._candidate.held
+        if held is not None and held.group == at:
+            count = sum(commit.count for commit in held.commits)
+            return f"{needs}, and room for {count} pods is held for it."
+        return f"{needs}, and there is room for {self._fit_counts.get(at, 0)} beside what is placed."
+
+    def _domain_shortage(self, group: AtomicGroup) -> str:
+        if _fits_empty_domain(self._problem, group):
+            return "and none has room for them beside what is placed"
+        return "and none can hold them even when empty"
+
+
+def _fits_empty_domain(problem: Problem, group: AtomicGroup) -> bool:
+    """Whether an empty domain could hold all pods of a group: each demand by itself, and their requests in sum."""
+    empty = np.maximum(problem.snapshot.allocatable, 0)
+    for gang, members in zip(group.gangs, group.members, strict=True):
+        if not gang.topology_key or gang.domain:
+            continue
+        domains = problem.domains(gang.topology_key)
+        codes, labelled = domains.codes, domains.labelled
+        enough = np.ones(domains.count, dtype=np.bool_)
+        requested = np.zeros((domains.count, empty.shape[1]))
+        for at, places in members.items():
+            demand, need = problem.demands[at], min(group.required.get(at, 0), len(places))
+            counts = np.where(demand.allowed, count_fitting(demand.requests, empty), 0)
+            enough &= np.bincount(codes[labelled], np.minimum(counts, need)[labelled], domains.count) >= need
+            requested += need * demand.requests.astype(np.float64)
+        total = np.zeros(requested.shape)
+        np.add.at(total, codes[labelled], empty[labelled].astype(np.float64))
+        if not (enough & ((total >= requested) | (requested == 0)).all(axis=1)).any():
+            return False
+    return True
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _as_told_to(pods: Sequence[PendingPod], name: str) -> str:
+    """The name of an atomic group, for the authors of pods: they may not know what there is in other namespaces."""
+    namespaces = {pod.key.partition("/")[0] for pod in pods}
+    others = "/" in name and not all(f" {namespace}/" in name for namespace in namespaces)
+    return "a gang of another namespace" if others else name

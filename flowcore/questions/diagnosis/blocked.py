@@ -1,0 +1,57 @@
+"""Pods that a round does not plan, whatever room there is: who must do what before it may."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.finding import Finding
+from flowcore.questions.diagnosis.missing_storage import missing_storage
+from flowcore.questions.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.context import AnswerContext
+
+_GATES_ARE_CLOSED: Final = "its scheduling gates are closed: "
+#: Who sets and opens a gate, by the domain of its name, and where that is told.
+_GATE_OWNERS: Final = {
+    "kueue.x-k8s.io": "Kueue opens it when it admits the pod's Workload: kubectl get workloads.kueue.x-k8s.io -n {}.",
+    "scheduling.thalweg": "Thalweg opens it once every other gate is open.",
+}
+
+
+def why_skipped(
+    reason: str, pod: Pod, scenario: Scenario, governed: GovernedScenario, context: AnswerContext
+) -> Finding:
+    """The finding for a pod that a plan leaves out, from the reason that the plan gives."""
+    if not governed.governs(pod) and not pod.skip_reason(governed.delivery_of(pod)):
+        return Finding(
+            WhyKind.HANDED_OVER,
+            f"It is left to the scheduler {pod.scheduler_name}: {reason}.",
+            next="Ask that scheduler, or write a FlowSchedulingPolicy that selects the pod.",
+        )
+    text = f"{reason[:1].upper()}{reason[1:].removesuffix('.')}."
+    missing = missing_storage(scenario, pod, context)
+    evidence = tuple(each.text for each in missing)
+    if missing:
+        return Finding(WhyKind.BLOCKED, text, evidence, missing[0].step)
+    return Finding(WhyKind.BLOCKED, text, evidence, _next(reason, pod))
+
+
+def _next(reason: str, pod: Pod) -> str:
+    if pod.deleting:
+        return "Wait until it is gone: a pod that is being deleted gets no node."
+    if reason.startswith(_GATES_ARE_CLOSED):
+        gates = reason.removeprefix(_GATES_ARE_CLOSED).split(", ")
+        return " ".join(_opens(gate, pod) for gate in gates)
+    if reason == pod.unsupported_reason and "resource claims" in reason:
+        return "Leave the pod to kube-scheduler, with schedulerName: default-scheduler and no policy that selects it."
+    if reason == pod.unbindable_reason:
+        return "Select the pod with a FlowSchedulingPolicy that has delivery: Extender, or leave it to kube-scheduler."
+    return "Mend what the reason names. Room does not matter before that."
+
+
+def _opens(gate: str, pod: Pod) -> str:
+    owner = _GATE_OWNERS.get(gate.partition("/")[0])
+    if owner is None:
+        return f"Ask whoever sets the gate {gate}: only its controller opens it."
+    return f"Gate {gate}: {owner.format(pod.namespace)}"

@@ -1,0 +1,134 @@
+"""Plans a scenario again with changes, and says who gains and who loses a node by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import msgspec
+
+from flowcore.model.workloads import workload_of
+from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.apply_changes import applied
+from flowcore.questions.scenario.changes import Change, RemoveTaint, Uncordon
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.workload_changes import workload_changes
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What changes make of a plan. Pods of one workload that exchange their nodes neither gain nor lose.
+
+    Attributes:
+        places: keys of waiting pods that get a node only with the changes.
+        loses: keys of pods that have or get a node only without them: of each workload as many as it loses.
+        moves: keys of running pods that leave for another node only with them: of each workload as many as more move.
+        workloads: workload of each of these pods, by key.
+        comes: keys of pods that come to a node which the changes open.
+        gained: workload -> how many pods fewer of it wait.
+        plan: with the changes.
+    """
+
+    places: tuple[str, ...]
+    loses: tuple[str, ...]
+    moves: tuple[str, ...]
+    workloads: Mapping[str, str]
+    comes: tuple[str, ...]
+    gained: Mapping[str, int]
+    plan: ScenarioPlan
+
+    def left(self, keys: Collection[str]) -> int:
+        """How many of these pods wait on: a workload gains no more nodes than by which fewer of its pods wait."""
+        placed = Counter(self.workloads[key] for key in set(keys).intersection(self.places))
+        return len(keys) - sum(min(count, max(0, self.gained.get(name, 0))) for name, count in placed.items())
+
+
+class Replanning:
+    """Plans with changes, for as many plans as it may and as long as the asker is patient.
+
+    Attributes:
+        left: how many plans it may still make.
+    """
+
+    def __init__(self, scenario: Scenario, plan: ScenarioPlan, context: AnswerContext, budget_plans: int) -> None:
+        self._scenario, self._context, self.left = scenario, context, budget_plans
+        self._waiting = list(scenario.cluster.waiting)
+        self._running = {pod.key: pod.node_name for pod in scenario.running()}
+        self._held = nodes_held(scenario, plan)
+        self._all = _with_waiting(scenario, self._held)
+        self._workloads = {key: workload_of(scenario.cluster.pods[key]) for key in self._all}
+        self._known: dict[bytes, Outcome] = {}
+
+    def outcome(self, changes: Sequence[Change]) -> Outcome | None:
+        """What these changes bring; None: no plan is left, or no time."""
+        key = msgspec.json.encode(changes)
+        if key in self._known:
+            return self._known[key]
+        if self.left <= 0 or not self._context.patient():
+            return None
+        self.left -= 1
+        with applied(self._scenario, changes, self._context):
+            plan = plan_scenario(self._scenario, self._context.now, self._context.models)
+            held = nodes_held(self._scenario, plan)
+            nodes = _with_waiting(self._scenario, held)
+            workloads = self._workloads | {
+                name: workload_of(self._scenario.cluster.pods[name]) for name in nodes if name not in self._workloads
+            }
+        found = self._known[key] = self._compared(held, nodes, workloads, changes, plan)
+        return found
+
+    def _compared(
+        self,
+        held: dict[str, str],
+        nodes: dict[str, str],
+        workloads: dict[str, str],
+        changes: Sequence[Change],
+        plan: ScenarioPlan,
+    ) -> Outcome:
+        compared = {each.workload: each for each in workload_changes(workloads, self._running, self._all, nodes)}
+        lost = {name: each.lost for name, each in compared.items()}
+        moved = {name: each.after.moved - each.before.moved for name, each in compared.items()}
+        stayed = (key for key, node in self._running.items() if self._held.get(key) == node)
+        opened = {each.node for each in changes if isinstance(each, RemoveTaint | Uncordon)}
+        return Outcome(
+            places=tuple(key for key in self._waiting if key in held and key not in self._held),
+            loses=_as_many(lost, (key for key in self._held if key not in held), workloads),
+            moves=_as_many(
+                moved, (key for key in stayed if held.get(key, self._running[key]) != self._running[key]), workloads
+            ),
+            workloads=workloads,
+            comes=tuple(key for key, node in held.items() if node in opened and self._held.get(key) != node),
+            gained={name: each.gained for name, each in compared.items()},
+            plan=plan,
+        )
+
+
+def _as_many(counts: Mapping[str, int], keys: Iterable[str], workloads: Mapping[str, str]) -> tuple[str, ...]:
+    """The first of these pods: of each workload as many as it is counted with."""
+    left = dict(counts)
+    found = []
+    for key in keys:
+        name = workloads[key]
+        if left.get(name, 0) > 0:
+            left[name] -= 1
+            found.append(key)
+    return tuple(found)
+
+
+def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]:
+    """The node of each pod that has one or wants one; "": it waits. Pods that are being deleted have no say."""
+    pods = (pod for pod in scenario.cluster.pods.values() if not pod.terminal and not pod.deleting)
+    return {pod.key: held.get(pod.key, "") for pod in pods}
+
+
+def nodes_held(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:
+    """The node of each pod that has one after a plan, by key: pods that stay, pods that move, pods that come."""
+    held = {pod.key: pod.node_name for pod in scenario.running() if not pod.deleting}
+    for eviction in plan.result.evictions:
+        if eviction.to:
+            held[eviction.pod.key] = eviction.to
+        else:
+            held.pop(eviction.pod.key, None)
+    held.update((placement.pod.key, placement.node) for placement in plan.result.placements)
+    return held

@@ -1,0 +1,293 @@
+"""The search for the cheapest changes that place waiting pods.
+
+Filters say at once what may help, for all nodes. Each such change is planned, with everybody else in the plan, before
+it is offered; the plans are what costs, so their number is limited.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from itertools import islice
+
+from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.answers import Fix
+from flowcore.questions.diagnosis.fixes.displacement import (
+    at_priority,
+    displaced_priority,
+    eviction_of_victims,
+    priority_levels,
+)
+from flowcore.questions.diagnosis.fixes.more_nodes import MAX_NODES, node_additions
+from flowcore.questions.diagnosis.fixes.moves import moves
+from flowcore.questions.diagnosis.fixes.proposals import Proposal, Relaxed
+from flowcore.questions.diagnosis.fixes.queue_limits import queue_limits
+from flowcore.questions.diagnosis.fixes.ranking import Rank, rank, size
+from flowcore.questions.diagnosis.fixes.replanning import Outcome, Replanning
+from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
+from flowcore.questions.diagnosis.fixes.words import sentence
+from flowcore.questions.scenario import Scenario, ScenarioPlan
+from flowcore.questions.scenario.changes import (
+    AddNodes,
+    Change,
+    EvictPods,
+    MovePod,
+    RemoveTaint,
+    ReplaceNodeLabel,
+    Uncordon,
+)
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
+
+#: Most fixes.
+DEFAULT_LIMIT = 5
+#: Plans that are made for them: so many that they read about so many pods, within these bounds.
+_PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
+#: Plans more for the least number of new nodes: enough for any number up to MAX_NODES; they read as many pods.
+_MOST_NODE_PLANS = 8
+#: Most plans of one sort of changes, so that the others have their turn.
+_MAX_SINGLES, _MAX_PAIRS, _MAX_MOVES, _MAX_SHAPES = 5, 4, 2, 2
+#: How many of one sort are enough.
+_ENOUGH = 3
+#: Most plans for a lowest priority.
+_MAX_BISECTIONS = 2
+#: Codes of pods that wait for other pods, not for room or for a rule of their own.
+_BEYOND_CHANGES = frozenset((GANG_INCOMPLETE, REPLACEMENT, NETWORK_REFUSED))
+
+
+def find_fixes(
+    scenario: Scenario,
+    plan: ScenarioPlan,
+    keys: Sequence[str],
+    context: AnswerContext,
+    *,
+    limit: int = DEFAULT_LIMIT,
+    budget_plans: int | None = None,
+) -> list[Fix]:
+    """The cheapest changes that would place waiting pods, each of them planned.
+
+    First come those that place most of the pods, then those by which nobody loses a place, then those with fewer and
+    less important losers, then the smallest changes. An asker is offered no change of an object that they may not read.
+
+    Args:
+        plan: of the scenario as it is.
+        keys: of the pods to place: one, or all that wait of a gang or a workload. Pods that the plan places or that may
+            not be planned are left out.
+        limit: most fixes.
+        budget_plans: most plans; None: eight, and fewer where a cluster has more than 75,000 pods.
+
+    Returns:
+        the cheapest first; none where nobody was left waiting, or nothing was found.
+    """
+    asked = set(keys)
+    unplaced = [
+        each.pod.key for each in plan.result.unplaced if each.pod.key in asked and each.code not in _BEYOND_CHANGES
+    ]
+    if not unplaced:
+        return []
+    unplaced = _with_their_gangs(unplaced, plan, context)
+    if budget_plans is None:
+        budget_plans = max(_FEWEST_PLANS, min(_MOST_PLANS, _PODS_READ // len(scenario.cluster.pods)))
+    return _Search(scenario, plan, unplaced, context, budget_plans).run(limit)
+
+
+def _with_their_gangs(keys: Sequence[str], plan: ScenarioPlan, context: AnswerContext) -> list[str]:
+    """The same pods and those without which they cannot be placed, as far as the asker may see them, in plan order."""
+    unplaced = {each.pod.key: set(each.pod.gangs) for each in plan.result.unplaced}
+    asking = {name for name, gang in plan.before.gangs.items() if gang.min_placed > 0}
+    names = {name for key in keys for name in unplaced[key]} & asking
+    wanted = (key for key, gangs in unplaced.items() if key in keys or not names.isdisjoint(gangs))
+    return context.visible(wanted)
+
+
+class _Search:
+    def __init__(
+        self, scenario: Scenario, plan: ScenarioPlan, keys: Sequence[str], context: AnswerContext, budget_plans: int
+    ) -> None:
+        self._scenario, self._plan, self._keys, self._context = scenario, plan, tuple(keys), context
+        self._pods: list[Pod] = [scenario.cluster.waiting[key] for key in keys]
+        self._wanted = wanted_pods(scenario, keys)
+        self._judge = Judge(plan.result.after)
+        self._replanning = Replanning(scenario, plan, context, budget_plans)
+        self._node_plans = min(_MOST_NODE_PLANS, budget_plans)
+        self._relaxed = Relaxed(self._judge, self._wanted)
+        self._found: list[tuple[Rank, Fix]] = []
+
+    def run(self, limit: int) -> list[Fix]:
+        """See find_fixes."""
+        self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
+        # Half of the plans are kept for other sorts of changes.
+        self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))
+        self._add_nodes(self._wanted, ())
+        self._try(self._moves(), _MAX_MOVES, enough=1)
+        if self._harmless() < limit:
+            self._displace(())
+        if not self._harmless():
+            # What other waiting pods get in the plan, and what running pods have, may be theirs.
+            contested = Relaxed(Judge(self._plan.before), self._wanted)
+            self._try(self._by_size(contested.singles()), _MAX_SINGLES)
+            self._try(self._by_size(self._relaxed.singles(others=True)), _MAX_SINGLES)
+        if not self._found:
+            self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)
+        if not self._found:
+            self._relax_and_make_room()
+        self._found.sort(key=lambda each: each[0])
+        return [fix for _, fix in self._found[:limit]]
+
+    def _harmless(self) -> int:
+        """How many fixes were found by which nobody loses a place."""
+        return sum(not known.losers for known, _ in self._found)
+
+    # --- sorts of changes ---
+
+    def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
+        return sorted(proposals, key=lambda each: size(each, self._pods))
+
+    def _moves(self) -> Iterable[Proposal]:
+        running = self._plan.before.running
+        if len(self._pods) != 1 or running is None:
+            return
+        leaving = {eviction.pod.key for eviction in self._plan.result.evictions}
+        for change in moves(self._scenario, self._wanted[0], self._judge, running, leaving):
+            yield (change,)
+
+    def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
+        """As few new nodes as suffice, of the first shape that helps; and as few as suffice for everybody."""
+        for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
+            # Others that wait may take the first new nodes.
+            others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)
+            for more in dict.fromkeys((0, others)):
+                enough = AddNodes(change.count + more, change.like)
+                outcome = self._outcome((*before, enough))
+                if outcome is not None and self._left(outcome) < len(self._keys):
+                    self._offer_fewest(before, enough, self._left(outcome))
+                    return
+
+    def _offer_fewest(self, before: Proposal, enough: AddNodes, left: int) -> None:
+        """Offers as few of these nodes as leave no more pods waiting, and as few as spare others too."""
+        fewest, proven = self._fewest(before, enough, 1, lambda outcome: self._left(outcome) <= left)
+        self._offer((*before, fewest), at_most=not proven)
+        outcome = self._outcome((*before, fewest))
+        if outcome is None or not outcome.loses:
+            return
+
+        def spares(outcome: Outcome) -> bool:
+            return self._left(outcome) <= left and not outcome.loses
+
+        for count in dict.fromkeys(min(MAX_NODES, times * fewest.count) for times in (2, 4)):
+            more = AddNodes(count, enough.like)
+            outcome = self._outcome((*before, more))
+            if outcome is not None and spares(outcome):
+                least, proven = self._fewest(before, more, fewest.count + 1, spares)
+                self._offer((*before, least), at_most=not proven)
+                return
+
+    def _fewest(
+        self, before: Proposal, enough: AddNodes, least: int, suffice: Callable[[Outcome], bool]
+    ) -> tuple[AddNodes, bool]:
+        """As few of these nodes as suffice, at least ``least``; and whether one less was planned and does not do."""
+        count = enough.count
+        self._replanning.left += self._node_plans
+        kept = self._replanning.left - self._node_plans
+        while least < count and self._replanning.left > kept:
+            middle = (least + count) // 2
+            outcome = self._outcome((*before, AddNodes(middle, enough.like)))
+            if outcome is None:
+                break
+            if suffice(outcome):
+                count = middle
+            else:
+                least = middle + 1
+        self._replanning.left = min(self._replanning.left, kept)
+        return AddNodes(count, enough.like), least >= count
+
+    def _displace(self, before: Proposal) -> None:
+        """A higher priority, and the eviction of those that would leave for it."""
+        levels = priority_levels(self._scenario, self._pods)
+        if not levels:
+            return
+        highest = self._outcome((*before, *at_priority(self._pods, levels[-1])))
+        if highest is None or self._left(highest) == len(self._keys):
+            return
+        self._offer((*before, *at_priority(self._pods, self._lowest(before, levels, highest))))
+        victims = eviction_of_victims(self._plan, highest)
+        if victims:
+            self._offer((*before, *victims))
+
+    def _lowest(self, before: Proposal, levels: Sequence[int], highest: Outcome) -> int:
+        """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
+        left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
+        least, most = 0, len(levels) - 1
+        for at in range(_MAX_BISECTIONS):
+            if least >= most:
+                break
+            # Whom the highest priority displaces is what is most likely needed.
+            middle = bisect_left(levels, displaced + 1, least, most - 1) if not at else (least + most) // 2
+            outcome = self._outcome((*before, *at_priority(self._pods, levels[middle])))
+            if outcome is not None and self._left(outcome) <= left:
+                most = middle
+            else:
+                least = middle + 1
+        return levels[most]
+
+    def _relax_and_make_room(self) -> None:
+        """A relaxation, and room that others make or new nodes bring."""
+        for lifted, changes in islice(self._relaxed.rules(), _MAX_PAIRS):
+            self._add_nodes(lifted, changes)
+            if all(self._judge.fits(pods.without_requests()).any() for pods in lifted):
+                self._displace(changes)
+            if self._found:
+                return
+
+    # --- plans ---
+
+    def _try(self, proposals: Iterable[Proposal], most: int, *, enough: int = _ENOUGH) -> None:
+        """Plans with at most so many proposals, until so many have helped."""
+        helped = 0
+        for proposal in islice(proposals, most):
+            helped += self._offer(proposal)
+            if helped == enough:
+                return
+
+    def _outcome(self, changes: Sequence[Change]) -> Outcome | None:
+        return self._replanning.outcome(changes) if self._may_offer(changes) else None
+
+    def _left(self, outcome: Outcome) -> int:
+        """How many of the pods wait on."""
+        return outcome.left(self._keys)
+
+    def _offer(self, changes: Sequence[Change], *, at_most: bool = False) -> bool:
+        """Keeps changes that a plan says place any of the pods, and not at the cost of others of their workload."""
+        outcome = self._outcome(changes)
+        if outcome is None or self._left(outcome) == len(self._keys):
+            return False
+        own = {outcome.workloads[key] for key in self._keys}
+        if any(outcome.workloads[key] in own for key in outcome.loses):
+            return False
+        left = self._left(outcome)
+        fix = Fix(
+            sentence(changes, outcome, self._pods, left, self._context, at_most=at_most),
+            list(changes),
+            self._context.visible(outcome.places),
+            self._context.visible(outcome.loses),
+            self._context.visible(outcome.moves),
+        )
+        if all(known.change != fix.change for _, known in self._found):
+            self._found.append((rank(self._scenario, self._pods, changes, outcome), fix))
+        return True
+
+    def _may_offer(self, changes: Sequence[Change]) -> bool:
+        for change in changes:
+            match change:
+                case EvictPods():
+                    if any(not self._context.may_name(key) for key in change.pods):
+                        return False
+                case MovePod():
+                    if not self._context.nodes or not self._context.may_name(change.pod):
+                        return False
+                case AddNodes() | RemoveTaint() | Uncordon() | ReplaceNodeLabel():
+                    if not self._context.nodes:
+                        return False
+                case _:
+                    pass
+        return True

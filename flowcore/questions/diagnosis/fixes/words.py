@@ -1,0 +1,125 @@
+"""Fixes in words."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+
+from flowcore.model.amount_text import exact_amount, same_units
+from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.fixes.ranking import others_that_come
+from flowcore.questions.diagnosis.fixes.replanning import Outcome
+from flowcore.questions.diagnosis.lists import listed, listed_pods
+from flowcore.questions.scenario.changes import (
+    AddNodes,
+    Change,
+    DropNodeSelector,
+    DropPodRules,
+    EvictPods,
+    MovePod,
+    RaiseCap,
+    RaiseQueueLimit,
+    RemoveTaint,
+    ReplaceNodeLabel,
+    Request,
+    SetPriority,
+    Tolerate,
+    Uncordon,
+)
+from flowcore.questions.scenario.context import AnswerContext
+
+_RULES = {"affinity": "pod affinity", "antiAffinity": "pod anti-affinity", "spread": "topology spread"}
+
+
+def sentence(
+    changes: Sequence[Change],
+    outcome: Outcome,
+    wanted: Sequence[Pod],
+    left: int,
+    context: AnswerContext,
+    *,
+    at_most: bool = False,
+) -> str:
+    """What to change, and what that does to others.
+
+    Args:
+        wanted: the pods to place, as they are.
+        left: how many of them wait on.
+        at_most: whether fewer new nodes may do as well.
+    """
+    pods = {pod.key: pod for pod in wanted}
+    phrases = dict.fromkeys(_phrase(change, pods, at_most=at_most) for change in changes)
+    text = " and ".join(phrases)
+    parts = []
+    if left:
+        parts.append(f"places {len(wanted) - left} of {len(wanted)}")
+    if others := others_that_come(wanted, outcome):
+        count = "1 other pod comes" if len(others) == 1 else f"{len(others)} other pods come"
+        parts.append(f"{count} to the same nodes")
+    if outcome.loses:
+        verb = "loses its place" if len(outcome.loses) == 1 else "lose their places"
+        parts.append(f"{_by_workload(outcome.loses, outcome, context)} {verb}")
+    if outcome.moves:
+        verb = "runs on another node" if len(outcome.moves) == 1 else "run on other nodes"
+        parts.append(f"{_by_workload(outcome.moves, outcome, context)} {verb}")
+    if not outcome.loses:
+        parts.append("nobody loses a place")
+    return f"{text[:1].upper()}{text[1:]}: {', '.join(parts)}."
+
+
+def _by_workload(keys: Sequence[str], outcome: Outcome, context: AnswerContext) -> str:
+    """The pods, those of one workload as a number: of these any may be meant."""
+    counts = Counter(outcome.workloads[key] for key in keys)
+    names = []
+    for key in keys:
+        name = outcome.workloads[key]
+        if counts[name] == 1:
+            names.append(key)
+        elif counts[name]:
+            names.append(f"{counts[name]} pods of {name}" if context.may_name(key) else key)
+            counts[name] = 0
+    if all(context.may_name(key) for key in keys):
+        return listed(names)
+    return listed_pods(keys, context)
+
+
+def _phrase(change: Change, pods: dict[str, Pod], *, at_most: bool) -> str:
+    """A change as a command, the same for all pods to place."""
+    match change:
+        case Tolerate():
+            return f"tolerate the taint {_taint(change.key, change.value, change.effect)}"
+        case DropNodeSelector():
+            return f"require no label {change.label} of the node"
+        case ReplaceNodeLabel():
+            return f"ask for {change.new_label}={change.new_value}, not {change.label}={change.value}"
+        case DropPodRules():
+            return f"require no {_RULES[change.rules]} by {change.topology_key}"
+        case Request():
+            asked = dict(pods[change.pod].pod_class.requests).get(change.resource, 0)
+            amount, instead_of = (same_units(change.resource, each, asked) for each in (change.amount, asked))
+            return f"ask for {amount} of {change.resource}, not {instead_of}"
+        case SetPriority():
+            return f"give it priority {change.priority}, not {pods[change.pod].pod_class.priority}"
+        case RaiseCap():
+            return f"raise maxPerDomain of constraint {change.constraint} of policy {change.policy} to {change.value}"
+        case RaiseQueueLimit():
+            amount = exact_amount(change.resource, change.amount)
+            return f"raise the limit of FlowQueue {change.queue} to {amount} of {change.resource}"
+        case Uncordon():
+            return f"uncordon node {change.node}"
+        case RemoveTaint():
+            return f"remove the taint {_taint(change.key, '', change.effect)} of node {change.node}"
+        case AddNodes():
+            most = "at most " if at_most else ""
+            nodes = "a node" if change.count == 1 else f"{most}{change.count} nodes"
+            return f"add {nodes} like {change.like}"
+        case MovePod():
+            return f"move {change.pod} to node {change.node}"
+        case EvictPods():
+            return f"evict {listed(change.pods)}"
+        case _:
+            raise TypeError(f"no fix makes the change {type(change).__name__}")
+
+
+def _taint(key: str, value: str, effect: str) -> str:
+    return f"{key}{f'={value}' if value else ''}{f':{effect}' if effect else ''}"

@@ -1,0 +1,88 @@
+"""Gangs that wait: pods are missing, or there is no room for all at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowcore.model.gang_spec import GangKey
+from flowcore.planning.problem.result import Placement
+from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.lists import listed, listed_pods
+from flowcore.questions.diagnosis.nothing_fits import excluding_filters
+from flowcore.questions.diagnosis.policy_terms import gang_of_constraint
+from flowcore.questions.scenario import plan_scenario
+
+
+def gang_incomplete(pod: UnplacedPod) -> Finding:
+    """The finding for a pod of a gang that no plan can place, whatever room there is."""
+    key = _key(pod)
+    if key is None:
+        return gang_of_constraint(pod) or Finding(
+            WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, next="Mend what the reason names."
+        )
+    gangs = pod.scenario.cluster.gangs
+    state, (waiting, bound) = gangs.state(key), gangs.members(key)
+    needed, there = state.spec.min_member or 0, len(waiting) + len(bound) + state.succeeded_count
+    evidence = f"{key.display_name} needs {needed} pods: {len(waiting)} wait, {len(bound)} have a node"
+    evidence += f", {state.succeeded_count} succeeded." if state.succeeded_count else "."
+    step = "Mend what the reason names."
+    if there < needed:
+        step = f"Create {needed - there} more {'pod' if needed - there == 1 else 'pods'} of it, or lower its minMember."
+    return Finding(WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, (evidence,), step)
+
+
+def gang_without_room(pod: UnplacedPod) -> Finding:
+    """The finding for a gang that finds no room as a whole: whether it would by itself tells who has the room."""
+    others = _members(pod)
+    alone = plan_scenario(pod.scenario, pod.context.now, pod.context.models, only=others).result
+    mine = [each for each in alone.placements if each.pod.key in others]
+    if any(each.pod.key == pod.key for each in mine):
+        return _room_taken(pod, mine, len(others))
+    if found := gang_of_constraint(pod):
+        return found
+    reason = next((each.reason for each in alone.unplaced if each.pod.key == pod.key), pod.unplaced.reason)
+    evidence = [f"By itself, with no other waiting pod: {reason}"]
+    if not pod.before.fits.any():
+        evidence.extend(excluding_filters(pod.before))
+    return Finding(
+        WhyKind.NOTHING_FITS,
+        pod.unplaced.reason,
+        tuple(evidence),
+        "Ask for less, lower its minMember, or add nodes.",
+    )
+
+
+def _room_taken(pod: UnplacedPod, mine: Sequence[Placement], size: int) -> Finding:
+    nodes = {each.node for each in mine}
+    theirs = [each for each in pod.plan.result.placements if each.node in nodes and each.unscheduled_price]
+    theirs.sort(key=lambda each: (each.unscheduled_price, each.pod.key))
+    evidence = [f"By itself, with no other waiting pod, it would be placed on {_nodes(nodes)}."]
+    if theirs:
+        price, own = sum(each.unscheduled_price for each in theirs), pod.unplaced.price * size
+        names = listed_pods([each.pod.key for each in theirs], pod.context)
+        evidence.append(f"The plan places {names} there. To leave them costs {price}, to leave the gang {own}.")
+    return Finding(
+        WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), "Give its pods a higher priority, or add room."
+    )
+
+
+def _nodes(names: set[str]) -> str:
+    return listed(sorted(names))
+
+
+def _members(pod: UnplacedPod) -> set[str]:
+    """Keys of the pods of the plan that are in a gang with a pod, or in a gang of the same group."""
+    gangs = pod.plan.result.after.gangs
+    names = set(pod.unplaced.pod.gangs)
+    units = {gangs[name].atomic_group for name in names if name in gangs} - {""}
+    names |= {name for name, gang in gangs.items() if gang.atomic_group in units}
+    # Those of the result know the gangs that constraints of policies make, too.
+    result = pod.plan.result
+    pods = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
+    return {each.key for each in pods if not names.isdisjoint(each.gangs)} | {pod.key}
+
+
+def _key(pod: UnplacedPod) -> GangKey | None:
+    found = pod.scenario.cluster.pods[pod.key].gang
+    return None if found is None else found.key

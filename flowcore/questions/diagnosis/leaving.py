@@ -1,0 +1,66 @@
+"""Pods whose room waits for running pods that leave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import Pod
+from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.lists import listed
+from flowcore.questions.scenario import Scenario
+
+_NEXT = "Wait until they have left. If one does not terminate, look at its finalizers and its grace period."
+
+
+def waits_for_victims(scenario: Scenario, node: str, victims: Sequence[str]) -> Finding:
+    """For a pod that has a node once others have left."""
+    begun = [key for key in victims if (pod := scenario.cluster.pods.get(key)) is not None and pod.deleting]
+    text = (
+        f"Its room is on {node}, once {listed(victims)} {_has(victims)} left." if victims else f"Its room is on {node}."
+    )
+    state = f"{len(begun)} of them {'is' if len(begun) == 1 else 'are'} terminating." if begun else ""
+    return Finding(WhyKind.VICTIMS_LEAVING, text, (state,) if state else (), _NEXT)
+
+
+def waits_for_terminating(pod: UnplacedPod) -> Finding | None:
+    """For a pod that would fit beside the plan but for pods that are terminating; None: it would not."""
+    leaving = [each for each in pod.scenario.running() if each.deleting or each.key in pod.scenario.cluster.leaving]
+    if not leaving:
+        return None
+    after, signature_of = pod.plan.result.after, pod.scenario.cluster.counted_signature
+    possible = np.flatnonzero(pod.verdicts(_without(after, leaving, signature_of)).fits)
+    if not len(possible):
+        return None
+    node = after.table.nodes[int(possible[0])].name
+    there = [each for each in leaving if each.node_name == node]
+    # Pods of other nodes may keep it out too, by rules between pods.
+    enough = there and pod.verdicts(_without(after, there, signature_of)).fits[possible[0]]
+    who = [each.key for each in (there if enough else leaving)]
+    terminating = "it is" if len(who) == 1 else "they are"
+    evidence = f"It fits on {node} once {listed(who)} {_has(who)} left: {terminating} terminating."
+    return Finding(WhyKind.VICTIMS_LEAVING, pod.unplaced.reason, (evidence,), _NEXT)
+
+
+def _without(snapshot: Snapshot, pods: list[Pod], signature_of: Callable[[Pod], PodSignature]) -> Snapshot:
+    """A snapshot without some running pods, as far as their room and their rules go."""
+    used, ports = snapshot.used.copy(), dict(snapshot.ports)
+    gone = []
+    for pod in pods:
+        at = snapshot.table.index.get(pod.node_name)
+        if at is None:
+            continue
+        used[at] -= snapshot.vector(pod.usage)
+        ports[at] = ports.get(at, frozenset()) - set(pod.pod_class.host_ports)
+        gone.append((pod.node_name, signature_of(pod)))
+    index = snapshot.pod_index.with_changes((), gone)
+    return replace(snapshot, used=used, ports=ports, pod_index=index)
+
+
+def _has(keys: Sequence[str]) -> str:
+    return "has" if len(keys) == 1 else "have"

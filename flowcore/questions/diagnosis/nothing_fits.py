@@ -1,0 +1,157 @@
+"""A pod that no node takes, whoever else waits: the filters that prove it, and the shortest way out."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.cluster.arrays.node_matching import tolerates
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.model.amount_text import short_amount
+from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.lists import listed
+from flowcore.questions.diagnosis.missing_storage import missing_storage
+from flowcore.questions.diagnosis.near_labels import missing_labels
+from flowcore.rules.filters import (
+    Verdicts,
+    inter_pod_affinity,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resource_topology,
+    node_resources_fit,
+    node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
+    policy_constraints,
+    taint_eviction,
+    taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from flowcore.rules.filters.registry import NODE_UNREADABLE
+from flowcore.rules.reasons.exclusion import WayOut, smallest_exclusion, way_out
+from flowcore.rules.reasons.preemption import why_nobody_leaves
+
+#: What to do about each filter.
+STEPS = {
+    NODE_UNREADABLE: "Mend the node's status.allocatable.",
+    node_unschedulable.NAME: "Uncordon a node.",
+    node_name.NAME: "Drop spec.nodeName.",
+    taint_toleration.NAME: "Tolerate the taint, or remove it.",
+    node_affinity.NAME: "Relax its nodeSelector or node affinity, or label a node.",
+    node_ports.NAME: "Ask for another host port, or for none.",
+    node_resources_fit.NAME: "Ask for less, or add a node with more room.",
+    volume_restrictions.NAME: "Use a claim of its own, or stop the pod that holds the disk or the claim.",
+    node_volume_limits.NAME: "Add a node: those that are there have as many volumes as they can.",
+    volume_binding.NAME: "Mend its volume claims, or add a node where the volumes can be.",
+    volume_zone.NAME: "Add a node in the zone of its volumes.",
+    pod_topology_spread.NAME: "Raise maxSkew, or add nodes to the domains with few of these pods.",
+    inter_pod_affinity.NAME: "Relax its pod affinity or anti-affinity, or those of the pods that run.",
+    node_declared_features.NAME: "Add a node whose kubelet declares what the pod needs.",
+    taint_eviction.NAME: "Tolerate the NoExecute taint without tolerationSeconds, or remove it.",
+    node_resource_topology.NAME: "Ask for less, or add a node with a NUMA zone that has room.",
+    policy_constraints.NAME: "Raise what the constraint allows, or drop it.",
+}
+
+
+def nothing_fits(pod: UnplacedPod) -> Finding:
+    """The finding for a pod that no node takes."""
+    verdicts = pod.after
+    # Labels that nodes have are told to those who may read nodes.
+    missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
+    lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
+    evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
+    out, step = way_out(verdicts, _too_small(pod)), "Add nodes."
+    if out is not None:
+        nodes = np.flatnonzero(out.nodes)
+        nearest = _nearest(pod, nodes) if node_resources_fit.NAME in out.filters else int(nodes[0])
+        evidence.append(_opens(pod, out, nearest))
+        step = " ".join(STEPS[name] for name in out.filters)
+    evidence.extend(nobody_leaves(pod))
+    if lacking:
+        step = lacking[0].step
+    elif missing:
+        wrong = missing[0]
+        right = f"{wrong.near_label}={wrong.near_value}"
+        asked = f"{wrong.label}={wrong.value}"
+        step = (
+            f"Ask for {right}, not {asked}."
+            if wrong.near_label
+            else f"Label a node with {asked}, or do not ask for it."
+        )
+    return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, tuple(evidence), step)
+
+
+def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
+    """A sentence that names the fewest filters that reject every node, with counts; () where a node fits."""
+    found, total = smallest_exclusion(verdicts), len(verdicts.table.nodes)
+    if not found.filters:
+        return ()
+    parts = [f"{name} rejects {count} of {total} nodes" for name, count in zip(found.filters, found.nodes, strict=True)]
+    if len(parts) == 1:
+        return (f"{parts[0]}; no other filter is needed to exclude them all.",)
+    return (f"{'; '.join(parts)}. Fewer filters do not exclude them all.",)
+
+
+def nobody_leaves(pod: UnplacedPod) -> tuple[str, ...]:
+    """Why no running pod leaves for it; () where room would not help."""
+    running = pod.plan.before.running
+    out = way_out(pod.after, _too_small(pod))
+    if running is None or out is None or set(out.filters) != {node_resources_fit.NAME}:
+        return ()
+    reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
+    return (f"No running pod leaves for it: {reason}.",)
+
+
+def _opens(pod: UnplacedPod, out: WayOut, nearest: int) -> str:
+    count = int(out.nodes.sum())
+    node = pod.after.table.nodes[nearest]
+    details = [detail for name in out.filters if (detail := _detail(pod, name, nearest))]
+    where = f"{count} nodes would take it, such as {node.name}" if count > 1 else f"{node.name} would take it"
+    return f"Without {listed(out.filters)}, {where}{f' ({chr(59).join(details)})' if details else ''}."
+
+
+def _detail(pod: UnplacedPod, name: str, at: int) -> str:
+    """What a filter has against a node, in amounts and names."""
+    if name == node_resources_fit.NAME:
+        return f"it lacks {listed(_lacking(pod, at))}"
+    if name == taint_toleration.NAME:
+        known = pod.unplaced.pod.pod_class.tolerations
+        taints = (each for each in pod.after.table.nodes[at].taints if each.effect in ("NoSchedule", "NoExecute"))
+        untolerated = (each for each in taints if not tolerates(known, each))
+        return f"its taint is {next((f'{taint.key}:{taint.effect}' for taint in untolerated), 'not tolerated')}"
+    return ""
+
+
+def _too_small(pod: UnplacedPod) -> Bools:
+    """bool[N]: nodes that would not hold the pod when they are empty."""
+    after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
+    if node_resources_fit.not_offered(pod_class, after):
+        return np.ones(len(after.table.nodes), dtype=np.bool_)
+    found: Bools = np.any(after.allocatable < after.vector(pod_class.requests), axis=1)
+    return found
+
+
+def _nearest(pod: UnplacedPod, nodes: Int64s) -> int:
+    """The node that lacks least of what the pod asks for."""
+    after = pod.plan.result.after
+    wanted = after.vector(pod.unplaced.pod.pod_class.requests)
+    short = np.maximum(wanted - after.free[nodes], 0) / np.maximum(wanted, 1)
+    return int(nodes[short.max(axis=1).argmin()])
+
+
+def _lacking(pod: UnplacedPod, at: int) -> list[str]:
+    after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
+    short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[at]).tolist()
+    found = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
+    if not found:
+        missing = node_resources_fit.not_offered(pod.unplaced.pod.pod_class, after)
+        found = [_amount(name, requests[name]) for name in missing] or ["room for one more pod"]
+    return found
+
+
+def _amount(resource: str, value: int) -> str:
+    return f"{short_amount(resource, value, round_up=True)} {resource}"

@@ -1,0 +1,120 @@
+"""A pod that a policy or a queue keeps waiting: which term, and what the plan would cost without it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+
+import msgspec
+
+from flowcore.model.constraint_limits import display_name
+from flowcore.model.policies import Policy
+from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.lists import listed
+from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
+from flowcore.rules.filters import policy_constraints
+from flowcore.rules.reasons.exclusion import smallest_exclusion
+
+
+def constraint_decides(pod: UnplacedPod) -> Finding | None:
+    """The finding for a pod that its policy's constraints keep from every node; None: others do, too."""
+    return _without_constraints(pod, _constraints(pod))
+
+
+def gang_of_constraint(pod: UnplacedPod) -> Finding | None:
+    """The finding for a pod that a constraint makes a gang of with others; None: it waits without that, too."""
+    gangs = pod.unplaced.pod.gangs
+    makers = [each.name for each in pod.policy.constraints if display_name(each, pod.policy) in gangs]
+    return _without_constraints(pod, tuple(makers))
+
+
+def _without_constraints(pod: UnplacedPod, names: tuple[str, ...]) -> Finding | None:
+    if not names:
+        return None
+    kept = tuple(each for each in pod.policy.constraints if each.name not in names)
+    found = _plan_with(pod, msgspec.structs.replace(pod.policy, constraints=kept))
+    if not _places(found, pod.key):
+        return None
+    which = f"{'constraint' if len(names) == 1 else 'constraints'} {listed(names)} of policy {pod.policy.name}"
+    return Finding(
+        WhyKind.CONSTRAINT,
+        pod.unplaced.reason,
+        (_price(pod, found, f"Without {which}"),),
+        "Raise what the constraint allows, drop it, or add nodes where it allows more.",
+    )
+
+
+def cheaper_to_wait(pod: UnplacedPod) -> Finding:
+    """The finding for a pod whose policy waits for a cheaper node."""
+    policy = pod.policy
+    unscheduled = msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False)
+    found = _plan_with(pod, msgspec.structs.replace(policy, unscheduled=unscheduled))
+    return Finding(
+        WhyKind.CONSTRAINT,
+        pod.unplaced.reason,
+        (_price(pod, found, f"Without waitForCheaperNode of policy {policy.name}"),),
+        "Wait, or raise what waiting costs in spec.unscheduled of the policy.",
+    )
+
+
+def queue_limit(pod: UnplacedPod) -> Finding:
+    """The finding for a pod that the limit of its queue, or of one above it, holds back."""
+    tree, name = pod.scenario.cluster.queues.tree, pod.unplaced.pod.queue
+    limited = [each for each in tree.path(name) if tree.queues[each].limit]
+    with _without_limits(pod.scenario, limited):
+        found = plan_scenario(pod.scenario, pod.context.now, pod.context.models)
+    which = f"the {'limit' if len(limited) == 1 else 'limits'} of FlowQueue {listed(limited)}"
+    return Finding(
+        WhyKind.SHARE,
+        pod.unplaced.reason,
+        (_price(pod, found, f"Without {which}"),),
+        "Wait until pods of the queue end, or raise its limit.",
+    )
+
+
+def _constraints(pod: UnplacedPod) -> tuple[str, ...]:
+    """Names of the constraints without which the policy's filter would reject fewer nodes; () where it need not."""
+    if policy_constraints.NAME not in smallest_exclusion(pod.after).filters:
+        return ()
+    reasons = [
+        rejection.reason
+        for name, rejections in pod.after.by_filter
+        if name == policy_constraints.NAME
+        for rejection in rejections
+        if rejection.nodes.any()
+    ]
+    own = pod.policy.constraints
+    named = [each.name for each in own if any(display_name(each, pod.policy) in reason for reason in reasons)]
+    return tuple(named or (each.name for each in own))
+
+
+def _plan_with(pod: UnplacedPod, policy: Policy) -> ScenarioPlan:
+    """A plan under another version of a policy."""
+    changed = replace(pod.scenario, policies={**pod.scenario.policies, policy.name: policy})
+    return plan_scenario(changed, pod.context.now, pod.context.models)
+
+
+@contextmanager
+def _without_limits(scenario: Scenario, names: list[str]) -> Iterator[None]:
+    queues = scenario.cluster.queues
+    before = {name: queues.objects[name] for name in names}
+    try:
+        for name, queue in before.items():
+            queues.put(name, msgspec.structs.replace(queue, limit=()))
+        yield
+    finally:
+        for name, queue in before.items():
+            queues.put(name, queue)
+
+
+def _places(plan: ScenarioPlan, key: str) -> bool:
+    return any(each.pod.key == key for each in plan.result.placements)
+
+
+def _price(pod: UnplacedPod, found: ScenarioPlan, without: str) -> str:
+    """What the plan costs without a term, and what becomes of the pod."""
+    cost, now = found.result.cost, pod.plan.result.cost
+    placed = "places it" if _places(found, pod.key) else "does not place it either"
+    return f"{without}, the plan would cost {cost} in place of {now}, and {placed}."

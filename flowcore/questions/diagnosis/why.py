@@ -1,0 +1,103 @@
+"""Why a pod waits, by one plan of its scenario."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flowcore.model.pods import Pod
+from flowcore.planning.problem.result import Placement
+from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
+from flowcore.questions.diagnosis.blocked import why_skipped
+from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.fixes import find_fixes
+from flowcore.questions.diagnosis.leaving import waits_for_victims
+from flowcore.questions.diagnosis.targets import waiting_pods
+from flowcore.questions.diagnosis.unplaced import why_unplaced
+from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.redaction import Redaction
+
+#: Who waits for these need only wait: what would place it earlier comes after that.
+_WAIT = frozenset((WhyKind.VICTIMS_LEAVING, WhyKind.PLANNED, WhyKind.HANDED_OVER))
+
+
+def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyAnswer:
+    """Why a pod, or most pods of a gang or a controller, wait.
+
+    Raises:
+        UnknownName: there is no such target, or it does not wait.
+    """
+    pods = waiting_pods(scenario, query.target, context)
+    plan = plan_scenario(scenario, context.now, context.models)
+    pod, waiting, alike = _first_of_most(plan, pods)
+    found = diagnose(scenario, plan, pod, context)
+    keys = [each.key for each in pods]
+    fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
+    redacted = Redaction(scenario, context)
+    return WhyAnswer(
+        pod=pod.key,
+        kind=found.kind,
+        text=redacted(found.text),
+        fixes=fixes,
+        evidence=[redacted(each) for each in found.evidence],
+        next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
+        waiting=waiting,
+        alike=alike,
+        now=moment_text(context.now),
+        details=[redacted(each) for each in found.details],
+    )
+
+
+def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerContext) -> Finding:
+    """Why a waiting pod waits.
+
+    Args:
+        plan: for the scenario.
+    """
+    governed = GovernedScenario(scenario)
+    if awaited := scenario.awaiting.get(pod.key):
+        return waits_for_victims(scenario, awaited.node, awaited.victims)
+    if pod.key in plan.skipped:
+        return why_skipped(plan.skipped[pod.key], pod, scenario, governed, context)
+    for placement in plan.result.placements:
+        if placement.pod.key == pod.key:
+            if placement.victims:
+                return waits_for_victims(scenario, placement.node, placement.victims)
+            return _placed(placement, pod, governed)
+    unplaced = next(each for each in plan.result.unplaced if each.pod.key == pod.key)
+    return why_unplaced(UnplacedPod(scenario, governed, plan, unplaced, context))
+
+
+def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
+    """The first of the pods that wait for the commonest reason, how many the plan leaves, and how many for this reason.
+
+    Where the plan leaves none, all of them count.
+    """
+    reasons = plan.skipped | {each.pod.key: each.reason for each in plan.result.unplaced}
+    counts = Counter(reasons[pod.key] for pod in pods if pod.key in reasons)
+    if not counts:
+        return pods[0], len(pods), len(pods)
+    reason, alike = max(counts.items(), key=lambda each: each[1])
+    return next(pod for pod in pods if reasons.get(pod.key) == reason), counts.total(), alike
+
+
+def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
+    policy, node = governed.policy_of(pod), placement.node
+    if not governed.governs(pod):
+        return Finding(
+            WhyKind.HANDED_OVER,
+            f"The plan has {node} for it, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
+            f"Look at the pod's Events of {pod.scheduler_name}.",
+        )
+    if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
+        return Finding(
+            WhyKind.PLANNED,
+            f"It waits for nothing: the plan has room for it on {node}.",
+            next="Wait for the next round. If that does not bind it, look at the operator: thalweg doctor.",
+        )
+    binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
+    says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
+    text = f"The plan has {node} for it, and kube-scheduler {binds}."
+    return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

@@ -1,0 +1,123 @@
+"""Plans a scenario with the operator's planner."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.cluster.learning import learnt_costs
+from flowcore.cluster.queue_usage import queue_state
+from flowcore.costs import MODELS, CostModel
+from flowcore.model.policies import Policy
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.planning.solvers import IN_TURN, Executor
+from flowcore.questions.scenario.measured import measured_usage
+from flowcore.questions.scenario.missing_objects import missing_objects, pods_with_unknown_claims
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+
+_UNGOVERNED: Final = "no policy governs it"
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioPlan:
+    """A plan for a scenario.
+
+    Attributes:
+        before: the snapshot that was planned.
+        skipped: keys of pods that may not be planned, and the reason.
+        gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
+        warnings: sentences about nodes and samples that are not measured (requests count there), and about policies
+            and constraints that do nothing.
+    """
+
+    result: RoundResult
+    before: Snapshot
+    skipped: dict[str, str]
+    gaps: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+    @property
+    def certified(self) -> bool:
+        """Whether the plan is proven optimal for the cluster."""
+        return self.result.certified and not self.gaps
+
+
+def plan_scenario(
+    scenario: Scenario,
+    now: float,
+    models: Mapping[str, CostModel] = MODELS,
+    *,
+    reschedule: bool = False,
+    only: Collection[str] = (),
+    executor: Executor = IN_TURN,
+) -> ScenarioPlan:
+    """Plans every pending pod, and which running pods leave.
+
+    Args:
+        now: seconds since the epoch, for waiting times and ages.
+        models: cost models by name; every model that a policy names must be there.
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        only: keys of the pods to plan; (): all.
+        executor: see ``run_round``.
+    """
+    governed = GovernedScenario(scenario, reschedule=reschedule)
+    waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
+    policies = {pod.key: governed.policy_of(pod) for pod in waiting}
+    skipped = {pod.key: reason for pod in waiting if (reason := pod.skip_reason(governed.delivery_of(pod)))}
+    if scenario.complete:
+        skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
+    planned = [pod for pod in waiting if pod.key not in skipped]
+    skipped |= pods_with_unknown_claims(scenario, planned)
+    gang_names, gangs = governed.gangs(waiting)
+    measured = measured_usage(scenario, policies)
+    pending = tuple(
+        PendingPod(
+            key=pod.key,
+            uid=pod.uid,
+            pod_class=pod.pod_class,
+            policy=policies[pod.key].name,
+            created=pod.created,
+            plannable_since=pod.unschedulable_since,
+            signature=pod.signature,
+            queue=scenario.cluster.queues.of(pod, scenario.cluster.namespaces),
+            victim=governed.victim_of(pod),
+            gangs=gang_names[pod.key],
+            preempts=pod.preempts and not governed.waits_for_terminating(pod),
+            foreseen=measured.of(pod),
+        )
+        for pod in planned
+        if pod.key not in skipped
+    )
+    snapshot = to_snapshot(
+        scenario.cluster,
+        now=now,
+        pending=pending,
+        gangs=gangs,
+        persistent_usage=governed.persistent_usage(),
+        queues=queue_state(scenario.cluster),
+        running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
+        measured=measured.loads,
+    )
+    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)
+    warnings = (*measured.warnings, *governed.policies_without_effect())
+    return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), warnings)
+
+
+def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:
+    """The policies, those that learn with what the finished pods tell.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    cluster = scenario.cluster
+    return {
+        name: msgspec.structs.replace(policy, cost=learnt_costs(policy.cost, cluster.pods.values(), cluster.nodes, now))
+        if policy.cost.learn
+        else policy
+        for name, policy in policies.items()
+    }

@@ -1,0 +1,205 @@
+"""The plan of all waiting pods, pod by pod, as a question and its answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from flowcore.model.policies import BUILT_IN
+from flowcore.planning.round import Eviction
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.observed import ObservedPod, compare_observed
+from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, planned_workloads
+from flowcore.questions.scenario.redaction import Redaction
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+
+
+class PlanQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Asks for the plan.
+
+    Attributes:
+        namespace: of the pods that are listed; "": all that may be seen.
+        policy: that governs them; "": any.
+    """
+
+    namespace: str = ""
+    policy: str = ""
+
+
+class PlannedPod(msgspec.Struct, frozen=True):
+    """A waiting pod with a node.
+
+    Attributes:
+        price: what the placement costs.
+        victims: pods that must leave before it comes.
+        policy: that governs it.
+        acts: whether the plan is carried out; not so under delivery Observe, and for pods of other schedulers.
+    """
+
+    pod: str
+    node: str
+    price: int
+    victims: list[str]
+    policy: str
+    acts: bool
+
+
+class WaitingPod(msgspec.Struct, frozen=True):
+    """A waiting pod without a node, and the first line of the reason."""
+
+    pod: str
+    reason: str
+    policy: str
+
+
+class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
+    """A running pod that leaves its node.
+
+    Attributes:
+        for_pods: whom it leaves for.
+        to: node where room for its replacement is reserved; "": none.
+    """
+
+    pod: str
+    node: str
+    kind: str
+    for_pods: list[str]
+    to: str
+
+
+class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The plan.
+
+    Attributes:
+        observed: pods of policies with delivery Observe that another scheduler placed, with the planned node.
+        hidden: number of waiting pods that the asker may not see; 0 where one namespace is asked for.
+        nodes: number of nodes that were planned for.
+        cost, lower_bound: of the whole plan, of pods that are not listed too.
+        certified: whether no plan costs less.
+        warnings: sentences about what may change the plan.
+        now: the moment that the answer is for; "": unknown.
+        workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
+    """
+
+    placed: list[PlannedPod]
+    waiting: list[WaitingPod]
+    leaving: list[LeavingPod]
+    observed: list[ObservedPod]
+    hidden: int
+    nodes: int
+    cost: int
+    lower_bound: int
+    certified: bool
+    warnings: list[str]
+    now: str = ""
+    workloads: list[PlannedWorkload] = []
+
+
+def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
+    """Plans the waiting pods.
+
+    Raises:
+        UnknownName: no policy has the name.
+    """
+    governed = GovernedScenario(scenario)
+    if query.policy and query.policy not in scenario.policies:
+        raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
+    policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
+    acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
+    plan = plan_scenario(scenario, context.now, context.models)
+    listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
+    reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
+    observed = compare_observed(scenario, context.now, context.models)
+    redacted = Redaction(scenario, context)
+    return PlanAnswer(
+        placed=[
+            PlannedPod(
+                each.pod.key,
+                context.node(each.node),
+                each.price,
+                _named(each.victims, context),
+                _shown(policies[each.pod.key].name),
+                acts[each.pod.key],
+            )
+            for each in plan.result.placements
+            if listed(each.pod.key)
+        ],
+        waiting=[
+            WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name))
+            for key, reason in reasons.items()
+            if listed(key)
+        ],
+        leaving=_leaving(plan, query, context),
+        observed=[
+            msgspec.structs.replace(
+                each,
+                node=context.node(each.node),
+                planned=_node(each.planned, context),
+                reason=redacted(each.reason),
+            )
+            for each in observed
+            if context.may_name(each.pod)
+            and query.namespace in ("", _namespace(each.pod))
+            and query.policy in ("", each.policy)
+        ],
+        hidden=0 if query.namespace else sum(not context.may_name(key) for key in policies),
+        nodes=len(scenario.cluster.nodes),
+        cost=plan.result.cost,
+        lower_bound=plan.result.lower_bound,
+        certified=plan.certified,
+        warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
+        now=moment_text(context.now),
+        workloads=[
+            msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
+            for each in planned_workloads(scenario, plan, listed)
+        ],
+    )
+
+
+def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:
+    return lambda key: (
+        context.may_name(key) and query.namespace in ("", _namespace(key)) and query.policy in ("", policy_of(key))
+    )
+
+
+def _leaving(plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> list[LeavingPod]:
+    def concerns(each: Eviction) -> bool:
+        keys = (each.pod.key, *each.for_pods)
+        return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
+
+    return [
+        LeavingPod(
+            context.name(each.pod.key),
+            context.node(each.pod.node),
+            each.kind.value,
+            _named(each.for_pods, context),
+            _node(each.to, context),
+        )
+        for each in plan.result.evictions
+        if concerns(each)
+    ]
+
+
+def _node(name: str, context: AnswerContext) -> str:
+    """A node for a text; "": none."""
+    return context.node(name) if name else ""
+
+
+def _named(keys: Iterable[str], context: AnswerContext) -> list[str]:
+    return [context.name(key) for key in keys]
+
+
+def _namespace(key: str) -> str:
+    return key.partition("/")[0]
+
+
+def _shown(policy: str) -> str:
+    """The name of a policy; "" for the built-in default, which is no object."""
+    return "" if policy == BUILT_IN.name else policy
+
+
+def _first_line(reason: str) -> str:
+    return reason.partition("\n")[0]

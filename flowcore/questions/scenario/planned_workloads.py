@@ -1,0 +1,160 @@
+"""What a plan does with waiting pods, workload by workload: a Job of 60 pods is one line."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from typing import Final, NamedTuple
+
+import msgspec
+
+from flowcore.model.running_pods import EvictionKind
+from flowcore.model.workloads import workload_of
+from flowcore.planning.round import Eviction
+from flowcore.questions.scenario.plan import ScenarioPlan
+from flowcore.questions.scenario.scenario import Scenario
+
+#: Code of pods that no plan may place, beside those of rounds (flowcore/rules/reasons/codes.py).
+NOT_PLANNED: Final = "NotPlanned"
+
+
+class WaitingPod(NamedTuple):
+    """A pod that waits before a plan, and what the plan does with it.
+
+    Attributes:
+        workload: ``kind/namespace/name`` (flowcore/model/workloads.py).
+        code: why it still waits; "": it is placed.
+        reason: the same in a sentence.
+        since: seconds since the epoch since when it could be placed.
+    """
+
+    workload: str
+    code: str = ""
+    reason: str = ""
+    since: float = 0.0
+    queue: str = ""
+
+
+class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
+    """The waiting pods of a workload and what a plan does with them.
+
+    Attributes:
+        workload: ``kind/namespace/name``, as ``thalweg why`` takes it.
+        pods: how many wait before the plan.
+        placed: how many of these get a node.
+        waiting: how many get none.
+        codes: how many of them wait for which code of reason, the most first; NotPlanned: no plan may place them.
+        reason: the sentence of one that waits for the commonest code; "": none waits.
+        since: seconds since the epoch since when the first of those that get no node could be placed; 0: none waits.
+        queue: FlowQueue of its pods; "": none, or several.
+        leaving: how many of its running pods leave.
+    """
+
+    workload: str
+    pods: int
+    placed: int
+    waiting: int
+    codes: dict[str, int] = {}
+    reason: str = ""
+    since: float = 0.0
+    queue: str = ""
+    leaving: int = 0
+
+    @property
+    def namespace(self) -> str:
+        """Of the workload."""
+        return self.workload.split("/")[1]
+
+    @property
+    def why(self) -> str:
+        """Why pods of it wait, in few words: the code, or the codes with numbers; the reason of what is not planned."""
+        if len(self.codes) > 1:
+            return ", ".join(f"{code} {count:,}" for code, count in self.codes.items())
+        return self.reason if NOT_PLANNED in self.codes else "".join(self.codes)
+
+
+class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
+    """Running pods of a workload that leave for the same reason.
+
+    Attributes:
+        workload: ``kind/namespace/name``.
+        kind: of eviction.
+        for_workloads: the workloads that they leave for.
+        pods: how many leave.
+        moved: of these, how many have room reserved on another node.
+    """
+
+    workload: str
+    kind: EvictionKind
+    for_workloads: tuple[str, ...]
+    pods: int
+    moved: int
+
+
+def by_workload(pods: Iterable[WaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
+    """Groups pods: first the workloads of which pods still wait, those of which most do at the top.
+
+    Args:
+        leaving: how many running pods leave, by workload.
+    """
+    leaving = leaving or {}
+    groups: dict[str, list[WaitingPod]] = {name: [] for name in leaving}
+    for pod in pods:
+        groups.setdefault(pod.workload, []).append(pod)
+    rows = (_row(name, members, leaving.get(name, 0)) for name, members in groups.items())
+    return sorted(rows, key=lambda row: (-row.waiting, -row.pods, row.workload))
+
+
+def _row(name: str, members: list[WaitingPod], leaving: int) -> PlannedWorkload:
+    left = [each for each in members if each.code]
+    codes = dict(sorted(Counter(each.code for each in left).items(), key=lambda item: (-item[1], item[0])))
+    commonest, queues = next(iter(codes), ""), {each.queue for each in members}
+    return PlannedWorkload(
+        workload=name,
+        pods=len(members),
+        placed=len(members) - len(left),
+        waiting=len(left),
+        codes=codes,
+        reason=next((each.reason for each in left if each.code == commonest), ""),
+        since=min((each.since for each in left), default=0.0),
+        queue=next(iter(queues)) if len(queues) == 1 else "",
+        leaving=leaving,
+    )
+
+
+def leaving_workloads(scenario: Scenario, evictions: Iterable[Eviction]) -> list[LeavingWorkload]:
+    """Evictions by workload, those with the most pods first."""
+    pods = scenario.cluster.pods
+    groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
+    for each in evictions:
+        wanting = tuple(sorted({workload_of(pods[key]) for key in each.for_pods}))
+        groups.setdefault((workload_of(pods[each.pod.key]), each.kind, wanting), []).append(bool(each.to))
+    rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
+    return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
+
+
+def planned_workloads(
+    scenario: Scenario, plan: ScenarioPlan, counts: Callable[[str], bool] = lambda _: True
+) -> list[PlannedWorkload]:
+    """The workloads of the pods that wait before a plan or leave by it.
+
+    Args:
+        counts: whether a pod counts, by key; default: all do.
+    """
+    cluster = scenario.cluster
+    reasons = {key: (NOT_PLANNED, reason) for key, reason in plan.skipped.items()}
+    reasons |= {each.pod.key: (each.code, each.reason) for each in plan.result.unplaced}
+    told = reasons.keys() | {each.pod.key for each in plan.result.placements}
+    pods = (
+        WaitingPod(
+            workload_of(pod),
+            *reasons.get(pod.key, ("", "")),
+            pod.unschedulable_since or pod.created,
+            cluster.queues.of(pod, cluster.namespaces),
+        )
+        for pod in scenario.waiting()
+        if pod.key in told and counts(pod.key)
+    )
+    leaves = (each.pod.key for each in plan.result.evictions)
+    leaving = Counter(workload_of(cluster.pods[key]) for key in leaves if counts(key))
+    return by_workload(pods, leaving)

@@ -1,0 +1,176 @@
+"""A scenario: the state of a cluster to plan, and its policies. It comes from a dump or from a running operator."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from flowcore.api.priority_classes import PriorityClass
+from flowcore.cluster.arrays.snapshot import Victim
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
+from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.cluster.running import running_pods
+from flowcore.cluster.saved_state import AwaitedRoom
+from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
+from flowcore.model.gangs import Gang
+from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
+from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
+from flowcore.model.running_pods import RunningPods
+from flowcore.model.usage import MeasuredLoad, UsageSample
+
+
+@dataclass(slots=True)
+class Scenario:
+    """What is known of a cluster.
+
+    Attributes:
+        cluster: nodes, pods and other objects.
+        policies: accepted policies by name.
+        complete: whether an operator knew it: no object is missing, and pods that no policy governs are not planned.
+        warnings: sentences about objects of a dump that were skipped or replaced.
+        gaps: sentences about objects that a dump lacks and that another object names.
+        priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
+        node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
+        awaiting: pods that have a plan and wait for others to leave, by key.
+        held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
+        loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
+        moment: when the cluster was so, in seconds since the epoch; 0: unknown. Ages count up to it.
+    """
+
+    cluster: Cluster = field(default_factory=Cluster)
+    policies: dict[str, Policy] = field(default_factory=dict)
+    warnings: list[str] = field(default_factory=list)
+    complete: bool = False
+    gaps: list[str] = field(default_factory=list)
+    priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    node_samples: dict[str, UsageSample] = field(default_factory=dict)
+    pod_samples: dict[str, UsageSample] = field(default_factory=dict)
+    awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
+    loads: dict[str, MeasuredLoad] = field(default_factory=dict)
+    foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
+    held: dict[str, str] = field(default_factory=dict)
+    moment: float = 0.0
+
+    def running(self) -> list[Pod]:
+        """Pods that use a node, also a node that is not known."""
+        return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
+
+    def waiting(self) -> list[Pod]:
+        """Pods without a node, in the order in which they came, including pods that may not be placed."""
+        return list(self.cluster.waiting.values())
+
+
+class GovernedScenario:
+    """A scenario under its policies: the input of a round, pod by pod.
+
+    A missing namespace counts as a namespace without labels (``unknown_namespace``).
+
+    Args:
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+
+    Attributes:
+        policies: all policies in force by name, the built-in default among them.
+    """
+
+    def __init__(self, scenario: Scenario, *, reschedule: bool = False) -> None:
+        self._scenario, self._cluster = scenario, scenario.cluster
+        self._index = PolicyIndex(scenario.policies.values())
+        self._namespaces = {pod.namespace: () for pod in self._cluster.pods.values()} | self._cluster.namespaces
+        self.policies: Mapping[str, Policy] = {
+            policy.name: _rescheduling(policy) if reschedule else policy for policy in self._index.ordered
+        }
+
+    def policy_of(self, pod: Pod) -> Policy:
+        """The policy that governs a pod; the built-in default if none does."""
+        return self.policies[(self._index.of(pod, self._namespaces) or BUILT_IN).name]
+
+    def delivery_of(self, pod: Pod) -> Delivery:
+        """How a pod would reach its node. What another scheduler binds, and no policy governs, is only observed."""
+        policy = self._index.of(pod, self._namespaces)
+        return OF_OTHERS if policy is None else policy.delivery
+
+    def governs(self, pod: Pod) -> bool:
+        """Whether a policy governs a pod."""
+        return self._index.of(pod, self._namespaces) is not None
+
+    def policies_without_effect(self) -> list[str]:
+        """Sentences about policies and constraints that do nothing, and about policies that one pod has two of."""
+        coverages = PolicyCoverages(self._index)
+        for (namespace, labels, scheduler_name), population in self._cluster.populations.items():
+            known = self._namespaces.get(namespace, ())
+            coverages.add(namespace, labels, scheduler_name, known, population.placed, population.waiting)
+        sentences = []
+        for policy in self._scenario.policies.values():
+            coverage = coverages.of(policy)
+            sentences += [f"policy {policy.name}: {sentence}" for _, sentence in without_effect(policy, coverage)]
+            if coverage.governed and coverage.equal:
+                sentences.append(
+                    f"policies {coverage.equal} and {policy.name} have the same precedence and both match "
+                    f"{coverage.overridden} pods: {coverage.equal} governs them, because its name comes first"
+                )
+        return sentences
+
+    def victim_of(self, pod: Pod) -> Victim | None:
+        """The running pod that a waiting pod replaces; None without one."""
+        if pod.replaces is None:
+            return None
+        pods = self._cluster.pods
+        victim = pods.get(victim_key(pod))
+        if victim is not None and victim.node_name and not victim.terminal:
+            victim_policy = self._index.of(victim, self._namespaces)
+            if reason := forbidden_reason(pod, victim, self.policy_of(pod), victim_policy):
+                return Victim(victim.key, unschedulable_reason=reason)
+        usage = self._cluster.occupancy.usage_of("" if victim is None else victim.node_name)
+        queue = "" if victim is None else self._cluster.queues.of(victim, self._namespaces)
+        return find_victim(pod, pods, usage.ports, usage.volumes, queue)
+
+    def running_pods(self, now: float, replaced: Collection[str]) -> RunningPods:
+        """The running pods that may leave.
+
+        Args:
+            now: seconds since the epoch.
+            replaced: keys of pods that waiting pods replace.
+        """
+        return running_pods(
+            self._cluster,
+            lambda pod: self.policy_of(pod) if self.governs(pod) or not self._scenario.complete else None,
+            now,
+            excluded=replaced,
+        )
+
+    def waits_for_terminating(self, pod: Pod) -> bool:
+        """Whether pods of lower priority terminate on the node that a waiting pod is nominated for.
+
+        Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
+        """
+        return any(
+            other.node_name == pod.nominated_node
+            and other.deleting
+            and other.pod_class.priority < pod.pod_class.priority
+            for other in (self._scenario.running() if pod.nominated_node else ())
+        )
+
+    def persistent_usage(self) -> tuple[PersistentUsage, ...]:
+        """Usage of running pods that does not come free for waiting gangs."""
+        sums = PersistentUsageSums(above=-(2**31))
+        for pod in self._scenario.running():
+            sums.add(pod, self._index.of(pod, self._namespaces))
+        return sums.totals()
+
+    def gangs(self, waiting: Sequence[Pod]) -> tuple[dict[str, tuple[str, ...]], list[Gang]]:
+        """The gangs of waiting pods: names of the gangs by pod key (plannable pods only), and the gangs."""
+        deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
+        pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
+        names, gangs = self._cluster.gangs.gangs_for(pending, {}, self._cluster.domain)
+        return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs
+
+
+def _rescheduling(policy: Policy) -> Policy:
+    """The policy with rescheduling Act and its own limits."""
+    return msgspec.structs.replace(
+        policy, rescheduling=msgspec.structs.replace(policy.rescheduling, mode=ReschedulingMode.ACT)
+    )

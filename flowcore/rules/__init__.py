@@ -1,0 +1,1 @@
+"""What Kubernetes and the policies demand of a placement: filters, rules across domains, verdicts, reasons."""

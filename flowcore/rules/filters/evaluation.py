@@ -1,0 +1,142 @@
+"""All filters in kube-scheduler's order, then policies' constraints: whether each node takes a class, and why not.
+
+kube-scheduler stops at the first plugin that rejects a node (framework/runtime RunFilterPlugins). So do these verdicts,
+so that they give the same reason.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
+from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.rules.filters import (
+    inter_pod_affinity,
+    node_resources_fit,
+    pod_topology_spread,
+    policy_constraints,
+    volume_filters,
+)
+from flowcore.rules.filters.registry import IN_ORDER, NODE_UNREADABLE, ROUND_INVARIANT, FilterRunner, run_filter
+from flowcore.rules.filters.rejection import Rejection
+
+
+@dataclass(frozen=True, slots=True)
+class Verdicts:
+    """Each node's verdict for one class.
+
+    Attributes:
+        fits: bool[N].
+        by_filter: the filters that rejected nodes, in order; the first that rejects a node is its verdict.
+    """
+
+    table: NodeTable
+    fits: Bools
+    by_filter: tuple[tuple[str, tuple[Rejection, ...]], ...]
+
+    def of_node(self, at: int) -> tuple[str, str]:
+        """Filter and reason for node ``at``; two empty strings where it fits."""
+        for name, rejections in self.by_filter:
+            reasons = [rejection.reason for rejection in rejections if rejection.nodes[at]]
+            if reasons:
+                return name, self.table.nodes[at].problem if name == NODE_UNREADABLE else ", ".join(reasons)
+        return "", ""
+
+    def first_filters(self) -> list[str]:
+        """The filters that decide a node's verdict, in order: each rejects a node that those before it do not."""
+        undecided, found = np.ones(len(self.table.nodes), dtype=np.bool_), dict[str, None]()
+        for name, rejections in self.by_filter:
+            rejected = np.zeros_like(undecided)
+            for rejection in rejections:
+                rejected |= rejection.nodes
+            if (undecided & rejected).any():
+                found[name] = None
+            undecided &= ~rejected
+        return list(found)
+
+    def furthest_filter(self) -> str:
+        """The filter that rejects the nodes which pass the most filters; "" where no node is rejected."""
+        return next(reversed(self.first_filters()), "")
+
+    def counts(self) -> Counter[str]:
+        """How many nodes are rejected for each reason, as kube-scheduler counts them in its message."""
+        result: Counter[str] = Counter()
+        undecided = np.ones(len(self.table.nodes), dtype=np.bool_)
+        for name, rejections in self.by_filter:
+            rejected = np.zeros_like(undecided)
+            for rejection in rejections:
+                nodes = undecided & rejection.nodes
+                text = "node(s) with an unreadable allocatable" if name == NODE_UNREADABLE else rejection.reason
+                result[text] += int(nodes.sum())
+                rejected |= nodes
+            undecided &= ~rejected
+        return Counter({reason: count for reason, count in result.items() if count})
+
+
+def run_filters(
+    pod_class: PodClass,
+    snapshot: Snapshot,
+    signature: PodSignature = EMPTY_SIGNATURE,
+    runner: FilterRunner = run_filter,
+) -> Verdicts:
+    """Verdicts of every filter for one class, for the snapshot as it stands.
+
+    Args:
+        signature: what rules between pods read of it, with its own rules.
+        runner: runs a filter, perhaps with a cache.
+    """
+    table = snapshot.table
+    by_filter = (
+        *_contradictory(signature, table),
+        *volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, table),
+        *_unreadable(signature, table),
+        *((each.name, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER),
+    )
+    fits = np.ones(len(table.nodes), dtype=np.bool_)
+    for _, rejections in by_filter:
+        for rejection in rejections:
+            fits &= ~rejection.nodes
+    return Verdicts(table, fits, tuple((name, rejections) for name, rejections in by_filter if rejections))
+
+
+def round_invariant_fits(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
+) -> Bools:
+    """bool[N]: nodes that pass every filter whose verdict no placement of a round can change."""
+    constraints = signature.constraints
+    if constraints is not None and (
+        constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread
+    ):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, snapshot.table):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if node_resources_fit.not_offered(pod_class, snapshot):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for each in ROUND_INVARIANT:
+        for rejection in runner(each, pod_class, signature, snapshot):
+            fits &= ~rejection.nodes
+    return fits
+
+
+def _contradictory(signature: PodSignature, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """Comes before all filters: room would not help, only another policy."""
+    return (
+        ()
+        if signature.constraints is None
+        else ((policy_constraints.NAME, policy_constraints.contradictory(signature.constraints, table)),)
+    )
+
+
+def _unreadable(signature: PodSignature, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """A selector that cannot be parsed ends a pod's cycle in PreFilter, before any node is filtered."""
+    if signature.constraints is None:
+        return ()
+    return (
+        (pod_topology_spread.NAME, pod_topology_spread.unreadable(signature.constraints, table)),
+        (inter_pod_affinity.NAME, inter_pod_affinity.unreadable(signature.constraints, table)),
+    )

@@ -1,0 +1,66 @@
+"""NodeResourcesFit: what a pod asks for must be free, exact fits included.
+
+Source: kube-scheduler plugins/noderesources/fit.go (fitsRequest). A resource that the pod does not ask for never
+rejects it, even where the node is overcommitted already; every pod takes one of ``pods``.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.pods import PodClass
+from flowcore.model.resources import BASE_RESOURCES, PODS
+from flowcore.rules.filters.rejection import FilterInputs, Rejection
+
+NAME = "NodeResourcesFit"
+TOO_MANY_PODS = "Too many pods"
+
+
+def insufficient(resource: str) -> str:
+    """kube-scheduler's text for a resource that runs short."""
+    return f"Insufficient {resource}"
+
+
+def reads(pod_class: PodClass) -> FilterInputs:
+    """What the class asks for."""
+    return FilterInputs(pod_class.requests)
+
+
+def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
+    """One rejection per requested resource, short of it anywhere or not; a node can be in several."""
+    requests, free = snapshot.vector(pod_class.requests), snapshot.free
+    # No node offers these, so they have no column.
+    everywhere = np.ones(len(free), dtype=np.bool_)
+    short = dict.fromkeys(not_offered(pod_class, snapshot), everywhere)
+    short |= {name: free[:, at] < requests[at] for at, name in enumerate(snapshot.resources) if requests[at] > 0}
+    pods = Rejection(TOO_MANY_PODS, short.pop(PODS))
+    # The order depends on names alone, so a verdict reads the same whether a resource has a column by now.
+    first = [name for name in BASE_RESOURCES if name in short]
+    rest = sorted(short.keys() - set(first))
+    return (pods, *(Rejection(insufficient(name), short[name]) for name in (*first, *rest)))
+
+
+def not_offered(pod_class: PodClass, snapshot: Snapshot) -> list[str]:
+    """Requested resources that no node offers."""
+    return sorted(name for name, amount in pod_class.requests if amount > 0 and name not in snapshot.resources)
+
+
+def counts(pod_class: PodClass, snapshot: Snapshot) -> Int64s:
+    """int64[N]: how many pods of a class each node takes, alone."""
+    if not_offered(pod_class, snapshot):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    return count_fitting(snapshot.vector(pod_class.requests), snapshot.free)
+
+
+def count_fitting(wanted: Int64s, free: Int64s) -> Int64s:
+    """int64[N]: how many pods of this size each node takes, alone.
+
+    Args:
+        wanted: int64[R], with a positive entry for ``pods``.
+        free: int64[N, R], may be negative.
+    """
+    fitting: Int64s = np.full(len(free), 2**31, dtype=np.int64)
+    for column in np.nonzero(wanted > 0)[0].tolist():
+        np.minimum(fitting, free[:, column] // wanted[column], out=fitting)
+    return np.maximum(fitting, 0, out=fitting)

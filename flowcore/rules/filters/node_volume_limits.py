@@ -1,0 +1,207 @@
+"""NodeVolumeLimits: how many volumes of each CSI driver a node takes.
+
+Source: kube-scheduler plugins/nodevolumelimits/csi.go. A volume counts once per node, however many pods share it;
+VolumeAttachments count for volumes that no pod on the node uses any more. The gate VolumeLimitScaling is off in 1.36.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
+from flowcore.cluster.arrays.storage import Storage
+from flowcore.model.volumes import (
+    CSI_DRIVERS,
+    UNMIGRATED,
+    Attachment,
+    Claim,
+    ClaimVolume,
+    CsiNode,
+    Disk,
+    Volumes,
+)
+from flowcore.rules.filters.rejection import Rejection
+from flowcore.rules.filters.volume_restrictions import not_found
+
+NAME = "NodeVolumeLimits"
+REASON = "node(s) exceed max volume count"
+_NO_LIMIT = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class _Count:
+    """Volumes by unique name, with their drivers; ``problem``: the error that ended the count."""
+
+    drivers: dict[str, str] = field(default_factory=dict)
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class _Loads:
+    """What is attached, over the nodes of a table.
+
+    Attributes:
+        limits, counts: driver -> int64[N].
+        holders: volume -> positions of the nodes where pods use it.
+        limited: bool[N], nodes with a limit for any driver.
+        problems: position -> why its pods' volumes cannot be counted.
+    """
+
+    table: NodeTable
+    limits: dict[str, Int64s]
+    counts: dict[str, Int64s]
+    holders: dict[str, list[int]]
+    limited: Bools
+    problems: dict[int, str]
+
+
+def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
+    """Nodes whose limit would be exceeded, and nodes on which an error prevents the count."""
+    with_csi = _with_csi(storage, table)
+    found = []
+    for migrated, nodes in ((False, ~with_csi), (True, with_csi)):
+        wanted = _count(volumes, storage, migrated=migrated, is_new=True)
+        if wanted.problem:
+            found.append(Rejection(wanted.problem, nodes))
+        elif migrated and wanted.drivers:
+            found += _exceeded(wanted.drivers, _loads(storage, table))
+    return tuple(found)
+
+
+def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
+    uncounted = np.zeros_like(loads.limited)
+    found = []
+    for at, problem in loads.problems.items():
+        one = np.zeros_like(loads.limited)
+        one[at] = uncounted[at] = True
+        found.append(Rejection(problem, one))
+    over = np.zeros_like(loads.limited)
+    for driver, limit in loads.limits.items():
+        own = [volume for volume, its in wanted.items() if its == driver]
+        if own:
+            fresh: Int64s = np.full(len(limit), len(own), dtype=np.int64)
+            for volume in own:
+                fresh[loads.holders.get(volume, [])] -= 1
+            over |= (fresh > 0) & (loads.counts[driver] + fresh > limit)
+    return [*found, Rejection(REASON, over & ~uncounted)]
+
+
+def _with_csi(storage: Storage, table: NodeTable) -> Bools:
+    """bool[N]: nodes with a CSINode."""
+    known: tuple[NodeTable, Bools] | None = storage.memo.get("with CSINode")
+    if known is None or known[0] is not table:
+        known = table, np.array([node.name in storage.csi_nodes for node in table.nodes], dtype=np.bool_)
+        storage.memo["with CSINode"] = known
+    return known[1]
+
+
+def _loads(storage: Storage, table: NodeTable) -> _Loads:
+    known: _Loads | None = storage.memo.get(NAME)
+    if known is not None and known.table is table:
+        return known
+    limited = [at for at, node in enumerate(table.nodes) if _limits(storage.csi_nodes.get(node.name))]
+    limits: dict[str, Int64s] = {}
+    counts: dict[str, Int64s] = {}
+    holders: dict[str, list[int]] = {}
+    problems: dict[int, str] = {}
+    for at in limited:
+        name = table.nodes[at].name
+        mounted = _count(storage.mounted.get(name, ()), storage, migrated=True, is_new=False)
+        if mounted.problem:
+            problems[at] = mounted.problem
+            continue
+        for unique in mounted.drivers:
+            holders.setdefault(unique, []).append(at)
+        number = Counter({**_attached(name, storage), **mounted.drivers}.values())
+        for driver, limit in _limits(storage.csi_nodes[name]):
+            if driver not in limits:
+                limits[driver] = np.full(len(table.nodes), _NO_LIMIT, dtype=np.int64)
+                counts[driver] = np.zeros(len(table.nodes), dtype=np.int64)
+            limits[driver][at], counts[driver][at] = limit, number[driver]
+    mask = np.zeros(len(table.nodes), dtype=np.bool_)
+    mask[limited] = True
+    made = _Loads(table, limits, counts, holders, mask, problems)
+    storage.memo[NAME] = made
+    return made
+
+
+def _attached(node: str, storage: Storage) -> dict[str, str]:
+    """Volumes that are attached to a node, with their drivers, in use or not."""
+    found = {}
+    for each in storage.attached_to(node):
+        volume = storage.volumes.get(each.volume_name)
+        # An in-tree volume that is attached through its driver is not counted.
+        if volume is not None and volume.attachment is not None and not volume.plugin:
+            found[f"{each.driver}/{volume.attachment.handle}"] = each.driver
+    return found
+
+
+def _limits(node: CsiNode | None) -> tuple[tuple[str, int], ...]:
+    return () if node is None else node.limits
+
+
+def _count(volumes: Iterable[ClaimVolume | Disk], storage: Storage, *, migrated: bool, is_new: bool) -> _Count:
+    """Volumes that CSI drivers attach.
+
+    Args:
+        migrated: the node has a CSINode, so that in-tree volumes count as those of their drivers.
+        is_new: of a pod that waits, which cannot run without its claims; a running pod's lost ones are passed over.
+    """
+    found: dict[str, str] = {}
+    for each in volumes:
+        if isinstance(each, Disk):
+            attachment = each.attachment if migrated else None
+            if attachment is not None and attachment.problem:
+                return _Count(problem=_failed(attachment.problem))
+        else:
+            if not each.name:
+                return _Count(problem=_failed("PersistentVolumeClaim had no name"))
+            claim = storage.claims.get(each.key)
+            if claim is None:
+                if is_new:
+                    return _Count(problem=f"looking up PVC {each.namespace}/{each.name}: {not_found(each.name)}")
+                continue
+            foreign = not_for_pod(each, claim)
+            if foreign:
+                return _Count(problem=_failed(foreign))
+            attachment = _of_claim(claim, storage, migrated=migrated)
+        # Without a driver or a handle it has no unique name.
+        if attachment is not None and not attachment.problem and (isinstance(each, Disk) or _is_whole(attachment)):
+            found[f"{attachment.driver}/{attachment.handle}"] = attachment.driver
+    return _Count(found)
+
+
+def _is_whole(attachment: Attachment) -> bool:
+    return bool(attachment.driver and attachment.handle)
+
+
+def _of_claim(claim: Claim, storage: Storage, *, migrated: bool) -> Attachment | None:
+    """A claim's volume, or the volume that will be provisioned for it."""
+    volume = storage.volumes.get(claim.volume_name) if claim.volume_name else None
+    if volume is not None:
+        return None if volume.plugin and not migrated else volume.attachment
+    storage_class = storage.classes.get(claim.storage_class) if claim.storage_class else None
+    if storage_class is None:
+        return None
+    driver = storage_class.provisioner
+    if driver in UNMIGRATED or (driver in CSI_DRIVERS and not migrated):
+        return None
+    # No handle of a real volume begins like this.
+    return Attachment(CSI_DRIVERS.get(driver, driver), f"\0{claim.namespace}/{claim.name}")
+
+
+def not_for_pod(volume: ClaimVolume, claim: Claim) -> str:
+    """What is wrong with the claim of an ephemeral volume, "" when it was made for the pod."""
+    if volume.made_for is None or volume.made_for[1] == claim.controller:
+        return ""
+    pod, where = volume.made_for[0], volume.namespace
+    return f"PVC {where}/{claim.name} was not created for pod {where}/{pod} (pod is not owner)"
+
+
+def _failed(problem: str) -> str:
+    """kube-scheduler's text for a filter that ends with an error."""
+    return f'running "{NAME}" filter plugin: {problem}'

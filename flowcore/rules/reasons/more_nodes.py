@@ -1,0 +1,100 @@
+"""Whether more nodes would help a pod that no node takes: cluster autoscalers add nodes for such pods only.
+
+A node that an autoscaler adds is empty. It is in the domains of the nodes that are there, has its own hostname, and may
+have more of a resource, other labels and no taints. So it cures what fills a node or belongs to one node. It cures
+neither what is wrong with the pod, its claims or its policy, nor what pods elsewhere in its domains forbid.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from msgspec.structs import replace
+
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.rules.filters import (
+    Verdicts,
+    inter_pod_affinity,
+    node_affinity,
+    node_declared_features,
+    node_name,
+    node_ports,
+    node_resource_topology,
+    node_resources_fit,
+    node_unschedulable,
+    node_volume_limits,
+    pod_topology_spread,
+    policy_constraints,
+    taint_eviction,
+    taint_toleration,
+    volume_binding,
+    volume_restrictions,
+    volume_zone,
+)
+from flowcore.rules.filters.registry import NODE_UNREADABLE
+
+
+def _of(*reasons: str) -> Callable[[str], bool]:
+    return lambda reason: reason in reasons
+
+
+def _always(_reason: str) -> bool:
+    return True
+
+
+#: By filter: whether a node that comes may pass where the nodes that are there were rejected for a reason.
+CURES: Mapping[str, Callable[[str], bool]] = {
+    NODE_UNREADABLE: _always,
+    node_unschedulable.NAME: _always,
+    node_name.NAME: _of(),
+    taint_toleration.NAME: _always,
+    taint_eviction.NAME: _always,
+    node_affinity.NAME: _always,
+    node_ports.NAME: _always,
+    node_resources_fit.NAME: _always,
+    volume_restrictions.NAME: _of(volume_restrictions.REASON_DISK),
+    node_volume_limits.NAME: _of(node_volume_limits.REASON),
+    volume_binding.NAME: _of(
+        volume_binding.REASON_AFFINITY, volume_binding.REASON_NO_VOLUME, volume_binding.REASON_NO_SPACE
+    ),
+    volume_zone.NAME: _of(volume_zone.REASON),
+    node_declared_features.NAME: _always,
+    node_resource_topology.NAME: _always,
+    # What pods in the domains of a new node forbid is asked for itself.
+    pod_topology_spread.NAME: _always,
+    inter_pod_affinity.NAME: _always,
+    policy_constraints.NAME: _always,
+}
+
+
+def more_nodes_help(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, verdicts: Verdicts, count: int = 1
+) -> bool:
+    """Whether other nodes may take so many pods of a class that the nodes that are there do not take.
+
+    Args:
+        verdicts: of the class for the snapshot.
+    """
+    constraints = signature.constraints or InterPodConstraints()
+    if constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread:
+        return False
+    table, pod_index = snapshot.table, snapshot.pod_index
+    beside, room = policy_constraints.room_for_new_nodes(signature, pod_index, table)
+    if room < count:
+        return False
+    beside &= ~inter_pod_affinity.closed_to_new_nodes(signature, pod_index, table)
+    by_domain = tuple(each for each in constraints.spread if each.topology_key != HOSTNAME)
+    if by_domain:
+        zonal = replace(signature, constraints=replace(constraints, spread=by_domain))
+        for rejection in pod_topology_spread.rejections(pod_class, zonal, pod_index, table):
+            if rejection.reason == pod_topology_spread.REASON:
+                beside &= ~rejection.nodes
+    for name, rejections in verdicts.by_filter:
+        for rejection in rejections:
+            if not CURES[name](rejection.reason):
+                beside &= ~rejection.nodes
+    return not len(table.nodes) or bool(beside.any())

@@ -1,0 +1,83 @@
+"""Topology spread constraints as a score: ScheduleAnyway.
+
+Source: kube-scheduler plugins/podtopologyspread/scoring.go. The constraints that kube-scheduler gives to pods without
+any are not known here: they need Services and the owners of pods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
+from flowcore.model.constraint_limits import HOSTNAME
+from flowcore.model.pod_index import PodIndex, PodSignature, SpreadMatch
+from flowcore.model.pods import PodClass
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domains import Domains
+from flowcore.rules.topology.spread import CountedNodes
+
+
+@dataclass(frozen=True, slots=True)
+class SpreadScore:
+    """How many pods nodes share their domains with, by the constraints of one pod.
+
+    Attributes:
+        raw: float64[N], pods in the node's domains, each times the weight of its constraint.
+        unlabelled: bool[N], nodes without the label of some constraint: the last choice.
+        weights: what a pod in the node's domain counts, for each constraint.
+    """
+
+    raw: NDArray[np.float64]
+    unlabelled: Bools
+    weights: tuple[float, ...]
+
+    @property
+    def score(self) -> Int64s:
+        """int64[N]: rounded; 0 for unlabelled nodes."""
+        rounded = np.sign(self.raw) * np.floor(np.abs(self.raw) + 0.5)  # away from zero, as Go rounds
+        return np.where(self.unlabelled, 0, rounded.astype(np.int64))
+
+    def with_added(self, pods: Sequence[Int64s]) -> SpreadScore:
+        """The score with more pods: for each constraint, int64[N] pods that came into each node's domain."""
+        added = np.zeros(len(self.raw))
+        for weight, count in zip(self.weights, pods, strict=True):
+            added += weight * count
+        return replace(self, raw=self.raw + added)
+
+
+def spread_score(
+    pod_class: PodClass, signature: PodSignature, pod_index: PodIndex, table: NodeTable, allowed: Bools
+) -> SpreadScore | None:
+    """The score of the pod's ScheduleAnyway constraints, the less the better; None for a pod without.
+
+    ::
+
+        score = sum over constraints of: pods in the domain * ln(domains + 2) + maxSkew - 1
+
+    Args:
+        allowed: bool[N], nodes that the pod may use; only their domains count.
+    """
+    constraints = signature.constraints.soft_spread if signature.constraints is not None else ()
+    if not constraints:
+        return None
+    counted_nodes = CountedNodes(constraints, pod_class, table)
+    usable = allowed & counted_nodes.labelled
+    score = np.zeros(len(table.nodes), dtype=np.float64)
+    weights = []
+    for constraint in constraints:
+        # Of the topology of hostnames kube-scheduler counts the pods on the node itself, whatever its label.
+        if constraint.topology_key == HOSTNAME:
+            domains, counted = Domains.single_nodes(table), None
+        else:
+            domains, counted = Domains.unordered(constraint.topology_key, table), counted_nodes(constraint)
+        matching_pods = pod_index.matching_pods(SpreadMatch(signature.namespace, constraint.selector))
+        pods = DomainCounter.of(matching_pods, domains, counted, table).initial_by_node
+        used = np.zeros(domains.count + 1, dtype=np.bool_)
+        used[domains.codes[usable]] = True
+        weights.append(float(np.log(int(used.sum()) + 2)))
+        score += pods * weights[-1] + (constraint.max_skew - 1)
+    return SpreadScore(score, ~counted_nodes.labelled, tuple(weights))

@@ -1,5 +1,0 @@
-"""What nodes and pods use: the last samples of each, and what follows from them for costs."""
-
-from flowcore.usage.store import STALE_AFTER, Arrival, UsageStore
-
-__all__ = ["STALE_AFTER", "Arrival", "UsageStore"]
