@@ -40,7 +40,7 @@ NOT_MESSAGES = (
     "flowcore/questions/diagnosis",
     "flowcore/questions/scenario",
     "flowcore/planning/solvers",
-    "operator/thalweg_operator/reservations/transitions.py",
+    "operator/thalweg_operator/reservations/ledger/transitions.py",
 )
 #: Words of the code that no user reads.
 INTERNAL = {
