@@ -43,7 +43,6 @@ def run(script: str, *arguments: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("measurement", SHOWN, ids=lambda each: each.name)
 def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> None:
@@ -55,7 +54,6 @@ def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> N
     assert any(kept.values()), kept
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("script", OTHERS)
 def test_other_commands(script: str) -> None:
@@ -63,7 +61,6 @@ def test_other_commands(script: str) -> None:
     assert run(script, *OTHERS[script])
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_limits_of_a_measured_scale(tmp_path: Path) -> None:
     """A restart beside the simulated API server, and the limits that follow from it."""
