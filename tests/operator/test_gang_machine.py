@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
-from thalweg_operator.reservations.bindings import KEPT_TRIES
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node

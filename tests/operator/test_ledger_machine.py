@@ -19,8 +19,8 @@ from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import Answer, PlannedEviction, PlannedPlacement
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.cluster.victims import victim_key
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE

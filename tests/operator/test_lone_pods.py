@@ -33,9 +33,9 @@ from thalweg_operator.reservations.events import (
     TimePassed,
     UnplacedPod,
 )
-from thalweg_operator.reservations.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
 
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod

@@ -10,7 +10,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from support.ledger_world import LedgerWorld
 from support.profiles import examples
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT
+from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass

@@ -6,8 +6,8 @@ import pytest
 from support.fake_cluster import FakeCluster
 from thalweg_extender.answers import to_preempt
 from thalweg_extender.wire import MetaPod, MetaVictims
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 CANDIDATES: dict[str, MetaVictims | None] = {"b": MetaVictims([MetaPod("somebody")])}
 

@@ -12,7 +12,7 @@ from support.eviction_scene import EvictionScene, sized
 from support.fake_cluster import FakeCluster
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
-from thalweg_operator.reservations.victims import EVICTION_TIMEOUT
+from thalweg_operator.reservations.victims.victims import EVICTION_TIMEOUT
 
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import STEERED_NAME

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 from support.ledger_checks import LedgerChecks
 from support.ledger_world import NAMESPACE, LedgerWorld
 from support.profiles import examples
-from thalweg_operator.reservations import nominations
-from thalweg_operator.reservations.backoff import node_rejected
 from thalweg_operator.reservations.events import PricesPlanned
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.backoff import node_rejected
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering import nominations
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint

@@ -12,8 +12,8 @@ from support.profiles import examples
 from support.state_snapshot import state_snapshot
 from thalweg_extender.answers import Outcome
 from thalweg_operator.reservations.effects import WakePod
-from thalweg_operator.reservations.nominations import PlannedPod, nominations
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.steering.nominations import PlannedPod, nominations
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec

@@ -12,7 +12,7 @@ import pytest
 from support.extender import UNPACED_LIMITS
 from support.fake_cluster import CLASS, NODES, FakeCluster
 from thalweg_extender import Outcome, listening
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
 from flowcore.model.pods import Pod, PodClass

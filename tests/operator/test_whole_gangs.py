@@ -5,11 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 from support.ledger_world import NAMESPACE, LedgerWorld
-from thalweg_operator.reservations import backoff
-from thalweg_operator.reservations.bindings import KEPT_TRIES
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, WriteAnswered
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node

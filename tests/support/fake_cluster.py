@@ -10,7 +10,6 @@ from support.pod_writes import QueuedWrite
 from thalweg_extender.answers import Outcome, to_filter
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.nominator import PodWrite
-from thalweg_operator.reservations import nomination_plans
 from thalweg_operator.reservations.effects import (
     ClearNomination,
     CountNomination,
@@ -21,10 +20,11 @@ from thalweg_operator.reservations.effects import (
     WriteCondition,
 )
 from thalweg_operator.reservations.events import GateUnneeded
-from thalweg_operator.reservations.nominations import PlannedPod
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.step import Step
-from thalweg_operator.reservations.wave_queue import UNORDERED
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.steering import plans as nomination_plans
+from thalweg_operator.reservations.steering.nominations import PlannedPod
+from thalweg_operator.reservations.steering.waves import UNORDERED
 
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.model.nodes import Node

@@ -13,10 +13,6 @@ from typing import Any
 import msgspec
 from support.ledger_checks import LedgerChecks
 from thalweg_extender.answers import Outcome, to_filter
-from thalweg_operator.reservations import unevictable
-from thalweg_operator.reservations.advance import advance
-from thalweg_operator.reservations.advise import advise, awaits_plan
-from thalweg_operator.reservations.backoff import is_backing_off
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     Bind,
@@ -52,11 +48,15 @@ from thalweg_operator.reservations.events import (
     UnplacedPod,
     WriteAnswered,
 )
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.planned_prices import NO_PRICE
-from thalweg_operator.reservations.replacements import recent_moves
-from thalweg_operator.reservations.victims import victim_of
-from thalweg_operator.reservations.wanted import is_wanted
+from thalweg_operator.reservations.ledger.backoff import is_backing_off
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.steering.advise import advise, awaits_plan
+from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
+from thalweg_operator.reservations.step.advance import advance
+from thalweg_operator.reservations.step.wanted import is_wanted
+from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims.replacements import recent_moves
+from thalweg_operator.reservations.victims.victims import victim_of
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
