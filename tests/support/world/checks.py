@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -15,7 +15,7 @@ from support.recount import check_recount
 from thalweg_operator.reservations import ledger as ledger_module
 from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import Ledger
 from thalweg_operator.reservations.moves import MOVES
@@ -24,6 +24,7 @@ from thalweg_operator.reservations.reservation import Owner, Reservation
 from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.victim_record import Stage
 from thalweg_operator.reservations.victims import is_whole
+from thalweg_operator.shell import Shell
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
@@ -271,6 +272,36 @@ class LedgerChecks:
         for name, _ in reservation.pod.pod_class.requests:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
+
+
+class CheckedShell(Shell):
+    """A shell whose steps are checked.
+
+    Attributes:
+        step_effects: of the last step.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        request_round: Callable[[RequestRound], None],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(cluster, ledger, request_round, clock)
+        self.checks, self.step_effects = LedgerChecks(cluster, ledger), list[Effect]()
+
+    def apply(self, event: Event) -> None:
+        """See Shell."""
+        with self.checks.step(event) as step:
+            self.step_effects = []
+            super().apply(event)
+            step.effects = self.step_effects
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """See Shell."""
+        self.step_effects = list(effects)
+        super().carry_out(effects)
 
 
 def _leads(taken: list[Transition], old: Phase | None, new: Phase | None) -> bool:
