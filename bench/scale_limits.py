@@ -26,7 +26,7 @@ from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.sinks import NodeSink, PodSink, node_decoder, pod_decoder
 from thalweg_operator.api.watch_messages import EVENTS, OBJECTS, read
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.shell import Shell
 
 from flowcore.api import Interner

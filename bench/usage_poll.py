@@ -29,7 +29,7 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.health import watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.poller import UsagePoller
 

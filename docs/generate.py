@@ -21,7 +21,7 @@ from prometheus_client import Counter, Info
 from prometheus_client.metrics import MetricWrapperBase
 from thalweg.main import main
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.transitions import phases_table, transitions_table
+from thalweg_operator.reservations.ledger.transitions import phases_table, transitions_table
 from thalweg_operator.reservations.waiting_codes import ALL_CODES
 from view_operations import operations
 

@@ -94,7 +94,7 @@ def problem_of(answer: bytes) -> str:
 
 def _parameters(query: msgspec.Struct) -> dict[str, str]:
     fields = msgspec.to_builtins(query, str_keys=True)
-    return {name: str(value) for name, value in fields.items() if value not in ("", None)}
+    return {name: str(value) for name, value in fields.items() if value not in ("", None) and value is not False}
 
 
 def _sentence(error: Refused, service: ServiceAddress | None, operation: str) -> str:

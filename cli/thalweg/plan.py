@@ -14,7 +14,7 @@ from thalweg.asking import tell
 from thalweg.evictions import some
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
-from thalweg.workload_tables import print_workloads
+from thalweg.workload_tables import print_leaving, print_workloads
 
 QUESTION = SourceOperation("plan", PlanAnswer, answer_plan, method="GET")
 
@@ -42,9 +42,10 @@ def show(answer: PlanAnswer, *, pods: bool = False) -> None:
     console.print(f"{_summary(answer)}\n", markup=False)
     if pods:
         _show_pods(console, answer)
+        _show_leaving(console, answer)
     else:
         print_workloads(console, answer.workloads)
-    _show_leaving(console, answer)
+        print_leaving(console, "LEAVES", answer.leaving_workloads)
     _show_observed(console, answer.observed)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from functools import partial
 
 from rich.console import Console
 from thalweg_view.pictures.policies import QueueRow
@@ -15,7 +16,7 @@ from flowcore.scenario import Scenario, plan_scenario
 from flowcore.scenario.context import AnswerContext
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
-from thalweg.tables import counted, print_table, stdout_console
+from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg.view_rounds import planned_scenario
 from thalweg.workload_tables import print_workloads
 
@@ -31,18 +32,21 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
 QUESTION = SourceOperation("status", StatusAnswer, of_dump, method="GET")
 
 
-def run_status(source: SourceOptions, output: str, *, watch: bool) -> None:
+def run_status(source: SourceOptions, output: str, *, watch: bool, pods: bool = False) -> None:
     """Asks for the status and prints it."""
-    tell(source, QUESTION, lambda _: StatusQuery(), show, output=output, watch=watch)
+    tell(source, QUESTION, lambda _: StatusQuery(pods), partial(show, pods=pods), output=output, watch=watch)
 
 
-def show(answer: StatusAnswer) -> None:
-    """Prints a status."""
+def show(answer: StatusAnswer, *, pods: bool = False) -> None:
+    """Prints a status; what waits by workload, or all pods."""
     console = stdout_console()
     for line in summary(answer):
         console.print(line, markup=False)
     console.print()
-    print_workloads(console, [each for each in answer.workloads if each.waiting])
+    if pods:
+        _show_table(console, ("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods])
+    else:
+        print_workloads(console, [each for each in answer.workloads if each.waiting])
     _show_table(console, ("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer))
     for policy in answer.policies:
         if policy.held:
@@ -53,7 +57,8 @@ def show(answer: StatusAnswer) -> None:
 
 def _show_table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
     if rows:
-        print_table(console, header, rows)
+        print_table(console, header, rows[:MAX_ROWS])
+        print_truncated(console, len(rows))
         console.print()
 
 

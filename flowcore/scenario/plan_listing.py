@@ -11,8 +11,13 @@ from flowcore.planning import Eviction
 from flowcore.scenario.context import AnswerContext, UnknownName
 from flowcore.scenario.moment import moment_text
 from flowcore.scenario.observed import ObservedPod, compare_observed
-from flowcore.scenario.plan import ScenarioPlan, plan_scenario
-from flowcore.scenario.planned_workloads import PlannedWorkload, planned_workloads
+from flowcore.scenario.plan import plan_scenario
+from flowcore.scenario.planned_workloads import (
+    LeavingWorkload,
+    PlannedWorkload,
+    leaving_workloads,
+    planned_workloads,
+)
 from flowcore.scenario.redaction import Redaction
 from flowcore.scenario.scenario import GovernedScenario, Scenario
 
@@ -82,6 +87,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         warnings: sentences about what may change the plan.
         now: the moment that the answer is for; "": unknown.
         workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
+        leaving_workloads: the pods of ``leaving``, by workload and by whom they leave for.
     """
 
     placed: list[PlannedPod]
@@ -96,6 +102,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     warnings: list[str]
     now: str = ""
     workloads: list[PlannedWorkload] = []
+    leaving_workloads: list[LeavingWorkload] = []
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -114,6 +121,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
     reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
+    leaving = [each for each in plan.result.evictions if _concerns(each, query, context)]
     return PlanAnswer(
         placed=[
             PlannedPod(
@@ -132,7 +140,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             for key, reason in reasons.items()
             if listed(key)
         ],
-        leaving=_leaving(plan, query, context),
+        leaving=[_leaving(each, context) for each in leaving],
         observed=[
             msgspec.structs.replace(
                 each,
@@ -156,6 +164,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
             for each in planned_workloads(scenario, plan, listed)
         ],
+        leaving_workloads=leaving_workloads(scenario, leaving, context),
     )
 
 
@@ -165,22 +174,19 @@ def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str],
     )
 
 
-def _leaving(plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> list[LeavingPod]:
-    def concerns(each: Eviction) -> bool:
-        keys = (each.pod.key, *each.for_pods)
-        return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
+def _concerns(eviction: Eviction, query: PlanQuery, context: AnswerContext) -> bool:
+    keys = (eviction.pod.key, *eviction.for_pods)
+    return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
-    return [
-        LeavingPod(
-            context.name(each.pod.key),
-            context.node(each.pod.node),
-            each.kind.value,
-            _named(each.for_pods, context),
-            _node(each.to, context),
-        )
-        for each in plan.result.evictions
-        if concerns(each)
-    ]
+
+def _leaving(eviction: Eviction, context: AnswerContext) -> LeavingPod:
+    return LeavingPod(
+        context.name(eviction.pod.key),
+        context.node(eviction.pod.node),
+        eviction.kind.value,
+        _named(eviction.for_pods, context),
+        _node(eviction.to, context),
+    )
 
 
 def _node(name: str, context: AnswerContext) -> str:

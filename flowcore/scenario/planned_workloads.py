@@ -11,6 +11,7 @@ import msgspec
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.workloads import workload_of
 from flowcore.planning import Eviction
+from flowcore.scenario.context import AnswerContext
 from flowcore.scenario.plan import ScenarioPlan
 from flowcore.scenario.scenario import Scenario
 
@@ -122,13 +123,23 @@ def _row(name: str, members: list[WaitingPod], leaving: int) -> PlannedWorkload:
     )
 
 
-def leaving_workloads(scenario: Scenario, evictions: Iterable[Eviction]) -> list[LeavingWorkload]:
-    """Evictions by workload, those with the most pods first."""
+def leaving_workloads(
+    scenario: Scenario, evictions: Iterable[Eviction], context: AnswerContext | None = None
+) -> list[LeavingWorkload]:
+    """Evictions by workload, those with the most pods first.
+
+    Args:
+        context: of an asker who may not see everything.
+    """
     pods = scenario.cluster.pods
+
+    def named(key: str) -> str:
+        return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
+
     groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
     for each in evictions:
-        wanting = tuple(sorted({workload_of(pods[key]) for key in each.for_pods}))
-        groups.setdefault((workload_of(pods[each.pod.key]), each.kind, wanting), []).append(bool(each.to))
+        wanting = tuple(sorted({named(key) for key in each.for_pods}))
+        groups.setdefault((named(each.pod.key), each.kind, wanting), []).append(bool(each.to))
     rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 

@@ -54,7 +54,7 @@ from thalweg_operator.policies.handlers import watch_policies
 from thalweg_operator.policies.resync import PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.saved_lines import SavedLines
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final, Protocol
 
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 
 #: Seconds that kube-scheduler may take to bind the pods that were let through last.
 _PASSING_SECONDS: Final = 2.0

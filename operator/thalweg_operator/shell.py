@@ -13,11 +13,11 @@ from typing import Any, get_args
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
-from thalweg_operator.reservations import wanted
-from thalweg_operator.reservations.advance import advance
 from thalweg_operator.reservations.effects import Bind, Effect, RequestRound, Write
 from thalweg_operator.reservations.events import Answer, Event, WriteAnswered
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.step import wanted
+from thalweg_operator.reservations.step.advance import advance
 
 #: Type of an effect -> what carries it out.
 Handlers = Mapping[type[Effect], Callable[[Any], object]]

@@ -82,6 +82,34 @@ def test_the_status_for_people(dump: Path) -> None:
     assert "REASON            PODS\nNodeResourcesFit  1" in done.stdout
 
 
+def test_the_status_pod_by_pod(dump: Path) -> None:
+    """With --pods: each waiting pod with its reason, and no line of a workload."""
+    done = thalweg("status", "-f", dump, "--pods")
+    (row,) = [line for line in done.stdout.splitlines() if line.startswith("default/large")]
+    assert "Insufficient cpu" in row
+    assert "pod/default/large" not in done.stdout
+    assert json.loads(thalweg("status", "-f", dump, "-o", "json").stdout)["pods"] == []
+
+
+def test_who_leaves_by_workload(tmp_path: Path) -> None:
+    """Two pods of a ReplicaSet that leave for one pod are one line, as in `thalweg simulate`; --pods names both."""
+    owner = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "controller": True, "uid": "u"}]
+    low = [
+        pod(name, "2", schedulerName="thalweg", nodeName="a", priority=0, metadata={"ownerReferences": owner})
+        for name in ("web-1", "web-2")
+    ]
+    objects = [node("a"), *low, pod("urgent", "4", schedulerName="thalweg", priority=1000)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
+    plan, simulated = (thalweg(command, "-f", path).stdout for command in ("plan", "simulate"))
+    (row,) = [line for line in plan.splitlines() if line.startswith("replicaset/default/web  2")]
+    assert row in simulated.splitlines()
+    assert "pod/default/urgent" in row
+    lines = thalweg("plan", "-f", path, "--pods").stdout.splitlines()
+    leaving = [words[0] for line in lines if "Preemption" in (words := line.split())]
+    assert leaving == ["default/web-1", "default/web-2"]
+
+
 def test_top_without_a_terminal_is_tables(dump: Path) -> None:
     """What waits longest, for how long and why; and what the plan places."""
     done = thalweg("top", "-f", dump)

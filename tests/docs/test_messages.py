@@ -40,7 +40,7 @@ NOT_MESSAGES = (
     "flowcore/diagnosis",
     "flowcore/scenario",
     "flowcore/solve",
-    "operator/thalweg_operator/reservations/transitions.py",
+    "operator/thalweg_operator/reservations/ledger/transitions.py",
 )
 #: Words of the code that no user reads.
 INTERNAL = {

@@ -4,8 +4,8 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.in_flight import InFlight
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.in_flight import InFlight
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node

@@ -9,15 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.driven_ledger import DrivenLedger
-from thalweg_operator.reservations import nomination_plans, plans
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import PlanMade, PlannedPlacement
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.nomination_books import NominationBooks
-from thalweg_operator.reservations.nominations import PlannedPod
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.reserve import reserve
-from thalweg_operator.reservations.wave_queue import UNORDERED
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.reserve import reserve
+from thalweg_operator.reservations.steering import plans as nomination_plans
+from thalweg_operator.reservations.steering.nominations import PlannedPod
+from thalweg_operator.reservations.steering.records import NominationBooks
+from thalweg_operator.reservations.steering.waves import UNORDERED
+from thalweg_operator.reservations.step import plans
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints

@@ -7,11 +7,11 @@ from collections import Counter, defaultdict
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
 from support.profiles import examples
-from support.world.api_server import NAMESPACE
-from support.world.world import World
-from thalweg_operator.reservations.bindings import KEPT_TRIES
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
@@ -38,7 +38,7 @@ class GangMachine(RuleBasedStateMachine):
     )
     def begin(self, rooms: list[int], sizes: list[int]) -> None:
         nodes = [Node(f"n{at}", allocatable=(("cpu", 100 * room), ("pods", 10))) for at, room in enumerate(rooms)]
-        self.world = World(nodes, [Policy("bound", delivery=Delivery.BINDER)])
+        self.world = FakeCluster(nodes, [Policy("bound", delivery=Delivery.BINDER)])
         self.sizes: dict[str, int] = {}
         self.singles = 0
         #: How often a binding of each pod was refused after its gang had begun.

@@ -7,7 +7,7 @@ import pytest
 from support.driven_ledger import DrivenLedger
 from thalweg_operator.api.sinks import PodGroupSink, pod_group_decoder
 from thalweg_operator.reservations.effects import RequestRound
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.api import Interner
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec

@@ -15,13 +15,13 @@ from hypothesis import Phase as HypothesisPhase
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
 from support.profiles import examples
-from support.world.api_server import NAMESPACE
-from support.world.world import World
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import Answer, PlannedEviction, PlannedPlacement
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.cluster.victims import victim_key
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
@@ -142,7 +142,7 @@ class LedgerMachine(RuleBasedStateMachine):
         running=st.booleans(),
     )
     def begin(self, steered: tuple[Policy, ...], bound: tuple[Policy, ...], first: list[str], running: bool) -> None:  # noqa: FBT001
-        self.world = World([make_node(name) for name in NODES], steered + bound)
+        self.world = FakeCluster([make_node(name) for name in NODES], steered + bound)
         for name, kind in zip(NAMES, first, strict=False):
             self._create(name, kind)
             if running and name == NAMES[0]:
@@ -387,7 +387,7 @@ TestLedgerMachine = LedgerMachine.TestCase
 def test_a_policy_that_changes_while_a_plan_comes_in_parts() -> None:
     """A gang that was planned for the binder is not bound once its policy says that kube-scheduler binds."""
     binder = Policy("steered", selects=STEERED, delivery=Delivery.BINDER)
-    world = World([make_node(name) for name in NODES], [binder])
+    world = FakeCluster([make_node(name) for name in NODES], [binder])
     for name in NAMES[:2]:
         world.create_pod(name, **PODS["steered, of a gang"])
     world.create_pod(NAMES[2], **PODS["ours"])
@@ -404,7 +404,7 @@ def test_a_policy_that_changes_while_a_plan_comes_in_parts() -> None:
 
 def test_nothing_is_remembered_of_a_pod_whose_name_another_one_has() -> None:
     """The watch may show the new pod without the end of the old one."""
-    world = World([make_node("a")], [])
+    world = FakeCluster([make_node("a")], [])
     old = world.create_pod("p", **PODS["ours"])
     world.show()
     world.ledger.record(old).backoff_until = world.now + 60.0

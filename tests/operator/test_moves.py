@@ -13,9 +13,9 @@ from support.verdicts import read_pods
 from thalweg_operator.planning.round_request import queue_usage
 from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
-from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass

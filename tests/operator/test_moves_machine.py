@@ -7,10 +7,10 @@ from collections import Counter
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.fake_cluster.cluster import FakeCluster
 from support.profiles import examples
-from support.world.world import World
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.replacements import REPLACEMENT_TIMEOUT
+from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
@@ -33,7 +33,7 @@ class MoveMachine(RuleBasedStateMachine):
     @initialize(more=st.lists(st.sampled_from(("n0", "n1", "n2")), unique=True, max_size=2), keeps_names=st.booleans())
     def begin(self, more: list[str], keeps_names: bool) -> None:  # noqa: FBT001 - hypothesis calls it
         nodes = [Node(f"n{at}", allocatable=(("cpu", ROOM), ("pods", 10))) for at in range(3)]
-        self.world = World(nodes, [self.policy(ReschedulingMode.ACT)])
+        self.world = FakeCluster(nodes, [self.policy(ReschedulingMode.ACT)])
         self.keeps_names, self.made, self.large = keeps_names, 0, 0
         self.wanted: Counter[str] = Counter()
         for at, node in enumerate(("n0", "n1", "n2", "n0", "n1", "n2", *more)):

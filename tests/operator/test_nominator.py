@@ -10,9 +10,9 @@ from typing import cast
 import pytest
 from aiohttp import web
 from support.fake_api import Answer, answering, serving
+from support.fake_cluster.steered import SteeredCluster
 from support.operator import until
 from support.recording_shell import RecordingShell
-from support.world.steered import SteeredWorld
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.delivery.nominator import Nominator, PodWrite
 from thalweg_operator.metrics import Metrics
@@ -65,7 +65,7 @@ async def nominating(
 @pytest.mark.parametrize("status", [403, 422])
 async def test_a_refused_gate_opening_is_sent_once_in_a_back_off(tmp_path: Path, status: int) -> None:
     """However many rounds ask for it meanwhile; its pod is told why."""
-    world = SteeredWorld()
+    world = SteeredCluster()
     shell = world.state.shell
     async with nominating(tmp_path, answering(status, "webhook says no"), NEVER, shell) as (server, nominator):
         world.put_write = nominator.put

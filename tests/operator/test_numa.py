@@ -15,7 +15,7 @@ from support.profiles import examples
 from thalweg_operator.api import sinks
 from thalweg_operator.planning.worker.messages import join_request, request_decoder, request_encoder, split_request
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations.numa_zones import finds_zone, nodes_without_zone, planned_needs
+from thalweg_operator.reservations.ledger.numa_zones import finds_zone, nodes_without_zone, planned_needs
 
 from flowcore.api import Interner
 from flowcore.cluster.numa_index import REPORTED_AFTER

@@ -7,8 +7,8 @@ import pytest
 from support.driven_ledger import DrivenLedger
 from thalweg_operator.reservations.effects import Bind, Evict
 from thalweg_operator.reservations.events import Answer, PoliciesChanged
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node

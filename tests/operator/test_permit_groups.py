@@ -1,6 +1,6 @@
 """Permit groups are forgotten when none of their pods waits any more."""
 
-from thalweg_operator.reservations.permit_groups import PermitGroups, PermitKey
+from thalweg_operator.reservations.steering.permit_groups import PermitGroups, PermitKey
 
 from flowcore.model.pods import Pod, PodClass
 

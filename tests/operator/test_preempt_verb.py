@@ -3,16 +3,16 @@
 from typing import Any
 
 import pytest
-from support.world.steered import SteeredWorld
+from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import to_preempt
 from thalweg_extender.wire import MetaPod, MetaVictims
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 CANDIDATES: dict[str, MetaVictims | None] = {"b": MetaVictims([MetaPod("somebody")])}
 
 
-def preempted(world: SteeredWorld, key: str = "ns/p") -> dict[str, list[str]]:
+def preempted(world: SteeredCluster, key: str = "ns/p") -> dict[str, list[str]]:
     """UIDs of the pods that kube-scheduler may evict for a pod, by node."""
     extender_pod = world.extender_pod(key)
     answer = to_preempt(world.view.advise(extender_pod, list(CANDIDATES)), CANDIDATES)
@@ -22,9 +22,9 @@ def preempted(world: SteeredWorld, key: str = "ns/p") -> dict[str, list[str]]:
     }
 
 
-def awaiting(**policy: Any) -> SteeredWorld:
+def awaiting(**policy: Any) -> SteeredCluster:
     """A pod is planned on node a, and waits for the pod there to leave."""
-    world = SteeredWorld(replaces={"victims": "Governed"}, **policy)
+    world = SteeredCluster(replaces={"victims": "Governed"}, **policy)
     world.pod("old", "u-old", node_name="a", scheduler_name="thalweg")
     world.pod(replaces="old")
     world.show()
@@ -83,7 +83,7 @@ def test_a_nomination_for_another_node_is_somebody_elses() -> None:
 )
 def test_who_chooses_where_the_plan_has_no_node(policy: dict[str, Any], chooses: bool) -> None:  # noqa: FBT001
     """kube-scheduler, if the policy only prefers its plan and lets pods preempt at once; else nobody is evicted."""
-    world = SteeredWorld(**policy)
+    world = SteeredCluster(**policy)
     pod = world.pod()
     world.show()
     assert preempted(world) == {}, "no plan yet"
@@ -93,7 +93,7 @@ def test_who_chooses_where_the_plan_has_no_node(policy: dict[str, Any], chooses:
 
 def test_pods_that_no_policy_governs_preempt_as_ever() -> None:
     """Their candidates come back as they were found."""
-    world = SteeredWorld(selects={"podSelector": {"matchLabels": {"app": "other"}}})
+    world = SteeredCluster(selects={"podSelector": {"matchLabels": {"app": "other"}}})
     world.pod(scheduler_name="default-scheduler")
     world.show()
     assert preempted(world) == {"b": ["somebody"]}

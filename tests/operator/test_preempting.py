@@ -5,13 +5,13 @@ from typing import Any
 import pytest
 from support.driven_ledger import DrivenLedger
 from support.eviction_scene import EvictionScene
-from thalweg_operator.reservations.advise import advise
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
-from thalweg_operator.reservations.reservation import Owner, Reservation
-from thalweg_operator.reservations.transitions import Phase
-from thalweg_operator.reservations.victim_record import VictimRecord
-from thalweg_operator.reservations.victims import LONGEST_TERMINATION, TERMINATION_SLACK
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.ledger.victim_record import VictimRecord
+from thalweg_operator.reservations.steering.advise import advise
+from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 from flowcore.model.advice import ExtenderPod

@@ -11,9 +11,9 @@ from collections import defaultdict
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
 from support.profiles import examples
-from support.world.api_server import NAMESPACE
-from support.world.world import World
 from thalweg_operator.reservations.events import Answer
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -40,7 +40,7 @@ class PreemptionMachine(RuleBasedStateMachine):
     @initialize(rooms=st.lists(st.integers(2, 4), min_size=1, max_size=3), first=st.lists(sizes, min_size=2))
     def begin(self, rooms: list[int], first: list[int]) -> None:
         nodes = [Node(f"n{at}", allocatable=(("cpu", 100 * room), ("pods", 10))) for at, room in enumerate(rooms)]
-        self.world = World(nodes, [Policy("bound", delivery=Delivery.BINDER)])
+        self.world = FakeCluster(nodes, [Policy("bound", delivery=Delivery.BINDER)])
         self.free = {node.name: dict(node.allocatable)["cpu"] for node in nodes}
         self.rooms = dict(self.free)
         for at, cpu in enumerate(first):

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eviction_scene import EvictionScene, sized
+from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
-from support.world.steered import SteeredWorld
 from thalweg_extender.answers import Outcome
-from thalweg_operator.reservations.victims import EVICTION_TIMEOUT
+from thalweg_operator.reservations.victims.victims import EVICTION_TIMEOUT
 
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.policies import STEERED_NAME
@@ -457,7 +457,7 @@ async def test_a_policy_that_allows_it_no_more() -> None:
 
 def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
     """While there is somebody to replace the pod is held; without, it is like any other that the plan leaves."""
-    world = SteeredWorld(steering="Prefer")
+    world = SteeredCluster(steering="Prefer")
     old = world.pod("old", "u1", node_name="a", scheduler_name="x")
     new = world.pod(replaces="old")
     world.show()

@@ -17,10 +17,10 @@ from thalweg_operator.planning.round_loop import RoundLoop
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, request_decoder, request_encoder
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.lone_pods import PRICES_HOLD
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD
 
 from flowcore.api import Interner
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec

@@ -25,7 +25,7 @@ from thalweg_operator.planning.worker.messages import (
     split_request,
 )
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations import unevictable
+from thalweg_operator.reservations.victims import unevictable
 
 from flowcore.cluster.running import running_pods
 from flowcore.model.disruption_budgets import DisruptionBudget

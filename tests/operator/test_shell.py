@@ -3,7 +3,7 @@
 import pytest
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.events import Answer, NamespaceSet, WriteAnswered
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.shell import Shell
 
 from flowcore.cluster.cluster import Cluster

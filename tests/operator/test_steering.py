@@ -7,13 +7,13 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
 from support.profiles import examples
 from support.state_snapshot import state_snapshot
-from support.world.steered import CLASS, NODES, SteeredWorld, steering
 from thalweg_extender.answers import Outcome
 from thalweg_operator.reservations.effects import WakePod
-from thalweg_operator.reservations.nominations import PlannedPod, nominations
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.steering.nominations import PlannedPod, nominations
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -25,11 +25,11 @@ from flowcore.model.selectors import LabelSelector, Requirement
 
 
 @pytest.fixture
-def world() -> SteeredWorld:
-    return SteeredWorld()
+def world() -> SteeredCluster:
+    return SteeredCluster()
 
 
-def planned(world: SteeredWorld, key: str = "ns/p", node: str = "a") -> None:
+def planned(world: SteeredCluster, key: str = "ns/p", node: str = "a") -> None:
     """Nominated, and seen to be."""
     assert world.plan_pod(key, node)
     world.now += 1  # kube-scheduler is idle
@@ -41,7 +41,7 @@ def planned(world: SteeredWorld, key: str = "ns/p", node: str = "a") -> None:
 # --- the way of one pod ---
 
 
-def test_nominated_let_through_and_bound(world: SteeredWorld) -> None:
+def test_nominated_let_through_and_bound(world: SteeredCluster) -> None:
     """The reservation is there from the plan to the binding; the pod is let through to its node alone."""
     pod = world.pod()
     world.show()
@@ -57,7 +57,7 @@ def test_nominated_let_through_and_bound(world: SteeredWorld) -> None:
     assert not world.writes
 
 
-def test_let_through_before_the_nomination_is_written(world: SteeredWorld) -> None:
+def test_let_through_before_the_nomination_is_written(world: SteeredCluster) -> None:
     """kube-scheduler asks while the write waits in line: steered, and after the binding nothing is written."""
     pod = world.pod()
     world.show()
@@ -68,7 +68,7 @@ def test_let_through_before_the_nomination_is_written(world: SteeredWorld) -> No
     assert world.write_kinds == []
 
 
-def test_an_attempt_that_did_not_know_erases(world: SteeredWorld) -> None:
+def test_an_attempt_that_did_not_know_erases(world: SteeredCluster) -> None:
     """A hold in flight erases the nomination: written again, once for each such attempt, and nobody is to blame."""
     pod = world.pod()
     world.show()
@@ -84,7 +84,7 @@ def test_an_attempt_that_did_not_know_erases(world: SteeredWorld) -> None:
     assert world.count("erased") == 3
 
 
-def test_erased_and_not_by_an_attempt_that_was_held(world: SteeredWorld) -> None:
+def test_erased_and_not_by_an_attempt_that_was_held(world: SteeredCluster) -> None:
     """kube-scheduler's filters leave no node, so it asks nobody and erases: the pair is reported, the room is free."""
     pod = world.pod()
     world.show()
@@ -96,7 +96,7 @@ def test_erased_and_not_by_an_attempt_that_was_held(world: SteeredWorld) -> None
     assert not world.state.reservations
 
 
-def test_erased_by_filters_that_leave_no_node(world: SteeredWorld) -> None:
+def test_erased_by_filters_that_leave_no_node(world: SteeredCluster) -> None:
     """Held before the plan came, refused by every filter after it: the latest words say which of the two erased it."""
     pod = world.pod()
     world.show()
@@ -111,7 +111,7 @@ def test_erased_by_filters_that_leave_no_node(world: SteeredWorld) -> None:
     assert world.rejected == [(pod.key, "a")]
 
 
-def test_room_that_others_took(world: SteeredWorld) -> None:
+def test_room_that_others_took(world: SteeredCluster) -> None:
     """kube-scheduler does not wake a pod for a node that is full: the nomination is taken back within seconds."""
     pod = world.pod()
     world.show()
@@ -123,7 +123,7 @@ def test_room_that_others_took(world: SteeredWorld) -> None:
     assert world.api[pod.key].nominated_node == ""
 
 
-def test_rewrites_are_bounded(world: SteeredWorld) -> None:
+def test_rewrites_are_bounded(world: SteeredCluster) -> None:
     """However often an attempt that did not know is held and erases, after five times it counts as refused."""
     pod = world.pod()
     world.show()
@@ -138,7 +138,7 @@ def test_rewrites_are_bounded(world: SteeredWorld) -> None:
     assert world.rejected == [(pod.key, "a")]
 
 
-def test_asked_about_others_in_full_knowledge(world: SteeredWorld) -> None:
+def test_asked_about_others_in_full_knowledge(world: SteeredCluster) -> None:
     """The nominated node is refused in-tree: taken back, reported, and free for others."""
     pod = world.pod()
     world.show()
@@ -151,7 +151,7 @@ def test_asked_about_others_in_full_knowledge(world: SteeredWorld) -> None:
     assert world.plan_pod(pod.key, "b")
 
 
-def test_an_attempt_that_was_let_through_fails(world: SteeredWorld) -> None:
+def test_an_attempt_that_was_let_through_fails(world: SteeredCluster) -> None:
     """It found the node by itself and was not bound. Asked about others next, it is told the node by nomination."""
     pod = world.pod()
     world.show()
@@ -167,7 +167,7 @@ def test_an_attempt_that_was_let_through_fails(world: SteeredWorld) -> None:
     assert world.rejected == [(pod.key, "a")]
 
 
-def test_nobody_follows(world: SteeredWorld) -> None:
+def test_nobody_follows(world: SteeredCluster) -> None:
     """A nomination is taken back after a minute, and the room with it; the pair does not rest."""
     pod = world.pod()
     world.show()
@@ -181,7 +181,7 @@ def test_nobody_follows(world: SteeredWorld) -> None:
     assert world.count("expired") == 1
 
 
-def test_a_pod_with_volumes_has_longer(world: SteeredWorld) -> None:
+def test_a_pod_with_volumes_has_longer(world: SteeredCluster) -> None:
     """Provisioning takes up to ten minutes."""
     pod = world.pod(unbindable_reason="it has volume claims (data)")
     world.show()
@@ -193,7 +193,7 @@ def test_a_pod_with_volumes_has_longer(world: SteeredWorld) -> None:
     assert not world.state.reservations
 
 
-def test_a_nomination_that_cannot_be_written(world: SteeredWorld) -> None:
+def test_a_nomination_that_cannot_be_written(world: SteeredCluster) -> None:
     """Refused by the API server: given up; the room is free, and the pod rests, since no other node would help."""
     pod = world.pod()
     world.show()
@@ -205,7 +205,7 @@ def test_a_nomination_that_cannot_be_written(world: SteeredWorld) -> None:
     assert world.refused == [(pod.key, "the API server refused to nominate node a for it: admission webhook says no")]
 
 
-def test_a_nomination_that_cannot_be_cleared(world: SteeredWorld) -> None:
+def test_a_nomination_that_cannot_be_cleared(world: SteeredCluster) -> None:
     """However often kube-scheduler asks meanwhile, one write is in line; once it is carried out the room is free."""
     pod = world.pod()
     world.show()
@@ -223,7 +223,7 @@ def test_a_nomination_that_cannot_be_cleared(world: SteeredWorld) -> None:
     assert not world.state.reservations
 
 
-def at_work(world: SteeredWorld) -> None:
+def at_work(world: SteeredCluster) -> None:
     """kube-scheduler is: it asks about a pod that has no plan."""
     if "ns/other" not in world.api:
         world.pod("other")
@@ -231,13 +231,13 @@ def at_work(world: SteeredWorld) -> None:
     assert world.schedule("ns/other") == (Outcome.HELD, [])
 
 
-def be_idle(world: SteeredWorld) -> None:
+def be_idle(world: SteeredCluster) -> None:
     """kube-scheduler is: it asks about nothing for a second."""
     world.now += 1
     world.look_after()
 
 
-def test_a_pod_that_stands_in_line(world: SteeredWorld) -> None:
+def test_a_pod_that_stands_in_line(world: SteeredCluster) -> None:
     """While kube-scheduler is at work nothing is written for it; then it is, or its room goes to somebody else."""
     pod, taker = world.pod(), world.pod("taker", pod_class=PodClass(requests=(("cpu", 300),)))
     world.show()
@@ -273,7 +273,7 @@ def test_a_pod_that_stands_in_line(world: SteeredWorld) -> None:
         world.show()
 
 
-def test_right_after_a_plan_nothing_is_written(world: SteeredWorld) -> None:
+def test_right_after_a_plan_nothing_is_written(world: SteeredCluster) -> None:
     """kube-scheduler may be starting, or its watch be behind: it is idle if it asks nothing for a second."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(3)]
     world.show()
@@ -288,7 +288,7 @@ def test_right_after_a_plan_nothing_is_written(world: SteeredWorld) -> None:
     assert world.write_kinds == ["nominate"] * 3
 
 
-def test_a_pod_that_stood_in_line_for_too_long(world: SteeredWorld) -> None:
+def test_a_pod_that_stood_in_line_for_too_long(world: SteeredCluster) -> None:
     """It is nominated though kube-scheduler is at work; asked about sooner, it still takes an equal pod's place."""
     first, second, third = (world.pod(name) for name in ("p1", "p2", "p3"))
     world.show()
@@ -308,7 +308,7 @@ def test_a_pod_that_stood_in_line_for_too_long(world: SteeredWorld) -> None:
     )
 
 
-def test_pods_that_are_alike_on_full_nodes(world: SteeredWorld) -> None:
+def test_pods_that_are_alike_on_full_nodes(world: SteeredCluster) -> None:
     """Each fits where the other one is to go once that one goes elsewhere."""
     large = PodClass(requests=(("cpu", 300),))
     first, second = world.pod("p1", pod_class=large), world.pod("p2", pod_class=large)
@@ -320,7 +320,7 @@ def test_pods_that_are_alike_on_full_nodes(world: SteeredWorld) -> None:
     assert world.schedule(second.key, ["a"]) == (Outcome.STEERED, ["a"])
 
 
-def test_pods_that_are_alike_change_places(world: SteeredWorld) -> None:
+def test_pods_that_are_alike_change_places(world: SteeredCluster) -> None:
     """Asked before the nomination is written, with another's node: that one is as good, and no write is needed."""
     first, second, third = (world.pod(name) for name in ("p1", "p2", "p3"))
     world.show()
@@ -338,7 +338,7 @@ def test_pods_that_are_alike_change_places(world: SteeredWorld) -> None:
 
 
 @pytest.mark.parametrize("unlike", ["class", "labels", "relabelled", "nominated", "held", "told"])
-def test_pods_that_do_not_change_places(world: SteeredWorld, unlike: str) -> None:
+def test_pods_that_do_not_change_places(world: SteeredCluster, unlike: str) -> None:
     """Those that differ in anything that counts, and those whose node may be known already."""
     fields: dict[str, Any] = {
         "class": {"pod_class": PodClass(requests=(("cpu", 101),))},
@@ -361,7 +361,7 @@ def test_pods_that_do_not_change_places(world: SteeredWorld, unlike: str) -> Non
     assert world.state.reservations[first.key].node == "a"
 
 
-def test_erased_with_its_annotation(world: SteeredWorld) -> None:
+def test_erased_with_its_annotation(world: SteeredCluster) -> None:
     """Somebody takes away all trace of the nomination: noticed a few seconds later."""
     pod = world.pod()
     world.show()
@@ -372,7 +372,7 @@ def test_erased_with_its_annotation(world: SteeredWorld) -> None:
     assert not world.state.reservations
 
 
-def test_planned_for_the_same_node_again(world: SteeredWorld) -> None:
+def test_planned_for_the_same_node_again(world: SteeredCluster) -> None:
     """The old nomination's annotation is no sign that the new one is lost, however long its write takes."""
     pod = world.pod()
     world.show()
@@ -391,7 +391,7 @@ def test_planned_for_the_same_node_again(world: SteeredWorld) -> None:
     assert len(world.rejected) == 1
 
 
-def test_gone_or_bound_between_reservation_and_sending(world: SteeredWorld) -> None:
+def test_gone_or_bound_between_reservation_and_sending(world: SteeredCluster) -> None:
     """A round delivers in bursts: what happened to a pod meanwhile is heeded, and other pods' updates do no harm."""
     pods = [world.pod(name, f"u-{name}") for name in ("gone", "bound", "told")]
     world.show()
@@ -410,7 +410,7 @@ def test_gone_or_bound_between_reservation_and_sending(world: SteeredWorld) -> N
 # --- waves ---
 
 
-def test_waves(world: SteeredWorld) -> None:
+def test_waves(world: SteeredCluster) -> None:
     """The next wave is nominated once all of the one before are let through, gone or given up, or after two seconds."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
     world.show()
@@ -438,7 +438,7 @@ def test_waves(world: SteeredWorld) -> None:
     assert {write.pod.name for write in world.writes} == {"p3"}
 
 
-def test_asked_about_before_its_wave(world: SteeredWorld) -> None:
+def test_asked_about_before_its_wave(world: SteeredCluster) -> None:
     """Where kube-scheduler's filters let a node pass that is planned for a pod like it, it goes there, and no write.
 
     The first wave whose node passes is served first; the other pod has its node and its turn then.
@@ -463,7 +463,7 @@ def test_asked_about_before_its_wave(world: SteeredWorld) -> None:
 
 
 @pytest.mark.parametrize("asked", ["about other nodes", "about none"])
-def test_refused_until_the_others_of_its_wave_have_come(world: SteeredWorld, asked: str) -> None:
+def test_refused_until_the_others_of_its_wave_have_come(world: SteeredCluster, asked: str) -> None:
     """A pod of a later wave went first, to a node near its own: its own node is not refused for good.
 
     Its nomination is written again. Once it is the only one of its wave, a refusal counts.
@@ -492,7 +492,7 @@ def test_refused_until_the_others_of_its_wave_have_come(world: SteeredWorld, ask
         assert world.schedule("ns/p0") == (Outcome.STEERED, ["a"])
 
 
-def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: SteeredWorld) -> None:
+def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: SteeredCluster) -> None:
     """The node came a moment ago: the nomination is written again. Five seconds later a refusal counts."""
     pod = world.pod()
     world.show()
@@ -509,7 +509,7 @@ def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: SteeredWorld)
         assert world.rejected == told
 
 
-def test_woken_after_a_refusal_that_came_too_early(world: SteeredWorld) -> None:
+def test_woken_after_a_refusal_that_came_too_early(world: SteeredCluster) -> None:
     """kube-scheduler leaves the nomination of a pod that may not preempt, and sleeps. It is woken, once."""
     pod = world.pod(preempts=False)
     world.show()
@@ -527,7 +527,7 @@ def test_woken_after_a_refusal_that_came_too_early(world: SteeredWorld) -> None:
 
 
 @pytest.mark.parametrize(("label", "rounds"), [("topology.kubernetes.io/zone", 0), ("set", 1)])
-def test_bound_as_planned_with_labels_of_its_node(world: SteeredWorld, label: str, rounds: int) -> None:
+def test_bound_as_planned_with_labels_of_its_node(world: SteeredCluster, label: str, rounds: int) -> None:
     """The API server copies the zone of the node to the pod: that alone asks for no round, though others count pods."""
     selector = LabelSelector((Requirement("app", "In", ("x",)),))
     rules = InterPodConstraints(spread=(SpreadConstraint("example.com/rack", 1, selector),))
@@ -543,7 +543,7 @@ def test_bound_as_planned_with_labels_of_its_node(world: SteeredWorld, label: st
 
 
 @pytest.mark.parametrize("change", ["cordoned", "gone"])
-def test_refused_on_a_node_that_changed_since_it_was_planned(world: SteeredWorld, change: str) -> None:
+def test_refused_on_a_node_that_changed_since_it_was_planned(world: SteeredCluster, change: str) -> None:
     """kube-scheduler refuses it for that: the refusal counts, and the nomination is not written again."""
     pod = world.pod()
     world.show()
@@ -560,7 +560,7 @@ def test_refused_on_a_node_that_changed_since_it_was_planned(world: SteeredWorld
     assert world.rejected == [(pod.key, "c")]
 
 
-def test_chains_do_not_wait_for_each_other(world: SteeredWorld) -> None:
+def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
     """But a later plan's wait for all of the earlier ones: what it counts on may still be on its way."""
     pods = [world.pod(f"p{number}", f"u{number}") for number in range(5)]
     world.show()
@@ -590,7 +590,7 @@ def test_chains_do_not_wait_for_each_other(world: SteeredWorld) -> None:
 # --- units ---
 
 
-def planned_unit(world: SteeredWorld, *names: str, unit: str = "gang ml") -> list[PlannedPod]:
+def planned_unit(world: SteeredCluster, *names: str, unit: str = "gang ml") -> list[PlannedPod]:
     """Gated pods with reservations, one node after the other."""
     pods = [world.pod(name, f"u-{name}", gated=True) for name in names]
     world.show()
@@ -599,7 +599,7 @@ def planned_unit(world: SteeredWorld, *names: str, unit: str = "gang ml") -> lis
     return planned
 
 
-def test_gates_of_a_unit_open_together(world: SteeredWorld) -> None:
+def test_gates_of_a_unit_open_together(world: SteeredCluster) -> None:
     """Each of its pods is nominated before any of them is let go; a pod by itself is let go without a nomination."""
     world.add_plan([*planned_unit(world, "p", "q"), *planned_unit(world, "alone", unit="")])
     assert world.in_line == [
@@ -614,7 +614,7 @@ def test_gates_of_a_unit_open_together(world: SteeredWorld) -> None:
 
 
 @pytest.mark.parametrize("how", ["not written", "deleted", "nominated by others"])
-def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: SteeredWorld, how: str) -> None:
+def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: SteeredCluster, how: str) -> None:
     """None of it is let go: nominations are taken back, reservations end, and the next round plans it anew."""
     world.add_plan(planned_unit(world, "p", "q", "r"))
     world.send(0)
@@ -635,7 +635,7 @@ def test_a_unit_that_lost_a_pod_before_its_gates_opened(world: SteeredWorld, how
         assert not world.api[f"ns/{name}"].nominated_node
 
 
-def test_what_is_taken_back_is_not_on_its_way(world: SteeredWorld) -> None:
+def test_what_is_taken_back_is_not_on_its_way(world: SteeredCluster) -> None:
     """One of a gang is gone before the gates opened: all of it is needed again, though there is room still held."""
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=3))
     pods = [world.pod(name, f"u-{name}", gated=True, gang=gang) for name in "pqr"]
@@ -656,7 +656,7 @@ def test_what_is_taken_back_is_not_on_its_way(world: SteeredWorld) -> None:
     assert not world.state.reservations
 
 
-def test_a_pod_of_a_unit_is_bound_early(world: SteeredWorld) -> None:
+def test_a_pod_of_a_unit_is_bound_early(world: SteeredCluster) -> None:
     """Somebody opens its gate and it is bound where it was to be: the others go on, none is taken back."""
     world.add_plan(planned_unit(world, "p", "q"))
     world.change_pod("ns/p", gated=False, node_name="a")
@@ -665,7 +665,7 @@ def test_a_pod_of_a_unit_is_bound_early(world: SteeredWorld) -> None:
     assert world.wanted == [("open", "q")]
 
 
-def test_pods_of_a_unit_without_gates(world: SteeredWorld) -> None:
+def test_pods_of_a_unit_without_gates(world: SteeredCluster) -> None:
     """Each is nominated at once, and that one of them is through is nothing to the others."""
     pods = [world.pod(name, f"u-{name}") for name in "pqr"]
     world.show()
@@ -679,7 +679,7 @@ def test_pods_of_a_unit_without_gates(world: SteeredWorld) -> None:
     assert not world.ledger.nominations.is_withdrawing("gang ml")
 
 
-def test_a_spare_pod_is_lost(world: SteeredWorld) -> None:
+def test_a_spare_pod_is_lost(world: SteeredCluster) -> None:
     """Its unit opens without it; and a spare pod's own gate opens with those that are needed."""
     planned = planned_unit(world, "p", "q", "spare", "lost")
     needed, spare = (
@@ -695,7 +695,7 @@ def test_a_spare_pod_is_lost(world: SteeredWorld) -> None:
     assert set(world.in_line) == {("open", "p"), ("open", "q"), ("open", "spare")}
 
 
-def test_policies_change_while_a_unit_waits_for_its_wave(world: SteeredWorld) -> None:
+def test_policies_change_while_a_unit_waits_for_its_wave(world: SteeredCluster) -> None:
     """All of it is given up, one with the other."""
     units = [planned_unit(world, "p", "q"), planned_unit(world, "r", "s")]
     world.add_plan(
@@ -706,7 +706,7 @@ def test_policies_change_while_a_unit_waits_for_its_wave(world: SteeredWorld) ->
     assert not world.state.reservations
 
 
-def test_a_gang_under_prefer(world: SteeredWorld) -> None:
+def test_a_gang_under_prefer(world: SteeredCluster) -> None:
     """One pod of a gang is not let go wherever it likes: without a node for all of it, it is held."""
     world.set_policy(delivery="Extender", steering="Prefer")
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=3))
@@ -716,7 +716,7 @@ def test_a_gang_under_prefer(world: SteeredWorld) -> None:
     assert world.schedule("ns/p") == (Outcome.HELD, [])
 
 
-def test_gangs_do_not_change_places(world: SteeredWorld) -> None:
+def test_gangs_do_not_change_places(world: SteeredCluster) -> None:
     """A late pod of a gang that must be in one place, and one like it that may be anywhere: each has its own node."""
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=1, topology_key="rack"))
     late, free = world.pod("late", "u1", gang=gang), world.pod("free", "u2")
@@ -728,7 +728,7 @@ def test_gangs_do_not_change_places(world: SteeredWorld) -> None:
     assert world.schedule("ns/free", ["a"]) == (Outcome.HELD, [])
 
 
-def test_waves_of_a_unit_that_lost_a_pod(world: SteeredWorld) -> None:
+def test_waves_of_a_unit_that_lost_a_pod(world: SteeredCluster) -> None:
     """A pod of the first wave is lost before that was let go: those of later waves are planned anew as well."""
     first, second = planned_unit(world, "p", "q"), planned_unit(world, "later")
     world.add_plan(
@@ -746,7 +746,7 @@ def test_waves_of_a_unit_that_lost_a_pod(world: SteeredWorld) -> None:
 # --- restarts ---
 
 
-def test_a_restart(world: SteeredWorld) -> None:
+def test_a_restart(world: SteeredCluster) -> None:
     """Our nominations are reservations again and are followed up; behind our gate it is opened."""
     world.pod("open", "u1")
     world.pod("shut", "u2", gated=True)
@@ -767,7 +767,7 @@ def test_a_restart(world: SteeredWorld) -> None:
     assert not world.state.reservations
 
 
-def test_a_restart_while_a_gang_is_nominated(world: SteeredWorld) -> None:
+def test_a_restart_while_a_gang_is_nominated(world: SteeredCluster) -> None:
     """One of two was nominated before: its gate stays shut, and both are planned anew."""
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "ml"), GangSpec(min_member=2))
     for name in ("p", "q"):
@@ -786,7 +786,7 @@ def test_a_restart_while_a_gang_is_nominated(world: SteeredWorld) -> None:
     assert all(pod.gated and not pod.nominated_node for pod in world.api.values())
 
 
-def test_a_restart_before_the_namespaces_are_known(world: SteeredWorld) -> None:
+def test_a_restart_before_the_namespaces_are_known(world: SteeredCluster) -> None:
     """A pod that is listed before its namespace's labels seems to be the binder's: its nomination is not taken back."""
     selects = {"podSelector": {}, "schedulerNames": ["shared"]}
     ours = {**selects, "namespaceSelector": {"matchLabels": {"team": "ml"}}}
@@ -815,7 +815,7 @@ def test_a_restart_before_the_namespaces_are_known(world: SteeredWorld) -> None:
 )
 def test_guidance_without_a_plan(policy: dict[str, Any], names: list[str], expected: Advice) -> None:
     """Held under Extender and Binder, passed where nobody or only an observer governs."""
-    world = SteeredWorld(**{**policy, "selects": {"podSelector": {}, "schedulerNames": names}})
+    world = SteeredCluster(**{**policy, "selects": {"podSelector": {}, "schedulerNames": names}})
     pod = world.pod(scheduler_name="shared" if names == ["shared"] else STEERED_NAME)
     world.show()
     assert world.view.advise(world.extender_pod(pod.key), NODES) == expected
@@ -823,7 +823,7 @@ def test_guidance_without_a_plan(policy: dict[str, Any], names: list[str], expec
 
 def test_prefer_has_no_node() -> None:
     """Let go when the plan has none, woken for that if it was held; steered again when the plan has one."""
-    world = SteeredWorld(steering="Prefer")
+    world = SteeredCluster(steering="Prefer")
     pod = world.pod()
     world.show()
     assert world.schedule(pod.key)[0] is Outcome.HELD
@@ -837,7 +837,7 @@ def test_prefer_has_no_node() -> None:
 
 def test_prefer_is_refused_its_node() -> None:
     """kube-scheduler's filters refuse the planned node: it chooses in the same attempt."""
-    world = SteeredWorld(steering="Prefer")
+    world = SteeredCluster(steering="Prefer")
     pod = world.pod()
     world.show()
     planned(world)
@@ -848,7 +848,7 @@ def test_prefer_is_refused_its_node() -> None:
     assert world.count("elsewhere") == 1
 
 
-def test_policies_change_under_way(world: SteeredWorld) -> None:
+def test_policies_change_under_way(world: SteeredCluster) -> None:
     """Under Observe nothing more is nominated, what is nominated is taken back, and held pods are woken."""
     for name in ("held", "nominated", "queued"):
         world.pod(name, f"u-{name}")
@@ -875,7 +875,7 @@ def test_policies_change_under_way(world: SteeredWorld) -> None:
 # --- others ---
 
 
-def test_nominations_of_others(world: SteeredWorld) -> None:
+def test_nominations_of_others(world: SteeredCluster) -> None:
     """They end ours and are never written over; the pod may go there, and nowhere else under Require."""
     pod = world.pod()
     world.show()
@@ -888,7 +888,7 @@ def test_nominations_of_others(world: SteeredWorld) -> None:
     assert world.schedule(pod.key) == (Outcome.PASSED, ["b"]) or world.schedule(pod.key) == (Outcome.STEERED, ["b"])
 
 
-def test_unmanaged_pods_are_kept_off_promised_room(world: SteeredWorld) -> None:
+def test_unmanaged_pods_are_kept_off_promised_room(world: SteeredCluster) -> None:
     """Nodes that reservations fill do not pass for pods of the same priority, and do for those above a nomination."""
     big = PodClass(requests=(("cpu", 300),))
     world.pod("ours", "u1", pod_class=big)
@@ -906,7 +906,7 @@ def test_unmanaged_pods_are_kept_off_promised_room(world: SteeredWorld) -> None:
     assert world.schedule("ns/theirs") == (Outcome.PASSED, ["c"])
 
 
-def test_what_passed_counts_for_the_binder(world: SteeredWorld) -> None:
+def test_what_passed_counts_for_the_binder(world: SteeredCluster) -> None:
     """Any node that an unmanaged pod passed for may be taken by it, until it is bound or ten seconds went by."""
     big = PodClass(requests=(("cpu", 300),))
     world.pod("ours", "u1", pod_class=big, scheduler_name=SCHEDULER_NAME)
@@ -929,7 +929,7 @@ def test_what_passed_counts_for_the_binder(world: SteeredWorld) -> None:
 
 
 @pytest.mark.parametrize("scheduler", ["default-scheduler", STEERED_NAME])
-def test_what_each_does_not_know_of_the_other(world: SteeredWorld, scheduler: str) -> None:
+def test_what_each_does_not_know_of_the_other(world: SteeredCluster, scheduler: str) -> None:
     """kube-scheduler knows of a pod that it assumes, we of a binding of ours: a third must fit beside both."""
     world.pod("theirs", "u1", scheduler_name="x")
     world.pod("bound", "u2", scheduler_name=SCHEDULER_NAME)
@@ -944,7 +944,7 @@ def test_what_each_does_not_know_of_the_other(world: SteeredWorld, scheduler: st
     assert "a" not in world.schedule("ns/third", ("a", "b"))[1]
 
 
-def test_let_through_pods_do_not_give_way(world: SteeredWorld) -> None:
+def test_let_through_pods_do_not_give_way(world: SteeredCluster) -> None:
     """A nomination does not count before a higher priority; a pod that is being bound there does."""
     world.pod("low", "u1")
     world.pod("bound", "u2", scheduler_name=SCHEDULER_NAME)
@@ -957,7 +957,7 @@ def test_let_through_pods_do_not_give_way(world: SteeredWorld) -> None:
     assert world.schedule("ns/urgent", ("a", "c"))[1] == ["c"]
 
 
-def test_let_through_and_given_up(world: SteeredWorld) -> None:
+def test_let_through_and_given_up(world: SteeredCluster) -> None:
     """The room of a pod that kube-scheduler may still be binding is not our binder's, whatever its nomination says."""
     pod = world.pod(pod_class=PodClass(requests=(("cpu", 300),)))
     world.pod("ours", "u2", scheduler_name=SCHEDULER_NAME)
@@ -970,7 +970,7 @@ def test_let_through_and_given_up(world: SteeredWorld) -> None:
     assert not world.bind("ns/ours", "a")
 
 
-def test_somebody_nominates_for_room_that_is_taken(world: SteeredWorld) -> None:
+def test_somebody_nominates_for_room_that_is_taken(world: SteeredCluster) -> None:
     """A nomination by others reserves whether there is room or not: beside a binding of ours it is not let through."""
     big = PodClass(requests=(("cpu", 300),))
     pod = world.pod(pod_class=big)
@@ -992,7 +992,7 @@ class AnyOrder(RuleBasedStateMachine):
 
     @initialize(prefer=st.booleans())
     def begin(self, prefer: bool) -> None:  # noqa: FBT001 - hypothesis calls it
-        self.world = SteeredWorld(steering="Prefer" if prefer else "Require")
+        self.world = SteeredCluster(steering="Prefer" if prefer else "Require")
         self.number = 0
         #: Attempts under way: what passed.
         self.trying: dict[str, tuple[str, list[str]]] = {}

@@ -6,7 +6,7 @@ import pytest
 from support.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import ClearNomination
 from thalweg_operator.reservations.events import QueueSet
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import Pod, PodClass

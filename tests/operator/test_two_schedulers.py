@@ -7,8 +7,8 @@ not by hypothesis: it takes a dozen steps that fit together to find such a hole,
 import random
 from collections import Counter, deque
 
-from support.world.steered import SteeredWorld
-from support.world.world import asked
+from support.fake_cluster.cluster import asked
+from support.fake_cluster.steered import SteeredCluster
 from thalweg_operator.reservations.events import Event, PodPut, PodRemoved
 
 from flowcore.model.pods import Pod, PodClass
@@ -28,7 +28,7 @@ class Both:
     """The world, and a kube-scheduler: its cache of pods, and those that it assumes on a node."""
 
     def __init__(self, seed: int) -> None:
-        self.draw, self.world = random.Random(seed), SteeredWorld()
+        self.draw, self.world = random.Random(seed), SteeredCluster()
         #: What kube-scheduler's watch has yet to show, and when it happened.
         self.coming: deque[tuple[float, Event]] = deque()
         self.cache: dict[str, Pod] = {}

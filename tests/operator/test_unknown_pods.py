@@ -10,9 +10,9 @@ from typing import Any
 import aiohttp
 import pytest
 from support.extender import UNPACED_LIMITS
-from support.world.steered import CLASS, NODES, SteeredWorld
+from support.fake_cluster.steered import CLASS, NODES, SteeredCluster
 from thalweg_extender import Outcome, listening
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
 from flowcore.model.pods import Pod, PodClass
@@ -22,15 +22,15 @@ LARGE = PodClass(requests=(("cpu", 300),))
 
 
 @pytest.fixture
-def world() -> SteeredWorld:
+def world() -> SteeredCluster:
     """A pod of the binder's beside what each test brings."""
-    made = SteeredWorld()
+    made = SteeredCluster()
     made.pod("ours", "u-ours", scheduler_name=SCHEDULER_NAME, pod_class=LARGE)
     made.show()
     return made
 
 
-def unseen(world: SteeredWorld, name: str = "theirs", **fields: Any) -> Pod:
+def unseen(world: SteeredCluster, name: str = "theirs", **fields: Any) -> Pod:
     """A pod of the API server's that kube-scheduler knows, and we do not yet."""
     return world.pod(name, f"u-{name}", **{"scheduler_name": "default-scheduler", **fields})
 
@@ -48,7 +48,7 @@ async def post(http: aiohttp.ClientSession, port: int, verb: str, text: bytes) -
 
 
 @pytest.mark.parametrize(("name", "uid"), [("ghost", "x"), ("ours", "x"), ("ours", ""), ("bound", "u-bound")])
-async def test_a_forged_pod_blocks_nobody(world: SteeredWorld, name: str, uid: str) -> None:
+async def test_a_forged_pod_blocks_nobody(world: SteeredCluster, name: str, uid: str) -> None:
     """No such pod, another uid, none, or one that is bound: no node passes, and the binder's room is its own."""
     world.pod("bound", "u-bound", node_name="c", usage=CLASS.requests)
     world.show()
@@ -68,7 +68,7 @@ async def test_a_forged_pod_blocks_nobody(world: SteeredWorld, name: str, uid: s
     assert not world.writes
 
 
-async def test_thousands_of_label_sets_leave_nothing_behind(world: SteeredWorld) -> None:
+async def test_thousands_of_label_sets_leave_nothing_behind(world: SteeredCluster) -> None:
     """Of pods that do not exist, and of one that does: nothing that a caller sends is kept, so memory is flat."""
     real = unseen(world, "real")
     world.show()
@@ -100,7 +100,7 @@ async def test_thousands_of_label_sets_leave_nothing_behind(world: SteeredWorld)
     assert after - before < 50_000  # each set is 1 kB
 
 
-def test_a_real_pod_that_our_watch_shows_a_moment_later(world: SteeredWorld) -> None:
+def test_a_real_pod_that_our_watch_shows_a_moment_later(world: SteeredCluster) -> None:
     """Held under one constant text. kube-scheduler's own status write queues it again, and then it passes."""
     pod = unseen(world)
     assert world.schedule(pod.key) == (Outcome.UNKNOWN, [])
@@ -113,7 +113,7 @@ def test_a_real_pod_that_our_watch_shows_a_moment_later(world: SteeredWorld) -> 
     assert "wake" not in world.write_kinds
 
 
-def test_a_real_pod_that_our_watch_shows_late(world: SteeredWorld) -> None:
+def test_a_real_pod_that_our_watch_shows_late(world: SteeredCluster) -> None:
     """It was asked about twice and sleeps: once it is shown it is woken, and again with growing pauses."""
     pod = unseen(world)
     for _ in range(2):
@@ -137,7 +137,7 @@ def test_a_real_pod_that_our_watch_shows_late(world: SteeredWorld) -> None:
     assert not world.ledger.nominations.unseen_wakes
 
 
-def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredWorld) -> None:
+def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredCluster) -> None:
     """The pod before it, of a StatefulSet say, was still to be woken when it went."""
     for uid in ("one", "two"):
         pod = world.pod("p", uid, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
@@ -152,7 +152,7 @@ def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredWorld
     assert not world.ledger.nominations.unseen_wakes
 
 
-def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredWorld) -> None:
+def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredCluster) -> None:
     """That attempt ends after the nomination and erases it: written again, and the node is not to blame."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
     assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
@@ -184,12 +184,12 @@ def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredWorl
 )
 def test_preemption_for_a_pod_that_is_not_known(scheduler: str, policy: dict[str, Any], managed: bool) -> None:  # noqa: FBT001
     """Nobody is evicted for one that a policy would steer; for others kube-scheduler does as ever."""
-    world = SteeredWorld(**policy)
+    world = SteeredCluster(**policy)
     pod = unseen(world, scheduler_name=scheduler)
     assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=managed)
 
 
-def test_a_namespace_that_is_not_known(world: SteeredWorld) -> None:
+def test_a_namespace_that_is_not_known(world: SteeredCluster) -> None:
     """Whether a policy selects it cannot be said: the pod waits, and nobody is evicted for it."""
     pod = unseen(world)
     world.show()
@@ -202,7 +202,7 @@ def test_a_namespace_that_is_not_known(world: SteeredWorld) -> None:
 def test_the_labels_of_a_request_count_for_nothing() -> None:
     """What governs a pod that is known is what the watch shows of it."""
     selects = {"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]}
-    world = SteeredWorld(selects=selects)
+    world = SteeredCluster(selects=selects)
     pod = unseen(world)
     world.show()
     asked = world.extender_pod(pod.key)
@@ -211,7 +211,7 @@ def test_the_labels_of_a_request_count_for_nothing() -> None:
 
 
 @pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
-def test_how_long_a_pod_may_be_on_its_way(world: SteeredWorld, unbindable: str, seconds: int) -> None:
+def test_how_long_a_pod_may_be_on_its_way(world: SteeredCluster, unbindable: str, seconds: int) -> None:
     """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
     pod = unseen(world, unbindable_reason=unbindable)
     world.show()
@@ -222,7 +222,7 @@ def test_how_long_a_pod_may_be_on_its_way(world: SteeredWorld, unbindable: str, 
     assert not world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
 
 
-def test_held_as_before_once_it_is_known(world: SteeredWorld) -> None:
+def test_held_as_before_once_it_is_known(world: SteeredCluster) -> None:
     """A steered pod without a plan is held under the text of the plan, not of the watch."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
     world.show()

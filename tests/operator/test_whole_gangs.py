@@ -4,13 +4,13 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.world.api_server import NAMESPACE
-from support.world.world import World
-from thalweg_operator.reservations import backoff
-from thalweg_operator.reservations.bindings import KEPT_TRIES
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, WriteAnswered
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger import backoff
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
@@ -26,7 +26,7 @@ def node(name: str = "a", count: int = 3) -> Node:
     return Node(name, allocatable=(("cpu", 100 * count), ("pods", 10)))
 
 
-class Case(World):
+class Case(FakeCluster):
     """A gang whose pods are all to be bound: "g0", "g1", ... in this order."""
 
     def __init__(self, count: int = 3, *, least: int | None = None, group: tuple[str, ...] = ()) -> None:
@@ -211,7 +211,7 @@ def test_what_ends_the_pause(what: str) -> None:
 @pytest.mark.parametrize("reason", ["no", ""])
 def test_a_refused_pod_pauses(reason: str) -> None:
     """Also with 404, of which the pod is told nothing: it is gone, or the API server does not know it yet."""
-    case = World([node()], [BINDER])
+    case = FakeCluster([node()], [BINDER])
     pod = case.create_pod("p", pod_class=SMALL, scheduler_name=SCHEDULER_NAME)
     case.show()
     case.make_plan()
@@ -226,7 +226,7 @@ def test_a_refused_pod_pauses(reason: str) -> None:
 
 def test_what_was_not_sent_does_not_pause() -> None:
     """The node changed before the binding was sent: the next round has another place for the pod at once."""
-    case = World([node()], [BINDER])
+    case = FakeCluster([node()], [BINDER])
     pod = case.create_pod("p", pod_class=SMALL, scheduler_name=SCHEDULER_NAME)
     case.show()
     case.make_plan()

@@ -26,11 +26,11 @@ from thalweg_operator.reservations.events import (
     Synced,
     TimePassed,
 )
-from thalweg_operator.reservations.feasibility import conflicts_in_flight, holds, infeasible_nodes
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.reservation import Owner, Reservation
-from thalweg_operator.reservations.reserve import reserve
-from thalweg_operator.reservations.victims import named_victim
+from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, holds, infeasible_nodes
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
+from thalweg_operator.reservations.ledger.reserve import reserve
+from thalweg_operator.reservations.victims.victims import named_victim
 from thalweg_operator.shell import Shell
 
 from flowcore.cluster.changes import ClusterChanges

@@ -15,9 +15,9 @@ from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.delivery.nominator import PodWrite
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.advise import advise
 from thalweg_operator.reservations.effects import Effect, Evict
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedPlacement, SchedulerAnswered
+from thalweg_operator.reservations.steering.advise import advise
 
 from flowcore.api import Interner
 from flowcore.model.advice import ExtenderPod

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.reservation import Reservation
-from thalweg_operator.reservations.transitions import Phase
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import Excess, NodeUsageSums

@@ -18,7 +18,7 @@ from thalweg_view.pictures.policies import (
     answer_queues,
 )
 from thalweg_view.pictures.shapes import RoundQuery
-from thalweg_view.pictures.waiting import waiting_pods
+from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
 from thalweg_view.pictures.workloads import PlacedWorkload, placed_lately, workload_rows
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
@@ -31,7 +31,13 @@ MAX_PLACED: Final = 20
 
 
 class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Asks for nothing in particular."""
+    """Asks for the status.
+
+    Attributes:
+        pods: with the pods that wait, one by one.
+    """
+
+    pods: bool = False
 
 
 class StatusMove(msgspec.Struct, frozen=True, rename="camel"):
@@ -56,6 +62,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
         placed: what the last rounds placed, the newest first.
         moves: pods that leave by the newest round, the first of them.
         leaving: number of all that leave.
+        pods: what waits, pod by pod, in the order of the planner; empty unless asked for.
         now: the moment that the answer is for; "": unknown.
     """
 
@@ -68,9 +75,10 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     workloads: list[PlannedWorkload]
     placed: list[PlacedWorkload]
     now: str = ""
+    pods: list[WaitingPod] = []
 
 
-def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -> StatusAnswer:
+def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
     """The status."""
     newest = data.rounds.find()
     waiting = [each for each in waiting_pods(data, newest, context, newest=True) if context.may_name(each.pod)]
@@ -93,4 +101,5 @@ def answer_status(data: ViewData, _query: StatusQuery, context: AnswerContext) -
         workload_rows(data, newest, waiting, context)[:MAX_WORKLOADS],
         list(islice(placed_lately(data, data.rounds.newest_whole(), context), MAX_PLACED)),
         moment_text(context.now),
+        waiting if query.pods else [],
     )

@@ -11,12 +11,13 @@ from thalweg.source import SourceOptions
 @click.command(short_help="Show nodes, pods, policies and the last round.")
 @options.source
 @options.output
+@options.pods
 @options.watch
-def status(source: SourceOptions, output: str, *, watch: bool) -> None:
+def status(source: SourceOptions, output: str, *, pods: bool, watch: bool) -> None:
     """Show how Thalweg is doing: nodes and pods, what waits by workload, policies, queues and the last round.
 
-    For a dump the pending pods are planned, as `thalweg simulate` does. A live operator answers only those who may list
-    FlowSchedulingPolicies and FlowQueues.
+    --pods lists the waiting pods instead of their workloads. For a dump the pending pods are planned, as
+    `thalweg simulate` does. A live operator answers only those who may list FlowSchedulingPolicies and FlowQueues.
 
     Exit code 2: the files or the operator cannot be read.
 
@@ -28,7 +29,7 @@ def status(source: SourceOptions, output: str, *, watch: bool) -> None:
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.status import run_status
 
-    run_status(source, output, watch=watch)
+    run_status(source, output, watch=watch, pods=pods)
 
 
 @click.command(short_help="Show what waits longest and why, live.")

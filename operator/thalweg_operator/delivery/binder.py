@@ -27,7 +27,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.wanted import OPERATOR_ENDS
+from thalweg_operator.reservations.step.wanted import OPERATOR_ENDS
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from flowcore.model.advice import Advice, ExtenderPod
-from thalweg_operator.reservations.advise import advise, awaits_plan, watched_pod
 from thalweg_operator.reservations.events import (
     Event,
     PlanMade,
@@ -15,6 +14,7 @@ from thalweg_operator.reservations.events import (
     SchedulerAnswered,
     SchedulerAsks,
 )
+from thalweg_operator.reservations.steering.advise import advise, awaits_plan, watched_pod
 from thalweg_operator.shell import Shell
 
 #: Seconds that an answer waits for the pod's first round at most. kube-scheduler schedules no other pod meanwhile.

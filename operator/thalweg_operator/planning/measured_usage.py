@@ -12,7 +12,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
 from flowcore.usage import Arrival
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import yielding
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.numa import NumaClaims, NumaNode
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.numa_zones import planned_needs
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.numa_zones import planned_needs
 
 #: A report, and what pods take that it may not show.
 Entry = tuple[NumaNode, NumaClaims]

@@ -41,7 +41,6 @@ from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.policies.store import PolicyStore
-from thalweg_operator.reservations import backoff
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.events import (
     GateUnneeded,
@@ -51,6 +50,7 @@ from thalweg_operator.reservations.events import (
     ScoresPlanned,
     UnplacedPod,
 )
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.waiting_codes import AWAITING_TURN, QUARANTINED, condition_reason
 from thalweg_operator.shell import Shell
 from thalweg_operator.usage.poller import UsagePoller

@@ -15,10 +15,10 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
-from thalweg_operator.reservations import unevictable
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.replacements import place_key, recent_moves
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims.replacements import place_key, recent_moves
 from thalweg_operator.yielding import yielding
 
 #: Seconds for which running pods are sent on after they were needed: more urgent pods may come.

@@ -10,7 +10,7 @@ from typing import Protocol
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery as DeliveryName
 from flowcore.model.policies import Policy, Steering
-from thalweg_operator.reservations.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner
 
 
 class Delivery(Protocol):

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import msgspec
 from support.driven_ledger import DrivenLedger
-from support.world.checks import CheckedShell
+from support.fake_cluster.checks import CheckedShell
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.reservations.effects import (
     Bind,
@@ -34,7 +34,7 @@ from thalweg_operator.reservations.events import (
     TimePassed,
     WriteAnswered,
 )
-from thalweg_operator.reservations.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.nodes import Node
@@ -46,7 +46,7 @@ _WRITES = get_args(Write)
 
 
 class ApiServer:
-    """See the module. After each event everything is checked (``support.world.checks``).
+    """See the module. After each event everything is checked (``support.fake_cluster.checks``).
 
     Attributes:
         api: pods as the API server has them, by key.

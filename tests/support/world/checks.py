@@ -12,18 +12,18 @@ from typing import ClassVar
 from unittest.mock import patch
 
 from support.recount import check_recount
-from thalweg_operator.reservations import ledger as ledger_module
-from thalweg_operator.reservations.counted_pods import CountedPods
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
-from thalweg_operator.reservations.ledger import Ledger
-from thalweg_operator.reservations.moves import MOVES
-from thalweg_operator.reservations.replacements import place_key
-from thalweg_operator.reservations.reservation import Owner, Reservation
-from thalweg_operator.reservations.transitions import TRANSITIONS, Phase, check_transition
-from thalweg_operator.reservations.victim_record import Stage
-from thalweg_operator.reservations.victims import is_whole
+from thalweg_operator.reservations.ledger import ledger as ledger_module
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
+from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
+from thalweg_operator.reservations.ledger.victim_record import Stage
+from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.victims.moves import MOVES
+from thalweg_operator.reservations.victims.replacements import place_key
+from thalweg_operator.reservations.victims.victims import is_whole
 from thalweg_operator.shell import Shell
 
 from flowcore.cluster.cluster import Cluster

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from support.world.api_server import ApiServer
-from thalweg_operator.reservations import unevictable
-from thalweg_operator.reservations.backoff import is_backing_off
+from support.fake_cluster.api_server import ApiServer
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (
@@ -20,9 +18,11 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     UnplacedPod,
 )
-from thalweg_operator.reservations.planned_prices import NO_PRICE
-from thalweg_operator.reservations.replacements import recent_moves
-from thalweg_operator.reservations.victims import victim_of
+from thalweg_operator.reservations.ledger.backoff import is_backing_off
+from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
+from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims.replacements import recent_moves
+from thalweg_operator.reservations.victims.victims import victim_of
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods

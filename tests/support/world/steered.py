@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from typing import Any
 
-from support.world.world import World
+from support.fake_cluster.cluster import FakeCluster
 from thalweg_operator.delivery.nominator import write_kind
-from thalweg_operator.reservations import nomination_plans
 from thalweg_operator.reservations.effects import CountNomination, Log, WriteCondition
 from thalweg_operator.reservations.events import Answer, GateUnneeded
-from thalweg_operator.reservations.nominations import PlannedPod
-from thalweg_operator.reservations.reservation import Owner
-from thalweg_operator.reservations.step import Step
-from thalweg_operator.reservations.wave_queue import UNORDERED
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.steering import plans as nomination_plans
+from thalweg_operator.reservations.steering.nominations import PlannedPod
+from thalweg_operator.reservations.steering.waves import UNORDERED
 
 from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
@@ -28,7 +28,7 @@ def steering(name: str = "steered", **spec: Any) -> Policy:
     return parse_policy(name, {"selects": {"podSelector": {}}, "delivery": "Extender", **spec}, BUILT_IN_MODELS)
 
 
-class SteeredWorld(World):
+class SteeredCluster(FakeCluster):
     """See the module."""
 
     def __init__(self, **policy: Any) -> None:

@@ -1,6 +1,6 @@
 """A world around the operator's ledger: an API server, a watch that lags, writes, kube-scheduler, rounds and a clock.
 
-Nothing here is chosen: a test says what happens. After each event everything is checked (``support.world.checks``).
+Nothing here is chosen: a test says what happens. After each event everything is checked (``support.fake_cluster.checks``).
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
-from support.world.rounds import Rounds
+from support.fake_cluster.rounds import Rounds
 from thalweg_extender.answers import Outcome, to_filter
-from thalweg_operator.reservations.advise import awaits_plan
 from thalweg_operator.reservations.events import SchedulerAsks
+from thalweg_operator.reservations.steering.advise import awaits_plan
 
 from flowcore.model.advice import HELD_MESSAGE, Advice, ExtenderPod
 from flowcore.model.pods import Pod
@@ -22,7 +22,7 @@ def asked(pod: Pod) -> ExtenderPod:
     return ExtenderPod(pod.namespace, pod.name, pod.uid, dict(pod.labels), pod.scheduler_name, pod.nominated_node)
 
 
-class World(Rounds):
+class FakeCluster(Rounds):
     """See the module. Here are kube-scheduler, and the end of all that is under way.
 
     Attributes:

@@ -1,0 +1,75 @@
+"""Pauses of pods that could not go where they were planned, by a monotonic clock: the wall clock may be set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.pending import RejectedNode
+
+#: Seconds that a pod pauses at most whose write was refused.
+_MAX_POD_BACKOFF = 60.0
+#: Seconds that a pod pauses where kube-scheduler may be placing another one just now.
+_CONFLICT_BACKOFF = 0.25
+#: Seconds that a pod and a node that kube-scheduler rejected for it pause at most.
+_MAX_NODE_BACKOFF = 300.0
+
+
+def refused(ledger: Ledger, pod: Pod, now: float) -> None:
+    """The API server refused a write for a pod: it pauses, twice as long each time."""
+    record = ledger.record(pod)
+    record.backoff_until = now + _delay(record.backoff_tries, _MAX_POD_BACKOFF)
+    record.backoff_tries += 1
+
+
+def conflicted(ledger: Ledger, pod: Pod, now: float) -> None:
+    """kube-scheduler may be placing others where the pod was to go: it pauses for a moment."""
+    record = ledger.record(pod)
+    record.backoff_until, record.backoff_tries = now + _CONFLICT_BACKOFF, 0
+
+
+def node_rejected(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, now: float) -> None:
+    """kube-scheduler's own filters reject a node for a pod: the pair pauses, twice as long each time."""
+    nodes = ledger.record(pod).rejected_nodes
+    tries = (nodes[node].tries if node in nodes else 0) + 1
+    nodes[node] = RejectedNode(now + _delay(tries, _MAX_NODE_BACKOFF), cluster.generation, tries)
+    ledger.round_wanted = True
+
+
+def is_backing_off(ledger: Ledger, pod: Pod, now: float) -> bool:
+    """Whether a pod is not to be planned now."""
+    record = ledger.known_record(pod)
+    return record is not None and record.backoff_until > now
+
+
+def rejected_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, now: float) -> list[str]:
+    """Nodes that a pod is not to be planned for now: rejected not long ago, and no different since."""
+    record = ledger.known_record(pod)
+    if record is None or not record.rejected_nodes:
+        return []
+    # A pair that is rejected again soon after its pause goes on where it was.
+    record.rejected_nodes = {
+        node: rejected for node, rejected in record.rejected_nodes.items() if rejected.until + _MAX_NODE_BACKOFF > now
+    }
+    return sorted(
+        node
+        for node, rejected in record.rejected_nodes.items()
+        if rejected.until > now and not cluster.node_changed_since(node, rejected.generation)
+    )
+
+
+def expiries(ledger: Ledger, after: float) -> Iterator[float]:
+    """When pauses end that end later than that, those of running pods that could not be evicted among them."""
+    yield from (each.until for each in ledger.unevictable.values() if each.until > after)
+    for record in ledger.pending.values():
+        if record.backoff_until > after:
+            yield record.backoff_until
+        for rejected in record.rejected_nodes.values():
+            if rejected.until > after:
+                yield rejected.until
+
+
+def _delay(tries: int, longest: float) -> float:
+    return min(longest, 2.0 ** min(tries, 16))

@@ -1,0 +1,101 @@
+"""Whether room is there for a pod now, beside all placements that are on their way."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.numa_zones import nodes_without_zone
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
+from thalweg_operator.reservations.ledger.room import fits
+from thalweg_operator.reservations.ledger.transitions import Phase
+
+
+def fits_now(cluster: Cluster, pod: Pod, node: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:
+    """Whether a pod fits a node now, with some more pods and some fewer (see ``room.fits``)."""
+    return fits(cluster.nodes.get(node), cluster.occupancy.usage_of(node), pod, more, fewer)
+
+
+def fits_after(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, victims: Iterable[str] = ()) -> bool:
+    """Whether a pod fits a node once these victims have left, and once all others there have left that are awaited.
+
+    The pods that wait for those others count in full, as all that is there or reserved beside them.
+    """
+    waiting = [reservation for reservation in ledger.awaiting_on(node) if reservation.pod.key != pod.key]
+    awaited = {key for reservation in waiting for key in reservation.victims}.union(victims)
+    leaving = [each for key in awaited if (each := cluster.pods[key]).node_name == node]
+    usage = ledger.usage_without_awaiting(node)
+    return fits(cluster.nodes.get(node), usage, pod, [reservation.pod for reservation in waiting], leaving)
+
+
+def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
+    """Whether the room of a reservation is still there: others may have taken it, or the node is gone.
+
+    For a pod that waits for victims: whether it will be there when they have left.
+    """
+    held = ledger.reservations[key]
+    if held.phase is Phase.AWAITING_VICTIM:
+        return fits_after(cluster, ledger, held.pod, held.node, held.victims)
+    return fits_now(cluster, held.pod, held.node, fewer=[held.pod])
+
+
+def may_come(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
+    """Whether a pod whose victims have left has its room now. Victims of others may still hold some of it."""
+    waiting = [each for each in ledger.awaiting_on(reservation.node) if each.pod.key != reservation.pod.key]
+    if not any(each.victims for each in waiting):
+        return True
+    usage = ledger.usage_without_awaiting(reservation.node)
+    return fits(cluster.nodes.get(reservation.node), usage, reservation.pod)
+
+
+def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence[str]) -> list[str]:
+    """Nodes that the pod will not fit once in-flight placements land.
+
+    kube-scheduler cannot know of bindings of ours that its watch has not shown it yet, nor of nominations that are
+    being written. Nominations of a lower priority do not count, as with kube-scheduler itself. Beside bindings of
+    ours, pods count that it has let through and we have not seen bound: it knows of those, but not of both. Rules
+    between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself. It knows
+    nothing of NUMA zones.
+    """
+    ours = ledger.in_flight.nodes
+    near = [node for node in nodes if node in ours or node in ledger.by_node]
+    full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
+    if pod.pod_class.numa is not None:
+        zoneless = nodes_without_zone(cluster, ledger, pod, nodes).difference(full)
+        full += [node for node in nodes if node in zoneless]
+    return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
+
+
+def _fits_beside(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, ours: bool) -> bool:
+    passing = _passing(ledger, node, pod.key) if ours else ()
+    if fits_now(cluster, pod, node, passing):
+        return True
+    yielding = [
+        other.pod
+        for other in (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
+        if other.pod.key == pod.key
+        or (
+            other.owner is not Owner.BINDER
+            and other.pod.pod_class.priority < pod.pod_class.priority
+            and not ledger.in_flight.is_let_through(other.pod.key)
+        )
+    ]
+    return bool(yielding) and fits_now(cluster, pod, node, passing, yielding)
+
+
+def _passing(ledger: Ledger, node: str, besides: str = "") -> list[Pod]:
+    """Pods that may be on their way to a node, and have no reservation there."""
+    counted = ledger.by_node.get(node, ())
+    return [pod for pod in ledger.in_flight.let_through_to(node) if pod.key != besides and pod.key not in counted]
+
+
+def conflicts_in_flight(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:
+    """Whether the binder must wait: kube-scheduler may be placing pods there that exclude this one."""
+    passing = _passing(ledger, node)
+    if passing and not fits_now(cluster, pod, node, passing, fewer):
+        return True
+    nodes = cluster.nodes
+    known = nodes.get(node)
+    return known is not None and ledger.in_flight.conflicts(pod, known, nodes, cluster.occupancy.pod_index)

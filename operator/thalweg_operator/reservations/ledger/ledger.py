@@ -1,0 +1,380 @@
+"""The ledger: one reservation for each placement that is on its way.
+
+The ledger adds its reservations to the cluster's occupancy, so the usage of a node is always bound pods + ledger. A
+nomination is a reservation, whoever wrote it: that is how reservations come back after a restart. One event loop owns
+cluster and ledger, so nothing here locks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.cluster.round_gangs import RoundGangs
+from flowcore.model.gang_spec import GangKey
+from flowcore.model.pod_index import PodIndex
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery
+from flowcore.topology.drift import Drift
+from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoom
+from thalweg_operator.reservations.ledger.in_flight import InFlight
+from thalweg_operator.reservations.ledger.numa_zones import NumaZones
+from thalweg_operator.reservations.ledger.pending import PendingRecord
+from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase, check_transition
+from thalweg_operator.reservations.ledger.victim_record import VictimRecord
+from thalweg_operator.reservations.ledger.waiting_group import WaitingGroup
+from thalweg_operator.reservations.steering.records import NominationBooks
+from thalweg_operator.reservations.victims.moves import MoveBooks
+from thalweg_operator.reservations.victims.unevictable import UnevictablePod
+
+if TYPE_CHECKING:
+    from thalweg_operator.reservations.step.plans import PlanInHand
+    from thalweg_operator.reservations.victims.partial_gangs import PartialSince
+
+
+class Ledger:
+    """See the module.
+
+    Attributes:
+        reservations: by key of the pod.
+        by_node: keys of the pods with a reservation, by node.
+        victims: running pods that are to leave, by key.
+        waiting_groups: atomic groups that wait for victims, by name.
+        unevictable: running pods whose eviction was refused, by UID.
+        awaiting: keys of the pods in phase AWAITING_VICTIM.
+        held: keys of the pods in phase HELD.
+        paused: keys of the pods in phase PAUSED.
+        withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
+        in_flight: what binder and kube-scheduler may not know of each other yet.
+        pending: what is remembered of waiting pods, by key.
+        nominations: what is remembered of nominations beside their reservations.
+        moves: what is remembered of pods that leave and whose replacement has a place.
+        numa_zones: what is free in the NUMA zones of nodes, beside all that is on its way.
+        evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
+        partial_gangs: gangs that are partially placed, and since when.
+        plan: that is being carried out.
+        victims_seen, gangs_seen: when victims and partial gangs were last looked at.
+        drift: what changed since the plan in hand was asked for.
+        ends: the operator ends: no eviction begins, but for those that others of the same group began.
+        last_id: number of the last reservation.
+        round_wanted: a round may place more, or must look at something, since this was last taken back.
+        round_at_once: the same, for a pod that began to wait.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster, self._occupancy = cluster, cluster.occupancy
+        self.reservations: dict[str, Reservation] = {}
+        self.by_node: dict[str, set[str]] = {}
+        self.victims: dict[str, VictimRecord] = {}
+        self.waiting_groups: dict[str, WaitingGroup] = {}
+        self.unevictable: dict[str, UnevictablePod] = {}
+        self._awaited_room = AwaitedRoom(self._occupancy)
+        self.awaiting: set[str] = set()
+        self.held: set[str] = set()
+        self.paused: set[str] = set()
+        self.withdrawing: set[str] = set()
+        self.in_flight = InFlight()
+        self.drift = Drift()
+        #: Whether changes of the cluster count in ``drift``.
+        self.drifts = True
+        self.pending: dict[str, PendingRecord] = {}
+        self.nominations = NominationBooks()
+        self.moves = MoveBooks()
+        self.numa_zones = NumaZones(cluster.numa, self)
+        self.evicting: set[str] = set()
+        self.checking: set[str] = set()
+        self.partial_gangs: dict[GangKey, PartialSince] = {}
+        self.plan: PlanInHand | None = None
+        self.victims_seen = self.gangs_seen = NEVER
+        self.ends = False
+        self.round_wanted = self.round_at_once = False
+        self.last_id = 0
+
+    def record(self, pod: Pod) -> PendingRecord:
+        """What is remembered of a waiting pod. Of another pod nothing is kept."""
+        record = self.known_record(pod)
+        if record is None:
+            record = PendingRecord(pod.uid)
+            current = self._cluster.waiting.get(pod.key)
+            if current is not None and current.uid == pod.uid:
+                self.pending[pod.key] = record
+        return record
+
+    def known_record(self, pod: Pod) -> PendingRecord | None:
+        """What is remembered of a pod; None: nothing."""
+        record = self.pending.get(pod.key)
+        return record if record is not None and record.uid == pod.uid else None
+
+    def forget_waiting(self, key: str) -> None:
+        """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
+        self.pending.pop(key, None)
+        self.nominations.unseen_wakes.pop(key, None)
+        self.nominations.unasked.pop(key, None)
+
+    def plannable_since(self, pod: Pod, now: float) -> float:
+        """When a pod could first be planned, by the wall clock: the first round that could, or what is written on it.
+
+        After a restart the latter is all that is known. A pod that was never told it waits counts as new.
+        """
+        record = self.record(pod)
+        if record.plannable_since is None:
+            record.plannable_since = pod.unschedulable_since or now
+        return record.plannable_since
+
+    # --- reservations ---
+
+    def add(
+        self,
+        pod: Pod,
+        node: str,
+        owner: Owner,
+        phase: Phase,
+        victims: Sequence[VictimRecord] = (),
+        waiting_group: str = "",
+        *,
+        optional: bool = False,
+        planned: bool = False,
+    ) -> None:
+        """Adds a reservation. Whether there is room is not asked.
+
+        Args:
+            victims: pods that must leave first; one that leaves for other pods already is the same victim.
+            waiting_group: its atomic group, which waits for victims as a whole.
+            optional: whether the group does without it.
+            planned: whether the plan in hand places it.
+        """
+        check_transition(pod.key, None, phase)
+        self.last_id += 1
+        self.nominations.pod_arrives(node, planned=planned)
+        for victim in victims:
+            record = self.victims.get(victim.pod.key)
+            if record is None:
+                record = self.victims[victim.pod.key] = victim
+                self._cluster.set_leaving(victim.pod.key, leaving=True)
+            record.for_pods.add(pod.key)
+        if waiting_group:
+            group = self.waiting_groups.setdefault(waiting_group, WaitingGroup())
+            group.add(pod.key, optional=optional)
+            group.deleting += sum(self.victims[victim.pod.key].pod.deleting for victim in victims)
+        keys = tuple(victim.pod.key for victim in victims)
+        generation = self._cluster.generation
+        reservation = Reservation(pod, node, owner, phase, self.last_id, keys, waiting_group, optional, generation)
+        self.reservations[pod.key] = reservation
+        self.by_node.setdefault(node, set()).add(pod.key)
+        self._cluster.numa.claims_changed(node)
+        if phase is Phase.AWAITING_VICTIM:
+            self.awaiting.add(pod.key)
+        elif phase is Phase.HELD:
+            self.held.add(pod.key)
+        self._count(reservation, 1)
+        signature = pod.signature
+        self._occupancy.change_pods(signature, node, 1)
+        if reservation.owner is Owner.OTHERS:
+            self.drift.pods.change(signature, node, 1)
+        if reservation.owner is Owner.BINDER:
+            self.in_flight.binding_started(signature, node)
+
+    def change(self, key: str, **fields: object) -> Reservation:
+        """Changes fields of a reservation, and returns it.
+
+        Raises:
+            IllegalTransition: its phase must not become this one.
+        """
+        before = self.reservations[key]
+        after = msgspec.structs.replace(before, **fields)
+        if "phase" in fields:
+            check_transition(key, before.phase, after.phase)
+        counts_anew = (before.phase is Phase.AWAITING_VICTIM) != (after.phase is Phase.AWAITING_VICTIM)
+        if counts_anew:
+            self._count(before, -1)
+        self.reservations[key] = after
+        for node in {before.node, after.node}:
+            self._cluster.numa.claims_changed(node)
+        if counts_anew:
+            self._count(after, 1)
+        if before.waiting_group and not after.waiting_group:
+            self._leave_group(before, confirmed=True)
+        if "phase" in fields:
+            (self.awaiting.add if after.phase is Phase.AWAITING_VICTIM else self.awaiting.discard)(key)
+            (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
+            (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
+            (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
+        return after
+
+    def drop(self, key: str) -> None:
+        """Ends a reservation; no round is asked for."""
+        check_transition(key, self.reservations[key].phase, None)
+        reservation = self.reservations.pop(key)
+        self.awaiting.discard(key)
+        self.withdrawing.discard(key)
+        self.held.discard(key)
+        self.paused.discard(key)
+        self.moves.discard(key)
+        _discard(self.by_node, reservation)
+        signature, node = reservation.pod.signature, reservation.node
+        if reservation.owner is Owner.BINDER:
+            self.in_flight.binding_ended(signature, node)
+        self._count(reservation, -1)
+        self._cluster.numa.claims_changed(node)
+        if reservation.waiting_group:
+            self._leave_group(reservation, confirmed=False)
+        for victim in reservation.victims:
+            self.victims[victim].for_pods.discard(key)
+            self._forget_unwanted(victim)
+        # Where the pod is now bound there, its own coming makes up for this.
+        self._occupancy.change_pods(signature, node, -1)
+        self.drift.pods.change(signature, node, -1)
+
+    def _count(self, reservation: Reservation, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) the room of a reservation."""
+        pod, node = reservation.pod, reservation.node
+        if reservation.phase is not Phase.AWAITING_VICTIM:
+            self._occupancy.change_usage(node, pod.pod_class.requests, pod.pod_class, sign)
+        elif sign > 0:
+            self._awaited_room.add(pod, node, [self.victims[key].pod for key in reservation.victims])
+        else:
+            self._awaited_room.remove(pod, node)
+
+    def release(self, key: str, uid: str) -> None:
+        """Ends a reservation: the pod does not come."""
+        reservation = self.reservations.get(key)
+        if reservation is not None and reservation.pod.uid == uid:
+            self.drop(key)
+            self.round_wanted = True
+
+    def shift(self, key: str, node: str, *, swapped: bool) -> None:
+        """A reservation goes to another node, which has room for it. Plans that are being made count on the old one.
+
+        Args:
+            swapped: whether an equal pod leaves that node for it, so that the node costs as much as before.
+        """
+        before = self.reservations[key]
+        _discard(self.by_node, before)
+        self._count(before, -1)
+        after = self.reservations[key] = msgspec.structs.replace(before, node=node)
+        if not swapped:
+            self.nominations.pod_arrives(node)
+        self.by_node.setdefault(node, set()).add(key)
+        self._count(after, 1)
+        for name, change in ((before.node, -1), (node, 1)):
+            self._occupancy.change_pods(before.pod.signature, name, change)
+            self.drift.pods.change(before.pod.signature, name, change)
+            self._cluster.numa.claims_changed(name)
+
+    def abandon(self, pod: Pod, node: str) -> None:
+        """A placement of the plan in hand is not carried out: others of the same plan may have counted on it."""
+        self.drift.pods.change(pod.signature, node, -1)
+
+    # --- victims ---
+
+    def waits_for_victim(self, key: str) -> bool:
+        """Whether other pods must leave before this one gets the place that is reserved for it."""
+        return key in self.awaiting
+
+    def awaiting_on(self, node: str) -> list[Reservation]:
+        """Reservations on a node that wait for victims."""
+        return [self.reservations[key] for key in self._awaited_room.awaiting(node)]
+
+    def usage_without_awaiting(self, node: str) -> NodeUsageSums:
+        """What is taken on a node, the pods aside that wait there for victims. A copy."""
+        usage = self._occupancy.usage_of(node).copy()
+        usage.change_excess(self._awaited_room.counted(node), -1)
+        for reservation in self.awaiting_on(node):
+            usage.change_claims(reservation.pod.pod_class, -1)
+        return usage
+
+    def members_of(self, reservation: Reservation) -> list[Reservation]:
+        """The reservations that wait together with this one, itself among them."""
+        waiting_group = self.waiting_groups.get(reservation.waiting_group)
+        return (
+            [reservation]
+            if waiting_group is None
+            else [self.reservations[key] for key in sorted(waiting_group.members)]
+        )
+
+    def _leave_group(self, reservation: Reservation, *, confirmed: bool) -> None:
+        waiting_group = self.waiting_groups[reservation.waiting_group]
+        waiting_group.leave(reservation.pod.key, confirmed=confirmed)
+        waiting_group.deleting -= sum(self.victims[victim].pod.deleting for victim in reservation.victims)
+        if not waiting_group.members:
+            del self.waiting_groups[reservation.waiting_group]
+
+    def victim_changed(self, pod: Pod, now: float) -> None:
+        """A victim that has not left changed."""
+        record = self.victims[pod.key]
+        self._count_deleting(record, -1)
+        record.pod = pod
+        self._count_deleting(record, 1)
+        if pod.deleting and record.leaving_since is None:
+            record.leaving_since = now
+        for node in {self.reservations[key].node for key in record.for_pods & self.awaiting}:
+            self._awaited_room.victim_changed(pod, node)
+
+    def victim_left(self, key: str) -> list[str]:
+        """A victim is gone or has ended; keys of the pods that waited for it."""
+        record = self.victims[key]
+        keys = sorted(record.for_pods)
+        self._count_deleting(record, -1)
+        for waiting in keys:
+            reservation = self.reservations[waiting]
+            self._count(reservation, -1)
+            victims = tuple(each for each in reservation.victims if each != key)
+            self.reservations[waiting] = reservation = msgspec.structs.replace(reservation, victims=victims)
+            self._count(reservation, 1)
+        record.for_pods.clear()
+        self._forget_unwanted(key)
+        return keys
+
+    def _count_deleting(self, record: VictimRecord, sign: int) -> None:
+        """Adds (sign 1) or removes (sign -1) a victim that is being deleted, in the groups that wait for it."""
+        for key in record.for_pods if record.pod.deleting else ():
+            if name := self.reservations[key].waiting_group:
+                self.waiting_groups[name].deleting += sign
+
+    def _forget_unwanted(self, key: str) -> None:
+        """Nobody may wait for a victim any more: then it is none."""
+        if not self.victims[key].for_pods:
+            del self.victims[key]
+            self._cluster.set_leaving(key, leaving=False)
+
+    # --- for rounds ---
+
+    def plannable(self) -> list[Pod]:
+        """Pods that wait without a reservation, or with a place that is kept for them, by key."""
+        reservations, held = self.reservations, self.held
+        waiting = sorted(self._cluster.waiting.items())
+        return [pod for key, pod in waiting if key not in reservations or key in held]
+
+    def gang_pods(self) -> dict[str, str]:
+        """Keys of gangs' pods that are on their way to a node, and the node."""
+        return {
+            key: reservation.node
+            for key, reservation in self.reservations.items()
+            if reservation.pod.gang is not None and key not in self.withdrawing
+        }
+
+    def round_gangs(self, asked: Sequence[tuple[Pod, Delivery]], now: float) -> RoundGangs:
+        """What a round is told of the gangs of these waiting pods, at a time of the monotonic clock."""
+        refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
+        return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
+
+    def begin_plan(self, *, asked: bool = True) -> None:
+        """A plan is asked for: what changes from now on it does not know.
+
+        Args:
+            asked: False: until the next call there is no plan that changes of the cluster could break.
+        """
+        self.nominations.begin_plan()
+        self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
+
+
+def _discard(by_node: dict[str, set[str]], reservation: Reservation) -> None:
+    keys = by_node[reservation.node]
+    keys.discard(reservation.pod.key)
+    if not keys:
+        del by_node[reservation.node]

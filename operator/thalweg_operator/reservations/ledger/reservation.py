@@ -1,0 +1,73 @@
+"""One placement that is on its way."""
+
+from __future__ import annotations
+
+import math
+from enum import Enum
+
+import msgspec
+
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.permit_groups import PermitKey
+
+#: A time before all others.
+NEVER = -math.inf
+
+
+class Owner(Enum):
+    """Whose a reservation is."""
+
+    #: A binding of ours is on its way.
+    BINDER = "binder"
+    #: We nominate, kube-scheduler binds.
+    STEERING = "steering"
+    #: Somebody else nominated: kube-scheduler for a pod that preempted, an autoscaler.
+    OTHERS = "others"
+
+
+class Reservation(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is expected on a node and not yet seen bound; every later round counts it.
+
+    Attributes:
+        id: no other reservation of the ledger has it.
+        phase: how far it has come.
+        victims: keys of the pods that must leave before it comes and have not left yet (``Ledger.victims``).
+        waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
+        optional: the group does without it.
+        generation: of the cluster, when it was planned there.
+        waits_since: since when it waits for its victims.
+        since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
+        group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
+        wave: chain and wave of a nomination.
+        retries: how often an erased nomination was written again, or the place was kept after a refused binding.
+        maybe_bound: its binding may have been carried out; the watch does not show it yet.
+        write: nominations written so far; only the last one counts.
+        writing: that one is on its way to the API server.
+        clearing: that the nomination is cleared is on its way to the API server.
+        saving: by how much the plan's cost falls if it leaves its node; None: unknown.
+        crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
+        rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
+    """
+
+    pod: Pod
+    node: str
+    owner: Owner
+    phase: Phase
+    id: int
+    victims: tuple[str, ...] = ()
+    waiting_group: str = ""
+    optional: bool = False
+    generation: int = 0
+    waits_since: float = NEVER
+    since: float = NEVER
+    group: PermitKey | None = None
+    wave: tuple[int, int] = (0, 0)
+    retries: int = 0
+    maybe_bound: bool = False
+    write: int = 0
+    writing: bool = False
+    clearing: bool = False
+    saving: int | None = None
+    crowded: bool = False
+    rejected: bool = False

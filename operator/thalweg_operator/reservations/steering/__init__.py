@@ -1,0 +1,1 @@
+"""Pods that kube-scheduler binds: their nominations, in which order, and what kube-scheduler is told."""

@@ -1,0 +1,125 @@
+"""What kube-scheduler is told about a pod. Nothing here changes anything: asked twice, the answer is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.advice import Advice, ExtenderPod
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy, PreemptionMode, PreemptionPolicy, Steering
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.lone_pods import is_new
+from thalweg_operator.reservations.steering.nominations import nomination_of, stands_alone
+from thalweg_operator.reservations.steering.shifts import find_place
+
+
+def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
+    """What the plan says about a pod that kube-scheduler's own filters let onto these nodes."""
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None:
+        return _unknown(cluster, extender_pod)
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    if policy is None or delivery_of(policy).owner is None or pod.unsupported_reason:
+        return Advice(infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes))
+    if not delivery_of(policy).steered:
+        return Advice(managed=True, hold=True)
+    # A pod of a gang must not go where it likes.
+    must_follow = policy.steering is Steering.REQUIRE or pod.gang is not None
+    nomination = nomination_of(ledger, pod.key)
+    reservation = ledger.reservations.get(pod.key)
+    if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
+        return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
+    if nomination is not None and not nomination.rejected:
+        place = find_place(cluster, ledger, pod, nomination, policy, nodes)
+        if place is None:
+            return Advice(managed=True, hold=True)
+        is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
+        if must_follow or not is_rejected:
+            # The room that an equal pod holds there will be its own.
+            holder = ledger.reservations[place.holder]
+            reserved = holder.pod if holder.node == place.node else pod
+            return _to_node(cluster, ledger, reserved, place.node, nodes, hold=True)
+    if reservation is not None and reservation.phase is Phase.FOREIGN:
+        return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
+    record = ledger.known_record(pod)
+    may_choose = nomination is not None or (record is not None and record.may_choose)
+    if must_follow or not may_choose:
+        return Advice(managed=True, hold=True)
+    return _free_choice(cluster, ledger, pod, policy, nodes)
+
+
+def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
+    """Whether an answer is worth waiting for: nobody has looked at the pod, and its first round may place it.
+
+    A pod that our watch has not shown may be any. For pods of gangs an answer would mostly be no node all the same:
+    their own nodes are rarely among those of the question, and no other pod's node is for them.
+    """
+    pod = watched_pod(cluster, extender_pod)
+    if pod is None:
+        known = cluster.pods.get(extender_pod.key)
+        return known is None or known.uid != extender_pod.uid
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    if policy is None or not delivery_of(policy).steered or delivery_of(policy).blocked(pod):
+        return False
+    return pod.key not in ledger.reservations and stands_alone(pod) and is_new(ledger, pod)
+
+
+def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:
+    scores = ledger.nominations.scores.get((pod.pod_class, policy.name))
+    return Advice(
+        managed=True,
+        infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes),
+        scores={} if scores is None else _decode_scores(scores),
+        # Where an autoscaler comes first, only a round knows how long the pod has waited.
+        may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
+    )
+
+
+def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
+    """UIDs of the victims on the planned node, once the Eviction API lets all of them go; before that none.
+
+    kube-scheduler deletes the pods that it is told, whatever PodDisruptionBudgets say.
+    """
+    victims = [ledger.victims[key].pod for key in reservation.victims]
+    if not all(victim.deleting for victim in victims):
+        return {}
+    return {reservation.node: [victim.uid for victim in victims if victim.node_name == reservation.node]}
+
+
+@lru_cache(maxsize=16)
+def _decode_scores(encoded: bytes) -> Mapping[str, int]:
+    """Scores by node name, as the worker encodes them."""
+    return msgspec.msgpack.decode(encoded, type=dict[str, int])
+
+
+def _to_node(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Advice:
+    """To this node, if its room is still there: a nomination in the API server is reserved without asking."""
+    asked = nodes if not hold else [node] if node in nodes else []
+    return Advice(managed=True, node=node, hold=hold, infeasible_nodes=infeasible_nodes(cluster, ledger, pod, asked))
+
+
+def _unknown(cluster: Cluster, extender_pod: ExtenderPod) -> Advice:
+    """No node passes, and nothing is remembered: a request alone proves no pod.
+
+    Nobody is evicted for the pod if a policy would govern it, or may.
+    """
+    namespace = cluster.namespaces.get(extender_pod.namespace)
+    if namespace is None:
+        return Advice(known=False, managed=True)
+    policy = cluster.policies.of_request(extender_pod, namespace)
+    return Advice(known=False, managed=policy is not None and delivery_of(policy).owner is not None)
+
+
+def watched_pod(cluster: Cluster, extender_pod: ExtenderPod) -> Pod | None:
+    """The pod as our watch shows it; None unless the watch shows it by this name and UID, and pending."""
+    pod = cluster.pods.get(extender_pod.key)
+    known = pod is not None and pod.uid == extender_pod.uid and extender_pod.key in cluster.waiting
+    return pod if known and extender_pod.namespace in cluster.namespaces else None

@@ -1,0 +1,193 @@
+"""Pods that come alone get a place by the prices of the last plan, without a round.
+
+A round for a single pod takes the node that costs least. Where no other pod waits, no rule between pods is involved and
+the last plan had such a pod, its prices say which node that is. The place is reserved like any other: room is looked at
+now, and the next round sees it. Each place takes the price of its node away, so sooner or later a round looks anew.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from heapq import nsmallest
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import Bind, CountPlacement
+from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.reserve import reserve
+from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.nominations import expect_question, stands_alone, was_tried
+from thalweg_operator.reservations.steering.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.shifts import counted_by_others
+
+#: Seconds that prices of a plan hold: room comes free meanwhile, and costs may follow the time.
+PRICES_HOLD = 10.0
+#: Seconds between two such pods. Pods that come faster are planned together.
+APART = 0.005
+#: Seconds that a pod waits for kube-scheduler's first question, until a round plans it.
+QUESTION_WITHIN = 0.05
+#: Nodes that are looked at closely.
+_MOST_NODES = 16
+#: Waiting pods that are looked at. Among more of them nobody is alone.
+_MOST_WAITING = 64
+
+
+def is_new(ledger: Ledger, pod: Pod) -> bool:
+    """Whether no round has looked at a pod in vain, and kube-scheduler was never told to hold it."""
+    if was_tried(pod):
+        return False
+    record = ledger.known_record(pod)
+    return record is None or not (
+        record.unplaced or record.may_choose or record.backoff_tries or record.held_at is not None
+    )
+
+
+def pod_came(step: Step, pod: Pod) -> bool:
+    """A pod began to wait; whether it needs no round for now: it has its place, or kube-scheduler is to ask first."""
+    if not _is_alone(step, pod):
+        return False
+    policy = step.policy_of(pod)
+    assert policy is not None  # noqa: S101 - else it would not be alone
+    books = step.ledger.nominations
+    if not delivery_of(policy).steered:
+        return _bind(step, pod, policy)
+    if _prices(step, pod, policy) is None:
+        return False
+    books.unasked[pod.key] = step.now + QUESTION_WITHIN
+    return True
+
+
+def was_asked(step: Step, pod: Pod, nodes: Sequence[str]) -> bool:
+    """kube-scheduler asks about a new pod and nodes that pass its filters; whether the pod has a place there now."""
+    step.ledger.nominations.unasked.pop(pod.key, None)
+    if not _is_alone(step, pod):
+        return False
+    policy = step.policy_of(pod)
+    assert policy is not None  # noqa: S101 - else it would not be alone
+    cluster, ledger = step.cluster, step.ledger
+    for price, node in _cheap(step, pod, policy, nodes):
+        if not infeasible_nodes(cluster, ledger, pod, [node]) and _reserve(step, pod, node, Owner.STEERING):
+            ledger.change(pod.key, since=step.now, phase=Phase.RESERVED, saving=price)
+            expect_question(step, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
+            return True
+    return False
+
+
+def unasked(step: Step) -> None:
+    """kube-scheduler has not asked about some pods: a round plans them."""
+    books = step.ledger.nominations
+    for key in [key for key, due in books.unasked.items() if due <= step.now]:
+        del books.unasked[key]
+        if key not in step.ledger.reservations:  # no other round has planned it meanwhile
+            step.ledger.round_wanted = step.ledger.round_at_once = True
+
+
+def _bind(step: Step, pod: Pod, policy: Policy) -> bool:
+    cheapest = step.ledger.nominations.cheapest.get((pod.pod_class, policy.name))
+    if cheapest is None or step.now - cheapest.made > PRICES_HOLD:
+        return False
+    for node in cheapest.left(step.cluster, step.ledger.nominations.arrivals):
+        if _reserve(step, pod, node, Owner.BINDER):
+            step.effects.append(Bind(pod, node, step.cluster.generation))
+            return True
+    return False
+
+
+def _reserve(step: Step, pod: Pod, node: str, owner: Owner) -> bool:
+    ledger = step.ledger
+    if not reserve(step.cluster, ledger, pod, node, owner):
+        return False
+    # A plan that is being made does not know of it.
+    ledger.drift.pods.change(pod.signature, node, 1)
+    ledger.nominations.lone_at = step.now
+    step.effects.append(CountPlacement("priced"))
+    return True
+
+
+def _prices(step: Step, pod: Pod, policy: Policy) -> PlannedPrices | None:
+    """The prices of the last plan, if they say what a round would do."""
+    books = step.ledger.nominations
+    prices = books.prices_for(pod.pod_class, policy.name)
+    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in books.firm:
+        return None
+    return prices if step.now - prices.made <= PRICES_HOLD else None
+
+
+def _cheap(step: Step, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """The cheapest of these nodes, if they are as good as the cheapest node of the plan."""
+    books, prices = step.ledger.nominations, _prices(step, pod, policy)
+    if prices is None:
+        return
+    dearest = prices.least + prices.tolerance
+    priced = (
+        (price, at)
+        for at, name in enumerate(nodes)
+        if (price := books.price(prices, name)) is not None and price <= dearest
+    )
+    for price, at in nsmallest(_MOST_NODES, priced):
+        if not step.cluster.node_changed_since(nodes[at], prices.generation):
+            yield price, nodes[at]
+
+
+def _is_alone(step: Step, pod: Pod) -> bool:
+    """Whether the cheapest node is all that a round would look for."""
+    cluster, ledger, policy = step.cluster, step.ledger, step.policy_of(pod)
+    return (
+        policy is not None
+        and step.now - ledger.nominations.lone_at >= APART
+        and ledger.plan is None
+        and not ledger.ends
+        and pod.key not in ledger.reservations
+        and is_new(ledger, pod)
+        and _is_plain(pod)
+        and _is_priced_by_class(policy)
+        and not delivery_of(policy).blocked(pod)
+        and not cluster.queues.of(pod, cluster.namespaces)
+        and not _others_wait(cluster, ledger, pod)
+        and not cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
+        and not counted_by_others(cluster, ledger, pod.signature)
+    )
+
+
+def _is_plain(pod: Pod) -> bool:
+    """Whether a node's room and price are all that counts for a pod."""
+    return (
+        stands_alone(pod)
+        and not pod.gated
+        and not pod.nominated_node
+        and pod.constraints is None
+        and not (pod.unsupported_reason or pod.unbindable_reason or pod.over_limit)
+        and not pod.pod_class.volumes
+        and pod.pod_class.numa is None
+    )
+
+
+def _is_priced_by_class(policy: Policy) -> bool:
+    """Whether all pods of a class cost the same, and any node is better than to wait."""
+    cost = policy.cost
+    plain = CostPolicy(model=cost.model, weights=cost.weights, data_locality=cost.data_locality)
+    return (
+        delivery_of(policy).owner is not None
+        and not policy.constraints
+        and cost == plain
+        and policy.unscheduled == UnscheduledPrice()
+    )
+
+
+def _others_wait(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
+    """Whether another pod waits for a round."""
+    if ledger.held or len(cluster.waiting) > _MOST_WAITING:
+        return True
+    for key, other in cluster.waiting.items():
+        if key != pod.key and key not in ledger.reservations:
+            policy = cluster.policies.of(other, cluster.namespaces)
+            if policy is not None and delivery_of(policy).owner is not None and not delivery_of(policy).blocked(other):
+                return True
+    return False

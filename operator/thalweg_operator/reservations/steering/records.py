@@ -1,0 +1,143 @@
+"""What is remembered of nominations beside their reservations: pools, waves, permit groups, times and counts."""
+
+from __future__ import annotations
+
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
+
+from flowcore.model.pods import PodClass
+from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.permit_groups import PermitGroups
+from thalweg_operator.reservations.steering.place_pool import PlacePool
+from thalweg_operator.reservations.steering.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.waves import WaveQueue
+
+#: Classes whose scores are kept, the newest.
+_MAX_SCORES = 64
+#: Prices that are kept in all, of the newest classes.
+_MAX_PRICES = 2**22
+
+
+@dataclass(slots=True)
+class NominationBooks:
+    """See the module. Times are seconds of the monotonic clock.
+
+    Attributes:
+        places: pods in phases QUEUED and RESERVED whose places equal pods may take.
+        reserved: keys of the pods in phase RESERVED, the oldest first.
+        checks: when to look at a nomination that may be lost, by the key of the pod.
+        node_changes: when a node came, or changed for the scheduler, by name; those that kube-scheduler may not have
+            seen yet.
+        unseen_wakes: when to wake a pod that was held before our watch showed it, by key.
+        scores: what the last plan's costs say of nodes, by class and policy.
+        arrivals: by node, the number of the pod or reservation that came there last.
+        last_arrival: the last of these numbers.
+        plan_arrival: the number of all that the plan in hand places. What came since it was asked for has a higher one.
+        cheapest: nodes that cost one more pod least, by class and policy, for pods that we bind.
+        firm: classes and policies whose prices say what a round would do: no node changed since.
+        as_planned: no node and no policy changed since the plan in hand was asked for.
+        lone_at: when a pod last got a place without a round.
+        unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
+        counted_pods: what rules of reserved pods count, put together when it is asked about.
+        started: cluster and policies are known.
+        last_question: when kube-scheduler last asked about a pod that it is to bind.
+        hit_rate: of reserved pods that kube-scheduler asked about, the share with a planned node in the sample.
+        last_sweep: when all nominations were last looked at.
+        plan_count: plans so far.
+    """
+
+    places: PlacePool = field(default_factory=PlacePool)
+    reserved: dict[str, None] = field(default_factory=dict)
+    waves: WaveQueue = field(default_factory=WaveQueue)
+    permit_groups: PermitGroups = field(default_factory=PermitGroups)
+    checks: dict[str, float] = field(default_factory=dict)
+    node_changes: dict[str, float] = field(default_factory=dict)
+    unseen_wakes: dict[str, float] = field(default_factory=dict)
+    scores: dict[tuple[PodClass, str], bytes] = field(default_factory=dict)
+    arrivals: dict[str, int] = field(default_factory=dict)
+    last_arrival: int = 0
+    plan_arrival: int = 0
+    cheapest: dict[tuple[PodClass, str], CheapestNodes] = field(default_factory=dict)
+    firm: set[tuple[PodClass, str]] = field(default_factory=set)
+    as_planned: bool = True
+    lone_at: float = 0.0
+    unasked: dict[str, float] = field(default_factory=dict)
+    counted_pods: CountedPods = field(default_factory=CountedPods)
+    started: bool = False
+    last_question: float = 0.0
+    hit_rate: float = 1.0
+    last_sweep: float = 0.0
+    plan_count: int = 0
+    _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
+
+    def is_withdrawing(self, atomic_group: str) -> bool:
+        """Whether nominations of an atomic group are being withdrawn: until then its other pods are not planned."""
+        return self.permit_groups.is_withdrawing(atomic_group)
+
+    def put_scores(self, pod_class: PodClass, policy: str, scores: bytes) -> None:
+        """Takes what the last plan's costs say of nodes, for pods of a class that a policy with ``Prefer`` governs."""
+        self.scores.pop((pod_class, policy), None)
+        self.scores[pod_class, policy] = scores
+        if len(self.scores) > _MAX_SCORES:
+            del self.scores[next(iter(self.scores))]
+
+    def put_prices(self, pod_class: PodClass, policy: str, prices: PlannedPrices) -> None:
+        """Takes what nodes cost one more pod of a class after the last plan."""
+        key = pod_class, policy
+        self._prices.pop(key, None)
+        self._prices[key] = prices
+        (self.firm.add if self.as_planned else self.firm.discard)(key)
+        while sum(len(each.above) for each in self._prices.values()) > _MAX_PRICES:
+            del self._prices[next(iter(self._prices))]
+
+    def put_cheapest(self, pod_class: PodClass, policy: str, cheapest: CheapestNodes) -> None:
+        """Takes which nodes cost one more pod of a class least after the last plan, if they still do."""
+        if self.as_planned:
+            self.cheapest[pod_class, policy] = cheapest
+
+    def forget_cheapest(self) -> None:
+        """A node may cost less than any of the last plan, or another policy is in force."""
+        self.as_planned = False
+        self.cheapest.clear()
+        self.firm.clear()
+
+    def begin_plan(self) -> None:
+        """A plan is asked for: what comes from now on its prices do not know."""
+        self.as_planned = True
+        self.last_arrival += 1
+        self.plan_arrival = self.last_arrival
+
+    def pod_arrives(self, node: str, *, planned: bool = False) -> None:
+        """A pod came to a node, or is to come there: what the node costs one more pod is not known.
+
+        Args:
+            planned: by the plan in hand, whose prices know of it.
+        """
+        if planned:
+            self.arrivals[node] = max(self.plan_arrival, self.arrivals.get(node, 0))
+        else:
+            self.last_arrival += 1
+            self.arrivals[node] = self.last_arrival
+
+    def price(self, prices: PlannedPrices, node: str) -> int | None:
+        """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""
+        return prices.of(node) if self.arrivals.get(node, 0) <= prices.arrival else None
+
+    def prices_for(self, pod_class: PodClass, policy: str) -> PlannedPrices | None:
+        """What nodes cost one more pod of a class; None: unknown."""
+        return self._prices.get((pod_class, policy))
+
+    def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
+        """Forgets the scores of all other classes, and their prices but for those made since then."""
+        self.scores = {key: scores for key, scores in self.scores.items() if key[0] in classes}
+        self._prices = {key: each for key, each in self._prices.items() if key[0] in classes or each.made >= since}
+        self.cheapest = {key: each for key, each in self.cheapest.items() if each.made >= since}
+        self.firm &= self._prices.keys()
+        arrivals = [each.arrival for kept in (self._prices, self.cheapest) for each in kept.values()]
+        oldest = min(arrivals, default=None)
+        self.arrivals = {} if oldest is None else {on: at for on, at in self.arrivals.items() if at > oldest}
+
+    def forget_place(self, key: str) -> None:
+        """No equal pod takes the place of a pod any more."""
+        self.places.remove(key)
+        self.reserved.pop(key, None)

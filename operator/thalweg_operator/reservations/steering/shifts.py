@@ -1,0 +1,254 @@
+"""Where a planned pod may go of the nodes that kube-scheduler asks about. Nothing here changes anything.
+
+A pod may take the place of an equal pod, which then gets its own, or that of a pod of the same size, which may use its
+node. And a place may shift to another node: the node costs about as much in the plan, has room beside all reservations,
+and no rule of the plan sees a difference.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import nsmallest
+from itertools import islice
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import HOSTNAME, with_policy_constraints
+from flowcore.model.inter_pod_constraints import AffinityTerm
+from flowcore.model.matching_pods import MatchingPods
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import AffinityMatch, PodSignature
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.selectors import value_of
+from thalweg_operator.reservations.ledger.feasibility import fits_now, holds, infeasible_nodes
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Reservation
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.nominations import stands_alone
+from thalweg_operator.reservations.steering.place_pool import PlaceKey, Size, counting_keys, domains_of
+from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.waves import UNORDERED
+
+#: Nodes of a question that are looked at closely, the cheapest ones.
+_MOST_NODES = 16
+#: A place may shift to a node where the pod costs more by this part of what it saves on its own. Else it is held, and
+#: needs a nomination, a second attempt and at least a second.
+_DEARER = 10
+
+
+class Place(msgspec.Struct, frozen=True, gc=False):
+    """Where a pod may go.
+
+    Attributes:
+        holder: key of the pod whose place it takes; this pod then gets its place. It may be the pod itself.
+    """
+
+    node: str
+    holder: str
+
+
+def find_place(
+    cluster: Cluster, ledger: Ledger, pod: Pod, nomination: Reservation, policy: Policy, nodes: Sequence[str]
+) -> Place | None:
+    """Where, of these nodes, a planned pod may go; its planned node if none of them will do; None: it waits.
+
+    kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
+    wave. Of equal pods that wait for a wave, the earliest gives its place.
+    """
+    own, phase, books = pod.key, nomination.phase, ledger.nominations
+    planned = Place(nomination.node, own)
+    passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
+    if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
+        return planned
+    if stands_alone(pod):
+        place_key = books.places.place_key(own)
+        if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
+            place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
+        if place_key is not None:
+            found = _earliest(ledger, books.places.on(place_key, nodes))
+            if found:
+                return Place(ledger.reservations[found].node, found)
+            moved = _exchanged(cluster, ledger, nomination, policy, place_key, nodes) or _shifted(
+                cluster, ledger, pod, nomination, policy, place_key, nodes
+            )
+            if moved is not None:
+                return moved
+    return None if phase is Phase.QUEUED else planned
+
+
+def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
+    """The pod whose wave comes first, the first of those without a wave; "": there is none."""
+    found, earliest = "", None
+    for key in keys:
+        wave = ledger.reservations[key].wave
+        if wave == UNORDERED:
+            return key
+        if earliest is None or wave < earliest:
+            found, earliest = key, wave
+    return found
+
+
+def _exchanged(
+    cluster: Cluster, ledger: Ledger, before: Reservation, policy: Policy, place_key: PlaceKey, nodes: Sequence[str]
+) -> Place | None:
+    """The node of another pod of the same size, which may go to the planned one, if that costs about as much.
+
+    Both nodes stay as full as they are. So the prices of one more pod differ by the preferences of the two pods alone.
+    Anti-affinity is asked for both: kube-scheduler does not know of pods that are reserved, or that we bound just now.
+    """
+    size, books, planned = Size.of(place_key), ledger.nominations, cluster.nodes.get(before.node)
+    prices = books.prices_for(place_key.pod_class, policy.name)
+    if size is None or prices is None or planned is None or policy.constraints:
+        return None
+    since = prices.generation
+    if cluster.node_changed_since(before.node, since) or counted_by_others(cluster, ledger, place_key.signature):
+        return None
+    if not holds(cluster, ledger, before.pod.key):
+        return None  # others took the room meanwhile: the other pod would wait in its stead
+    for key in islice(books.places.of_size(size, nodes), _MOST_NODES):
+        other = ledger.reservations[key]
+        others, at = books.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        if (
+            others is not None
+            and at is not None
+            and others.generation == since
+            and _costs_as_much(before.node, prices, other.node, others)
+            and other.pod.usage == before.pod.usage
+            and not cluster.node_changed_since(other.node, since)
+            and not _is_rejected(ledger, other.pod, before.node)
+            and not counted_by_others(cluster, ledger, other.pod.signature)
+            and not _is_kept_apart(cluster, other.pod.signature, planned, at)
+            and not _is_kept_apart(cluster, place_key.signature, at, planned)
+        ):
+            return Place(other.node, key)
+    return None
+
+
+def _is_rejected(ledger: Ledger, pod: Pod, node: str) -> bool:
+    """Whether kube-scheduler's filters rejected a node for a pod not long ago. The prices are those of its class."""
+    record = ledger.known_record(pod)
+    return record is not None and node in record.rejected_nodes
+
+
+def saving_on(ledger: Ledger, pod: Pod, policy: str, held: Reservation) -> int | None:
+    """By how much the cost falls if a pod leaves a node where it takes the place of another pod of its size.
+
+    It is what that pod saves, but for the preferences of the two. None: unknown.
+    """
+    if held.saving is None or pod.pod_class == held.pod.pod_class:
+        return held.saving
+    prices = ledger.nominations.prices_for(pod.pod_class, policy)
+    others = ledger.nominations.prices_for(held.pod.pod_class, policy)
+    comes = None if prices is None else prices.of(held.node)
+    goes = None if others is None else others.of(held.node)
+    return None if comes is None or goes is None else held.saving + comes - goes
+
+
+def _costs_as_much(node: str, prices: PlannedPrices, other: str, others: PlannedPrices) -> bool:
+    """Whether a pod may leave a node for another one, and one of its size may come from there, at about the same cost.
+
+    Not if one of the nodes is closed to one of the pods.
+    """
+    leaves, comes = prices.of(node), prices.of(other)
+    returns, goes = others.of(other), others.of(node)
+    if leaves is None or comes is None or returns is None or goes is None:
+        return False
+    return comes - leaves + goes - returns <= prices.tolerance
+
+
+def _shifted(
+    cluster: Cluster,
+    ledger: Ledger,
+    pod: Pod,
+    nomination: Reservation,
+    policy: Policy,
+    place_key: PlaceKey,
+    nodes: Sequence[str],
+) -> Place | None:
+    prices = ledger.nominations.prices_for(pod.pod_class, policy.name)
+    signature = with_policy_constraints(pod.signature, policy)
+    if prices is None or counted_by_others(cluster, ledger, signature):
+        return None
+    keys = counting_keys(signature)
+    for price, node in _cheapest(cluster, ledger, prices, nodes):
+        domains = domains_of(node, keys)
+        before = cluster.nodes.get(nomination.node)
+        own = before is not None and domains_of(before, keys) == domains
+        key = pod.key if own else ledger.nominations.places.within(place_key, domains)
+        holder = ledger.reservations.get(key)
+        place = None if holder is None else cluster.nodes.get(holder.node)
+        if (
+            holder is not None
+            and place is not None
+            and holder.saving is not None
+            and price <= holder.saving + _more_at_most(prices, holder.saving)
+            and domains_of(place, keys) == domains
+            and not _is_kept_apart(cluster, signature, node, place)
+            and fits_now(cluster, pod, node.name)
+            and not infeasible_nodes(cluster, ledger, pod, [node.name])
+        ):
+            return Place(node.name, key)
+    return None
+
+
+def _more_at_most(prices: PlannedPrices, saving: int) -> int:
+    """How much dearer another node may be than the one where a pod saves so much."""
+    return max(prices.tolerance, saving // _DEARER) if prices.tolerance else 0
+
+
+def _cheapest(
+    cluster: Cluster, ledger: Ledger, prices: PlannedPrices, nodes: Sequence[str]
+) -> Iterator[tuple[int, Node]]:
+    """The cheapest nodes whose price is known, in the order of the question among equals."""
+    priced = (
+        (price, at) for at, name in enumerate(nodes) if (price := ledger.nominations.price(prices, name)) is not None
+    )
+    for price, at in nsmallest(_MOST_NODES, priced):
+        if not cluster.node_changed_since(nodes[at], prices.generation):
+            yield price, cluster.nodes[nodes[at]]
+
+
+def counted_by_others(cluster: Cluster, ledger: Ledger, signature: PodSignature) -> bool:
+    """Whether the rules of reserved pods of other signatures count pods of this one."""
+    return _counted(cluster, ledger).by_others(signature, cluster.namespaces)
+
+
+def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:
+    """What the rules of all reserved pods count, put together once for each plan."""
+    counted = ledger.nominations.counted_pods
+    if not counted.known:
+        constrained = any(policy.constraints for policy in cluster.policies.ordered)
+        pods = (each.pod for each in ledger.reservations.values())
+        counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
+    return counted
+
+
+def _rules_of(cluster: Cluster, pod: Pod) -> PodSignature:
+    """The pod's signature with the rules of its policy."""
+    policy = cluster.policies.of(pod, cluster.namespaces)
+    return pod.signature if policy is None else with_policy_constraints(pod.signature, policy)
+
+
+def _is_kept_apart(cluster: Cluster, signature: PodSignature, node: Node, place: Node) -> bool:
+    """Whether anti-affinity keeps a pod off a node, with all reservations there, though not off its place."""
+    index = cluster.occupancy.pod_index
+    own = signature.constraints.anti_affinity if signature.constraints is not None else ()
+    terms: list[tuple[AffinityTerm, MatchingPods]] = [
+        *((term, index.matching_pods(AffinityMatch((term,)))) for term in own),
+        *index.anti_affinity_terms_for(signature),
+    ]
+    return any(_is_near(cluster, term.topology_key, matching, node, place) for term, matching in terms)
+
+
+def _is_near(cluster: Cluster, key: str, matching: MatchingPods, node: Node, place: Node) -> bool:
+    """Whether any of these pods is in the node's domain. In the domain of the place all is as planned."""
+    value = value_of(node.labels, key)
+    if value is None or value == value_of(place.labels, key):
+        return False
+    if key == HOSTNAME:
+        return node.name in matching.by_node
+    known = (cluster.nodes.get(name) for name in matching.by_node)
+    return any(value_of(other.labels, key) == value for other in known if other is not None)

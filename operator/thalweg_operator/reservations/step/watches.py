@@ -1,0 +1,199 @@
+"""What the watches show: the cluster takes it, and the ledger acts on what changed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.cluster.changes import NodeChange, PodChange
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.advice import UNSEEN_MESSAGE
+from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
+from flowcore.model.pods import Pod
+from flowcore.model.selectors import Labels
+from thalweg_operator.reservations.events import (
+    DeviceClassSet,
+    DisruptionBudgetSet,
+    NamespaceSet,
+    NodePut,
+    NodeRemoved,
+    NumaNodeSet,
+    ObjectEvent,
+    PodGroupPut,
+    PodGroupRemoved,
+    QueueSet,
+    StoragePut,
+    StorageRemoved,
+)
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering import changes as nomination_events
+from thalweg_operator.reservations.steering import lone_pods
+from thalweg_operator.reservations.victims import replacements, victims
+
+#: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
+_TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
+
+
+def pod_put(step: Step, pod: Pod) -> None:
+    """A pod came or changed."""
+    cluster, ledger, key = step.cluster, step.ledger, pod.key
+    before = ledger.reservations.get(key)
+    if before is not None and (before.pod.uid != pod.uid or pod.node_name or pod.terminal):
+        ledger.drop(key)
+        if pod.node_name != before.node or pod.terminal:
+            ledger.round_wanted = True  # room came free
+    ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
+    waited = ledger.victim_left(key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
+    change = cluster.put_pod(pod)
+    if key in ledger.victims:
+        ledger.victim_changed(pod, step.now)
+    if waited:
+        victims.settle(step, waited)
+    _count_drift(ledger, change)
+    if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
+        ledger.forget_waiting(key)
+    if key in cluster.waiting and key not in ledger.reservations:
+        replacements.replacement_came(step, cluster.waiting[key])
+    opened = change.gate_opened and key not in ledger.reservations
+    nominated = before is not None or bool(pod.nominated_node or (change.old is not None and change.old.nominated_node))
+    if nominated:
+        _follow_nomination(cluster, ledger, pod)
+    if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
+        victims.nomination_lost(step, key)
+    if change.came is not None and (before is None or before.node != pod.node_name):
+        ledger.nominations.pod_arrives(pod.node_name)
+    as_planned = (
+        before is not None
+        and before.node == pod.node_name
+        and _has_signature(pod, before.pod, node_labels_matter=change.node_labels_matter)
+    )
+    if (
+        change.room_freed
+        or change.victim_changed
+        or (change.affects_waiting and not as_planned)  # others may have waited for it
+        or (change.gang_changed and (before is None or before.node != pod.node_name))
+    ):
+        ledger.round_wanted = True
+    if change.waiting_changed or opened:  # opened without a plan
+        ledger.round_wanted |= not lone_pods.pod_came(step, cluster.waiting[key])
+        ledger.round_at_once |= ledger.round_wanted
+    if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
+        nomination_events.pod_changed(step, key, before)
+
+
+def _has_signature(pod: Pod, planned: Pod, *, node_labels_matter: bool) -> bool:
+    """Whether rules see a pod as it was planned, apart from labels that its binding added if nobody waits for those."""
+    now, before = pod.signature, planned.signature
+    if now == before or node_labels_matter:
+        return now == before
+    labels = tuple(label for label in now.labels if label[0] not in LABELS_OF_NODES or label in before.labels)
+    return msgspec.structs.replace(now, labels=labels) == before
+
+
+def pod_removed(step: Step, key: str) -> None:
+    """A pod is gone."""
+    ledger = step.ledger
+    before = ledger.reservations.get(key)
+    waited = ledger.victim_left(key) if key in ledger.victims else []
+    change = step.cluster.remove_pod(key)
+    if waited:
+        victims.settle(step, waited)
+    _count_drift(ledger, change)
+    ledger.in_flight.seen(key)
+    ledger.forget_waiting(key)
+    if before is not None:
+        ledger.drop(key)
+    if before is not None or change.room_freed or change.gang_changed:
+        ledger.round_wanted = True
+    if before is not None:
+        nomination_events.pod_changed(step, key, before)
+
+
+def object_event(step: Step, event: ObjectEvent) -> None:
+    """Anything but a pod came, changed or went."""
+    cluster, ledger = step.cluster, step.ledger
+    match event:
+        case NodePut(node):
+            if cluster.nodes.get(node.name) != node:
+                ledger.nominations.forget_cheapest()  # its images may be others too
+            change = cluster.put_node(node)
+            if change is not None:
+                _node_changed(step, change)
+        case NodeRemoved(name):
+            change = cluster.remove_node(name)
+            if change is not None:
+                _node_changed(step, change)
+        case NamespaceSet(name, labels):
+            if cluster.set_namespace(name, labels):
+                _namespace_changed(ledger, name, labels)
+        case StoragePut(value):
+            ledger.round_wanted |= cluster.put_storage(value)
+        case StorageRemoved(storage_key):
+            ledger.round_wanted |= cluster.remove_storage(storage_key)
+        case DisruptionBudgetSet(budget_key, budget):
+            ledger.round_wanted |= cluster.set_disruption_budget(budget_key, budget)
+        case DeviceClassSet(name, device_class):
+            ledger.round_wanted |= cluster.set_device_class(name, device_class)
+        case NumaNodeSet(name, report):
+            ledger.round_wanted |= cluster.numa.set_report(name, report)
+        case QueueSet(name, queue):
+            ledger.round_wanted |= cluster.queues.put(name, queue)
+        case PodGroupPut(group):
+            ledger.round_wanted |= cluster.put_pod_group(group)
+        case PodGroupRemoved(group_key):
+            ledger.round_wanted |= cluster.remove_pod_group(group_key)
+
+
+def _node_changed(step: Step, change: NodeChange) -> None:
+    """A node came, changed or went."""
+    ledger = step.ledger
+    ledger.nominations.node_changes[change.name] = step.now
+    if ledger.drifts:
+        ledger.drift.nodes_before.setdefault(change.name, change.before)
+    ledger.round_wanted = True
+
+
+def _namespace_changed(ledger: Ledger, name: str, labels: Labels | None) -> None:
+    """A namespace has these labels now; None: it is gone."""
+    ledger.drift.pods.set_namespace(name, labels)
+    ledger.in_flight.set_namespace(name, labels)
+    ledger.drift.namespaces_changed = True
+    ledger.round_wanted = True
+
+
+def _count_drift(ledger: Ledger, change: PodChange) -> None:
+    if not ledger.drifts:
+        return
+    if change.left is not None:
+        ledger.drift.pods.change(*change.left, -1)
+    if change.came is not None:
+        ledger.drift.pods.change(*change.came, 1)
+
+
+def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:
+    key = pod.key
+    reservation = ledger.reservations.get(key)
+    foreign = pod.nominated_node if pod.nominated_node != pod.planned_node else ""
+    if reservation is not None and reservation.phase in _TOLD and reservation.node == foreign:
+        return
+    if reservation is not None and reservation.owner is Owner.OTHERS and reservation.node != foreign:
+        ledger.drop(key)
+        ledger.round_wanted = True
+        reservation = None
+    if key not in cluster.waiting or not pod.nominated_node:
+        return
+    if foreign and reservation is not None and reservation.owner is Owner.STEERING:
+        ledger.drop(key)
+        reservation = None
+    if reservation is None:
+        if foreign:
+            ledger.add(pod, foreign, Owner.OTHERS, Phase.FOREIGN)
+        else:
+            ledger.add(pod, pod.nominated_node, Owner.STEERING, Phase.NOMINATED)
+
+
+def _is_awaited(ledger: Ledger, pod: Pod) -> bool:
+    victim = ledger.victims[pod.key].pod
+    return (victim.uid, victim.node_name) == (pod.uid, pod.node_name) and not pod.terminal

@@ -1,0 +1,1 @@
+"""Running pods that leave their nodes, and where their replacements go."""

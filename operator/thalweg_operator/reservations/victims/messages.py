@@ -1,0 +1,62 @@
+"""What victims and the pods that wait for them are told.
+
+A pod's author may read its conditions and Events. Of pods of other namespaces these have the UID, as kube-scheduler
+writes it of a preemptor, and no names of budgets. The operator's log has the names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowcore.model.pods import Pod
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.victim_record import VictimRecord
+from thalweg_operator.reservations.victims.replacements import place_key
+
+#: Pods that a message names.
+_MAX_NAMED = 3
+
+
+def named(pod: Pod, namespace: str) -> str:
+    """What a pod is called in messages to pods of a namespace."""
+    return pod.key if pod.namespace == namespace else f"pod {pod.uid}"
+
+
+def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
+    """What a victim is told."""
+    pods = [ledger.reservations[key].pod for key in sorted(record.for_pods)]
+    names = _joined([named(pod, record.pod.namespace) for pod in pods])
+    if record.departure is Departure.REPLACEMENT:
+        message = f"{names} replaces this pod."
+    else:
+        message = f"Evicted from node {record.pod.node_name} for {names}."
+    place = ledger.reservations.get(place_key(record.pod))
+    if place is not None:
+        message += f" Room for its replacement is reserved on node {place.node}."
+    return message
+
+
+def preemptors(record: VictimRecord) -> str:
+    """For whom a victim leaves, for the log."""
+    return _joined(sorted(record.for_pods))
+
+
+def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:
+    """What a pod is told that waits for these victims."""
+    names = [named(record.pod, pod.namespace) for record in records]
+    if len(records) == 1:
+        return f"Waiting for {names[0]} to terminate on {records[0].pod.node_name}."
+    return f"Waiting for {len(records)} pods to terminate: {_joined(names)}."
+
+
+def refusal(pod: Pod, victim: Pod, reason: str) -> str:
+    """What a pod is told whose victim the API server does not evict, for this reason."""
+    if victim.namespace != pod.namespace:
+        reason = "the API server refuses it"
+    return f"{named(victim, pod.namespace)}: {reason}"
+
+
+def _joined(names: Sequence[str]) -> str:
+    more = len(names) - _MAX_NAMED
+    return ", ".join(names[:_MAX_NAMED]) + (f" and {more} more" if more > 0 else "")

@@ -1,0 +1,252 @@
+"""Places for the replacements of pods that leave their nodes.
+
+A replacement is made by the controller of the pod that leaves, after it leaves. So a placeholder has the reservation
+from before the eviction, in phase AWAITING_REPLACEMENT. The controller's next pod that is alike takes the place: it is
+HELD for the pod, and a round confirms it by every filter. Nothing of this is written down: after a restart a
+replacement is placed like any other pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
+from flowcore.model.running_pods import RecentMove
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import CountMove, Departure
+from thalweg_operator.reservations.events import PlannedEviction
+from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_now, holds
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.ledger.victim_record import VictimRecord
+from thalweg_operator.reservations.victims.moves import MOVES, Move
+
+#: Seconds that a place waits for a replacement once the pod leaves, and again once it is gone.
+REPLACEMENT_TIMEOUT = 300.0
+#: Seconds that a move counts for the limits of its policy.
+_HOUR = 3600.0
+
+
+def place_key(victim: Pod) -> str:
+    """Key of the place of a pod's replacement; no pod has such a name."""
+    return f"{victim.key}~{victim.uid}"
+
+
+# --- before the eviction ---
+
+
+def reserve_places(step: Step, evictions: Sequence[PlannedEviction], generation: int) -> list[str] | None:
+    """Takes room for the replacements of pods that are to leave, where the plan has some.
+
+    A pod that is moved leaves only if its replacement has a place. Other victims leave anyhow.
+
+    Args:
+        generation: of the cluster, when the plan was asked for.
+
+    Returns:
+        Keys of the new reservations; None: a pod that is moved has no place any more, and nothing is reserved.
+    """
+    reserved: list[str] = []
+    for eviction in evictions:
+        victim = step.cluster.pods.get(eviction.key)
+        if not eviction.to or victim is None or victim.uid != eviction.uid:
+            continue
+        if place_key(victim) in step.ledger.reservations:
+            continue  # it leaves for other pods too
+        if reserve_place(step, victim, eviction, generation):
+            reserved.append(place_key(victim))
+        elif eviction.departure in MOVES:
+            for key in reserved:
+                release_place(step, key, "dropped")
+            return None
+    return reserved
+
+
+def reserve_place(
+    step: Step, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
+) -> bool:
+    """Takes room for the replacement of a pod; whether there is some.
+
+    Args:
+        generation: of the cluster, when the plan was asked for.
+        victims: the pod's record, if no waiting pod waits for its room.
+    """
+    cluster, ledger, node = step.cluster, step.ledger, eviction.to
+    policy = step.policy_of(victim)
+    owner = _owner(policy, victim, eviction.departure)
+    if policy is None or owner is None or not victim.owner or victim.gang is not None:
+        return False
+    placeholder = _placeholder(victim)
+    signature = with_policy_constraints(placeholder.signature, policy)
+    if (
+        cluster.node_changed_since(node, generation)
+        or ledger.drift.conflicts(signature, cluster.nodes[node], cluster.nodes, cluster.occupancy.pod_index)
+        or not fits_now(cluster, placeholder, node)
+        or (owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, placeholder, node))
+    ):
+        return False
+    ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
+    move = Move(victim, policy.name, eviction.departure, waits_since=step.now, by_controller=eviction.by_controller)
+    ledger.moves.add(placeholder.key, move)
+    step.effects.append(CountMove("reserved"))
+    return True
+
+
+def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
+    """Whose the place is; None: nobody places the replacement, or the pod is not to be moved."""
+    if policy is None or (departure is Departure.MIGRATION and policy.rescheduling.mode is not ReschedulingMode.ACT):
+        return None
+    if departure in MOVES and victim.immovable_reason:
+        return None
+    return delivery_of(policy).owner
+
+
+def _placeholder(victim: Pod) -> Pod:
+    return Pod(
+        victim.namespace,
+        f"{victim.name}~{victim.uid}",
+        victim.uid,
+        _as_bound(victim.pod_class),
+        labels=victim.labels,
+        scheduler_name=victim.scheduler_name,
+        constraints=victim.constraints,
+        owner=victim.owner,
+    )
+
+
+def _as_bound(pod_class: PodClass) -> PodClass:
+    """A pod's class without what is not read of bound pods."""
+    return msgspec.structs.replace(pod_class, images=(), containers=0)
+
+
+def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:
+    """Whether a place is as planned, so that the pod may still be evicted for a move."""
+    reservation, move = ledger.reservations.get(key), ledger.moves.awaited.get(key)
+    if reservation is None or move is None:
+        return False
+    victim = cluster.pods.get(move.victim.key, move.victim)
+    policy = cluster.policies.of(victim, cluster.namespaces)
+    return (
+        _owner(policy, victim, move.departure) is reservation.owner
+        and not cluster.node_changed_since(reservation.node, reservation.generation)
+        and holds(cluster, ledger, key)
+        and (
+            move.departure is not Departure.RULE
+            or move.by_controller
+            or breaks_rule_yet(cluster, victim, reservation.generation)
+        )
+    )
+
+
+def breaks_rule_yet(cluster: Cluster, victim: Pod, generation: int) -> bool:
+    """Whether a pod that was to leave since a rule does not hold is still to: its policy says so, its node is the same.
+
+    Args:
+        generation: of the cluster, when that was planned.
+    """
+    policy = cluster.policies.of(victim, cluster.namespaces)
+    if policy is None or delivery_of(policy).owner is None:
+        return False
+    during_execution = victim.during_execution or policy.during_execution
+    return during_execution is not DuringExecution.IGNORE and not cluster.node_changed_since(
+        victim.node_name, generation
+    )
+
+
+def release_place(step: Step, key: str, outcome: str) -> None:
+    """Gives the place of a replacement up."""
+    step.ledger.release(key, step.ledger.reservations[key].pod.uid)
+    step.effects.append(CountMove(outcome))
+
+
+# --- after it ---
+
+
+def replacement_came(step: Step, pod: Pod) -> None:
+    """A pod waits and has no reservation: if it replaces a pod that leaves, it takes the place of its replacement."""
+    ledger, books = step.ledger, step.ledger.moves
+    places = [
+        key
+        for key in books.by_owner.get(pod.owner, ())
+        if not stays(step.cluster, books.awaited[key].victim) and is_alike(pod, books.awaited[key].victim)
+    ]
+    if not places:
+        return
+    # A pod of a StatefulSet has the name of the one that it replaces.
+    key = next((each for each in places if books.awaited[each].victim.name == pod.name), places[0])
+    move, reservation = books.awaited[key], ledger.reservations[key]
+    policy = step.policy_of(pod)
+    if policy is None or delivery_of(policy).owner is not reservation.owner:
+        return
+    books.left(key, step.now)
+    release_place(step, key, "replaced")
+    move.replacement = (pod.key, pod.uid)
+    ledger.add(pod, reservation.node, reservation.owner, Phase.HELD)
+    # The plan in hand counts the placeholder there.
+    ledger.drift.pods.change(pod.signature, reservation.node, 1)
+
+
+def stays(cluster: Cluster, victim: Pod) -> bool:
+    """Whether a pod does not leave yet."""
+    pod = cluster.pods.get(victim.key)
+    return pod is not None and pod.uid == victim.uid and not pod.deleting and not pod.terminal
+
+
+def is_alike(pod: Pod, victim: Pod) -> bool:
+    """Whether a pod asks for what a bound one asked for. Labels may differ: a round judges what they change."""
+    return (pod.namespace, _as_bound(pod.pod_class), pod.constraints) == (
+        victim.namespace,
+        _as_bound(victim.pod_class),
+        victim.constraints,
+    )
+
+
+def look_after_places(step: Step) -> None:
+    """Gives up places that are not wanted any more, and those that no replacement comes for."""
+    cluster, ledger, books, now = step.cluster, step.ledger, step.ledger.moves, step.now
+    for key, move in list(books.awaited.items()):
+        if stays(cluster, move.victim):
+            is_leaving = move.by_controller or move.victim.key in ledger.victims
+            is_late = move.by_controller and now - move.waits_since > REPLACEMENT_TIMEOUT
+            if not is_leaving or is_late or not is_place_kept(cluster, ledger, key):
+                release_place(step, key, "dropped")
+            continue
+        books.left(key, now)
+        victim = cluster.pods.get(move.victim.key)
+        if not move.gone and (victim is None or victim.uid != move.victim.uid):
+            move.gone, move.waits_since = True, now
+        if now - move.waits_since > REPLACEMENT_TIMEOUT or ledger.reservations[key].node not in cluster.nodes:
+            release_place(step, key, "expired")
+    books.forget_before(now - _HOUR)
+
+
+# --- for rounds ---
+
+
+def recent_moves(cluster: Cluster, ledger: Ledger, now: float) -> tuple[RecentMove, ...]:
+    """Moves that count for the limits of policies: those under way, and those of the last hour."""
+    books = ledger.moves
+    planned = {key: move for key, move in books.awaited.items() if move.departure in MOVES}
+    return tuple(
+        RecentMove(
+            move.policy,
+            move.victim.node_name,
+            move.victim.namespace,
+            move.victim.owner,
+            0.0 if move.left is None else now - move.left,
+            under_way=key in books.awaited or _waits(cluster, move.replacement),
+        )
+        for key, move in (planned | books.past).items()
+    )
+
+
+def _waits(cluster: Cluster, replacement: tuple[str, str] | None) -> bool:
+    pod = None if replacement is None else cluster.waiting.get(replacement[0])
+    return pod is not None and replacement is not None and pod.uid == replacement[1]

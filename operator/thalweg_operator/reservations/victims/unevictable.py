@@ -1,0 +1,47 @@
+"""Running pods whose eviction the API server refused: for a while no plan evicts them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+if TYPE_CHECKING:
+    from thalweg_operator.reservations.ledger.ledger import Ledger
+
+#: Seconds of the first and of the longest pause.
+_FIRST, _LONGEST = 5.0, 300.0
+
+
+class UnevictablePod(msgspec.Struct, frozen=True, gc=False):
+    """A running pod that is not to be evicted now.
+
+    Attributes:
+        reason: the API server's.
+        until: end of its pause, by the monotonic clock.
+        tries: how often its eviction was refused.
+    """
+
+    reason: str
+    until: float
+    tries: int
+
+
+def refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
+    """The API server refuses to evict a pod: it pauses, twice as long each time."""
+    known = ledger.unevictable.get(uid)
+    tries = 0 if known is None else known.tries
+    pause = min(_LONGEST, _FIRST * 2.0 ** min(tries, 16))
+    ledger.unevictable[uid] = UnevictablePod(reason, now + pause, tries + 1)
+
+
+def reasons(ledger: Ledger, now: float) -> Mapping[str, str]:
+    """Why pods are not to be evicted now, by UID."""
+    return {uid: each.reason for uid, each in ledger.unevictable.items() if each.until > now}
+
+
+def forget(ledger: Ledger, now: float) -> None:
+    """Forgets pods whose pause ended long ago. Until then another refusal makes the pause longer."""
+    if ledger.unevictable:
+        ledger.unevictable = {uid: each for uid, each in ledger.unevictable.items() if each.until + _LONGEST > now}
