@@ -1,25 +1,19 @@
-"""Steering against a kube-scheduler, an API server and a clock that do what they may do, in any order."""
+"""Steering against a kube-scheduler, an API server and a clock. In any order: test_ledger_machine."""
 
 from typing import Any
 
-import msgspec
 import pytest
-from hypothesis import settings
-from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
-from support.profiles import examples
-from support.state_snapshot import state_snapshot
 from thalweg_extender.answers import Outcome
 from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.steering.nominations import PlannedPod, nominations
+from thalweg_operator.reservations.steering.nominations import PlannedPod
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod, PodClass
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 from flowcore.model.selectors import LabelSelector, Requirement
 
@@ -980,137 +974,3 @@ def test_somebody_nominates_for_room_that_is_taken(world: SteeredCluster) -> Non
     world.change_pod(pod.key, nominated_node="a")
     world.show()
     assert world.schedule(pod.key) == (Outcome.HELD, [])
-
-
-# --- anything in any order ---
-
-
-class AnyOrder(RuleBasedStateMachine):
-    """kube-scheduler, the API server, the rounds, other people and restarts, in any order."""
-
-    KEYS = ("ns/p", "ns/q", "ns/r")
-
-    @initialize(prefer=st.booleans())
-    def begin(self, prefer: bool) -> None:  # noqa: FBT001 - hypothesis calls it
-        self.world = SteeredCluster(steering="Prefer" if prefer else "Require")
-        self.number = 0
-        #: Attempts under way: what passed.
-        self.trying: dict[str, tuple[str, list[str]]] = {}
-
-    def _there(self, key: str) -> Pod | None:
-        pod = self.world.api.get(key)
-        return None if pod is None or pod.node_name else pod
-
-    @rule(key=st.sampled_from(KEYS), gated=st.booleans())
-    def comes(self, key: str, gated: bool) -> None:  # noqa: FBT001
-        if key not in self.world.api:
-            self.number += 1
-            self.world.pod(key.partition("/")[2], f"u{self.number}", gated=gated)
-
-    @rule(key=st.sampled_from(KEYS))
-    def goes(self, key: str) -> None:
-        if key in self.world.api:
-            self.world.remove_pod(key)
-
-    @rule(key=st.sampled_from(KEYS), node=st.sampled_from(NODES), wave=st.sampled_from((0, 1, 2)))
-    def plans(self, key: str, node: str, wave: int) -> None:
-        self.world.plan_pod(key, node, wave)
-
-    @precondition(lambda self: self.world.writes)
-    @rule(at=st.integers(0, 3), problem=st.sampled_from(("", "", "", "refused")))
-    def writes(self, at: int, problem: str) -> None:
-        write = self.world.writes[min(at, len(self.world.writes) - 1)]
-        known = self.world.state.pods.get(write.pod.key)
-        if write.kind in ("nominate", "clear") and write.still_wanted():
-            assert known is not None, "a write for a pod that is known to be gone"
-            assert (known.uid, known.node_name) == (write.pod.uid, ""), "a write for a pod that is bound or another"
-        self.world.send_write(min(at, len(self.world.writes) - 1), problem)
-
-    @rule(most=st.integers(1, 3))
-    def sees(self, most: int) -> None:
-        self.world.show(most)
-
-    @rule(key=st.sampled_from(KEYS), fits=st.sets(st.sampled_from(NODES)))
-    def tries(self, key: str, fits: set[str]) -> None:
-        pod = self._there(key)
-        if pod is None or pod.gated or key in self.trying:
-            return
-        _, passed = self.world.schedule(key, sorted(fits))
-        self.trying[key] = pod.uid, passed
-
-    @rule(key=st.sampled_from(KEYS), nodes=st.sets(st.sampled_from(NODES)), known=st.booleans())
-    def asks_without_an_attempt(self, key: str, nodes: set[str], known: bool) -> None:  # noqa: FBT001
-        """Prioritize and preempt ask the same: asked twice, the same answer, and nothing has changed."""
-        pod = self.world.api.get(key)
-        if pod is None:
-            return
-        asked = self.world.extender_pod(key, None if known else msgspec.structs.replace(pod, nominated_node=""))
-        before = state_snapshot((self.world.cluster, self.world.ledger, self.world.writes))
-        first = self.world.view.advise(asked, sorted(nodes))
-        assert self.world.view.advise(asked, sorted(nodes)) == first
-        assert state_snapshot((self.world.cluster, self.world.ledger, self.world.writes)) == before
-
-    @rule(key=st.sampled_from(KEYS), fails=st.booleans(), told=st.sampled_from((HELD_MESSAGE, "2 Insufficient cpu")))
-    def ends(self, key: str, fails: bool, told: str) -> None:  # noqa: FBT001
-        uid, passed = self.trying.pop(key, ("", []))
-        pod = self._there(key)
-        if pod is None or pod.uid != uid:
-            return
-        if passed and not fails:
-            self.world.change_pod(key, node_name=passed[0], usage=CLASS.requests)
-        else:
-            self.world.change_pod(key, nominated_node="", unschedulable_message=told)
-
-    @rule(key=st.sampled_from(KEYS), node=st.sampled_from(("", *NODES)))
-    def others_nominate(self, key: str, node: str) -> None:
-        if self._there(key) is not None:
-            self.world.change_pod(key, nominated_node=node)
-
-    @rule(seconds=st.sampled_from((0.05, 0.2, 1.0, 3.0, 20.0, 70.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.world.now += seconds
-        self.world.look_after()
-
-    @rule(delivery=st.sampled_from(("Extender", "Extender", "Observe")))
-    def the_policy_changes(self, delivery: str) -> None:
-        self.world.set_policy(delivery=delivery, selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
-
-    @rule()
-    def restarts(self) -> None:
-        self.world.start()
-
-    @invariant()
-    def steered_pods_have_their_reservations(self) -> None:
-        """And those reservations have somebody who ends them."""
-        if not hasattr(self, "world"):
-            return
-        steered = {each.pod.key: (each.pod.uid, each.node) for each in nominations(self.world.ledger)}
-        reserved = {key: (each.pod.uid, each.node) for key, each in self.world.state.reservations.items()
-                    if each.owner is Owner.STEERING}  # fmt: skip
-        assert steered == reserved
-
-    @invariant()
-    def one_nomination_at_a_time(self) -> None:
-        """Of the writes in line for a pod that are wanted, none names another node than its reservation."""
-        if not hasattr(self, "world"):
-            return
-        for write in self.world.writes:
-            if write.kind == "nominate" and write.still_wanted():
-                assert self.world.state.reservations[write.pod.key].node == write.node
-
-    def teardown(self) -> None:
-        """Every reservation ends, though nobody follows any more."""
-        if not hasattr(self, "world"):
-            return
-        self.world.settle()
-        self.world.wait(30, 0.5)
-        self.world.wait(120, 2.0)
-        left = {key: each.owner for key, each in self.world.state.reservations.items() if each.owner is Owner.STEERING}
-        assert not left, left
-        for pod in self.world.api.values():
-            if not pod.node_name and pod.nominated_node:
-                assert pod.nominated_node != pod.planned_node, "a nomination of ours that nobody ends"
-
-
-AnyOrder.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30, deadline=None)
-TestAnyOrder = AnyOrder.TestCase

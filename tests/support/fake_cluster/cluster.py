@@ -1,6 +1,6 @@
 """A world around the operator's ledger: an API server, a watch that lags, writes, kube-scheduler, rounds and a clock.
 
-Nothing here is chosen: a test says what happens. After each event everything is checked (``support.fake_cluster.checks``).
+Nothing here is chosen: a test says what happens. After each event everything is checked (``checks.py``).
 """
 
 from __future__ import annotations
