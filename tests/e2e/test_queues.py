@@ -3,22 +3,11 @@
 from typing import Any
 
 import pytest
-from support.cluster_scenario import QUEUES, ClusterScenario
+from support.cluster_scenario import QUEUES, ClusterScenario, queue
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
-
-
-def queue(name: str, **spec: Any) -> dict[str, Any]:
-    """A FlowQueue; it selects pods with its name as their label ``team``."""
-    selects = {"podSelector": {"matchLabels": {"team": name}}}
-    return {
-        "apiVersion": "scheduling.thalweg/v1alpha1",
-        "kind": "FlowQueue",
-        "metadata": {"name": name},
-        "spec": {"selects": selects} | spec,
-    }
 
 
 def accepted(found: dict[str, Any]) -> tuple[str, str]:

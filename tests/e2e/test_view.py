@@ -17,16 +17,14 @@ import yaml
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import ACCOUNTS, token
-from support.viewing import Viewer, answered, view_session
+from support.viewing import ALL, SYSTEM, Viewer, account_that_lists, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.api import _read
 from thalweg_controlplane.objects import pod
-from thalweg_view.access import AUDIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-SYSTEM, SERVICE, POD, LEASE = "thalweg-system", "thalweg-view", "thalweg-0", "kube-system/thalweg-view"
-RBAC = "rbac.authorization.k8s.io"
+SERVICE, POD, LEASE = "thalweg-view", "thalweg-0", "kube-system/thalweg-view"
 PROXY = f"/api/v1/namespaces/{SYSTEM}/services/https:{SERVICE}:https/proxy"
 #: Seconds: longer than the API server's answers hold.
 FORGOTTEN = 60.0
@@ -67,26 +65,6 @@ async def running_pod(api: Api) -> None:
     address = own_address()
     status = {"phase": "Running", "podIP": address, "podIPs": [{"ip": address}]}
     await api.patch(f"/api/v1/namespaces/{SYSTEM}/pods/{POD}/status", {"status": status})
-
-
-async def account_that_lists(api: Api, name: str, *, pods_of: str = "", cluster: tuple[str, ...] = ()) -> str:
-    """The token of a new account that may list pods of a namespace, and these resources of the whole cluster."""
-    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": SYSTEM}})
-    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM}]
-    groups = ["", "scheduling.thalweg"]
-    for kind, namespace, resources in (("Role", pods_of, ("pods",)), ("ClusterRole", "", cluster)):
-        if not (namespace or cluster) or (kind == "Role" and not namespace) or not resources:
-            continue
-        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
-        rules = [{"apiGroups": groups, "resources": list(resources), "verbs": ["list"]}]
-        await api.apply({"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules})
-        ref = {"apiGroup": RBAC, "kind": kind, "name": name}
-        binding = {"kind": f"{kind}Binding", "metadata": metadata, "roleRef": ref, "subjects": subjects}
-        await api.apply({"apiVersion": f"{RBAC}/v1", **binding})
-    return await token(api, account=name, audience=AUDIENCE)
-
-
-ALL = ("pods", "nodes", "flowschedulingpolicies", "flowqueues")
 
 
 async def test_nobody_sees_a_pod_that_they_may_not_read(scene: ClusterScenario, port: int) -> None:

@@ -1,4 +1,4 @@
-"""Churn, for half a minute in the default run and for as long as `--soak-minutes` says: safe throughout, memory flat.
+"""Churn, for half a minute in the slow tier and for as long as `--soak-minutes` says: safe throughout, memory flat.
 
 `python -m pytest -n 0 -s tests/faults/test_soak.py --soak-minutes 30` shows a line of progress after each spell.
 """

@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from support.draw import ASPECTS, SCORES, SOFT
 from support.driven_ledger import DrivenLedger
 from support.histories import History, ReplicatedCluster, histories, send_changes
@@ -111,15 +112,11 @@ def test_what_is_remembered_is_what_a_fresh_look_says(history: History) -> None:
 
 
 @pytest.mark.parametrize("aspect", sorted(ASPECTS))
-def test_each_filter_alone(aspect: str) -> None:
+@given(data=st.data())
+@settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
+def test_each_filter_alone(aspect: str, data: st.DataObject) -> None:
     """Histories in which one filter decides, so that none hides behind an earlier one."""
-
-    @given(histories(frozenset({aspect})))
-    @settings(max_examples=examples(15), deadline=None, suppress_health_check=list(HealthCheck))
-    def check(history: History) -> None:
-        compare(history, rounds=False)
-
-    check()
+    compare(data.draw(histories(frozenset({aspect}))), rounds=False)
 
 
 ZONED = {zone: node(f"{zone}1", labels=(("zone", zone),)) for zone in "abc"}

@@ -269,6 +269,17 @@ def policy(name: str, **spec: Any) -> dict[str, Any]:
     }
 
 
+def queue(name: str, **spec: Any) -> dict[str, Any]:
+    """A FlowQueue; it selects pods with its name as their label ``team``."""
+    selects = {"podSelector": {"matchLabels": {"team": name}}}
+    return {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowQueue",
+        "metadata": {"name": name},
+        "spec": {"selects": selects} | spec,
+    }
+
+
 async def install_crds(api: Api) -> None:
     """CRDs, and the admission policy that reads them; returns once the API server serves them."""
     for crd in custom_resource_definitions():

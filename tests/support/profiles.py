@@ -1,11 +1,13 @@
 """How much hypothesis draws, and whether every run draws the same.
 
-`derandomized` is the default: every run draws the same examples, so a failure is everybody's. `explore` draws others in
-each run, ten times as many, and remembers failures in `.hypothesis`:
+`quick` is the default tier's: few examples of each property. `full` is the slow tier's: all of them. Both draw the same
+in every run, so a failure is everybody's. `explore` draws others in each run, ten times as many as `full`, and
+remembers failures in `.hypothesis`:
 
     python -m pytest --hypothesis-profile=explore -m "hypothesis and not slow" tests/core tests/operator
 
-`HYPOTHESIS_PROFILE=explore` in the environment does the same. A failure there prints a line `@reproduce_failure(...)`.
+`HYPOTHESIS_PROFILE` in the environment names a profile too. A failure of `explore` prints a line
+`@reproduce_failure(...)`.
 """
 
 import os
@@ -13,26 +15,25 @@ import random
 
 from hypothesis import HealthCheck, settings
 
-DEFAULT, EXPLORE = "derandomized", "explore"
-_EXPLORE_FACTOR = 10
-_DEFAULT_EXAMPLES = 100
+QUICK, FULL, EXPLORE = "quick", "full", "explore"
+_QUICK_EXAMPLES, _FULL_EXAMPLES, _EXPLORE_FACTOR = 15, 100, 10
 _CHECKS = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.function_scoped_fixture]
 
 
-def register_profiles() -> None:
-    """Registers both profiles and loads the one that the environment names."""
-    settings.register_profile(
-        DEFAULT, derandomize=True, deadline=None, database=None, print_blob=False, suppress_health_check=_CHECKS
-    )
+def register_profiles(default: str) -> None:
+    """Registers all profiles and loads the one that the environment names, or else the default."""
+    same = settings(deadline=None, derandomize=True, database=None, print_blob=False, suppress_health_check=_CHECKS)
+    settings.register_profile(QUICK, same, max_examples=_QUICK_EXAMPLES)
+    settings.register_profile(FULL, same, max_examples=_FULL_EXAMPLES)
     settings.register_profile(
         EXPLORE,
         derandomize=False,
         deadline=None,
         print_blob=True,
-        max_examples=_EXPLORE_FACTOR * _DEFAULT_EXAMPLES,
+        max_examples=_EXPLORE_FACTOR * _FULL_EXAMPLES,
         suppress_health_check=_CHECKS,
     )
-    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", DEFAULT))
+    settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", default))
 
 
 def is_exploring() -> bool:
@@ -40,8 +41,15 @@ def is_exploring() -> bool:
     return settings.get_current_profile_name() == EXPLORE
 
 
+def is_quick() -> bool:
+    """Whether this run draws few examples."""
+    return settings.get_current_profile_name() == QUICK
+
+
 def examples(count: int) -> int:
-    """How many examples a test draws that wants `count` in the default run."""
+    """How many examples a test draws that wants `count` in the slow tier."""
+    if is_quick():
+        return min(count, _QUICK_EXAMPLES)
     return count * _EXPLORE_FACTOR if is_exploring() else count
 
 

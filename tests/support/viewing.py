@@ -7,6 +7,14 @@ from typing import Any
 
 import aiohttp
 from support.operator import until
+from support.rights import token
+from thalweg_controlplane import Api
+from thalweg_view.access import AUDIENCE
+
+SYSTEM = "thalweg-system"
+RBAC = "rbac.authorization.k8s.io"
+#: Resources of the whole cluster that a viewer who sees everything may list.
+ALL = ("pods", "nodes", "flowschedulingpolicies", "flowqueues")
 
 
 class Viewer:
@@ -45,3 +53,20 @@ async def answered(viewer: Viewer, operation: str, status: int, within: float = 
 
     await until(has_answered, within, lambda: f"{operation} to answer {status}; last {last}")
     return last[1]
+
+
+async def account_that_lists(api: Api, name: str, *, pods_of: str = "", cluster: tuple[str, ...] = ()) -> str:
+    """The token of a new account that may list pods of a namespace, and these resources of the whole cluster."""
+    await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": name, "namespace": SYSTEM}})
+    subjects = [{"kind": "ServiceAccount", "name": name, "namespace": SYSTEM}]
+    groups = ["", "scheduling.thalweg"]
+    for kind, namespace, resources in (("Role", pods_of, ("pods",)), ("ClusterRole", "", cluster)):
+        if not (namespace or cluster) or (kind == "Role" and not namespace) or not resources:
+            continue
+        metadata = {"name": name, **({"namespace": namespace} if namespace else {})}
+        rules = [{"apiGroups": groups, "resources": list(resources), "verbs": ["list"]}]
+        await api.apply({"apiVersion": f"{RBAC}/v1", "kind": kind, "metadata": metadata, "rules": rules})
+        ref = {"apiGroup": RBAC, "kind": kind, "name": name}
+        binding = {"kind": f"{kind}Binding", "metadata": metadata, "roleRef": ref, "subjects": subjects}
+        await api.apply({"apiVersion": f"{RBAC}/v1", **binding})
+    return await token(api, account=name, audience=AUDIENCE)
