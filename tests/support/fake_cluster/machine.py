@@ -192,7 +192,9 @@ class LedgerMachine(RuleBasedStateMachine):
         for name, size in self.gangs.items():
             pods = [pod for pod in world.api.values() if pod.name.startswith(f"{name}-")]
             bound = sum(bool(pod.node_name) for pod in pods)
-            assert bound in (0, size) or len(pods) < size or self.may_be_partial(pods), f"{name} has {bound} of {size} pods"
+            assert bound in (0, size) or len(pods) < size or self.may_be_partial(pods), (
+                f"{name} has {bound} of {size} pods"
+            )
 
     def others_act(self) -> None:
         """What controllers do until all is at rest."""
