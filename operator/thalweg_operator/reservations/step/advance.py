@@ -120,7 +120,8 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             nomination_events.adopt_nominations(step)
         case TimePassed():
             _time_passed(step)
-    if ledger.round_wanted:
+    if ledger.round_wanted or ledger.round_at_once:
+        ledger.helped += ledger.round_wanted
         step.effects.append(RequestRound(at_once=ledger.round_at_once))
         ledger.round_wanted = ledger.round_at_once = False
     return step.effects
