@@ -5,7 +5,6 @@ from dataclasses import replace as replace_outcome
 from typing import Any
 
 import pytest
-from harness.small_fixes import NOW, draw_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from support.cli import Manifest, pod
 from support.profiles import examples
 from support.scenario_state import scenario_of
+from support.small_fixes import NOW, draw_scenario
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.fixes import find_fixes
