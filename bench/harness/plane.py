@@ -10,7 +10,7 @@ from itertools import islice
 from typing import Any
 
 from prometheus_client.parser import text_string_to_metric_families
-from thalweg.crds import custom_resource_definitions, gate_admission
+from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.objects import object_path, pod
 from thalweg_operator.constants import POLICIES_PATH
@@ -108,6 +108,11 @@ async def cut_watches(api: Api) -> int:
             if sample.name == "apiserver_terminated_watchers_total"
         )
     )
+
+
+def gate_admission() -> list[dict[str, Any]]:
+    """The admission policy that gates pods, and its binding."""
+    return [each for each in rights_by_file()["gates"] if each["kind"].startswith("MutatingAdmissionPolicy")]
 
 
 async def _install_crds(api: Api) -> None:
