@@ -34,6 +34,8 @@ class Scenario:
         warnings: sentences about objects of a dump that were skipped or replaced.
         gaps: sentences about objects that a dump lacks and that another object names.
         priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
+        named: resource claims and their templates, by kind, namespace and name.
+        names: which of them pods name, by key of the pod, and PriorityClasses that are not there; an operator has none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
@@ -47,6 +49,8 @@ class Scenario:
     complete: bool = False
     gaps: list[str] = field(default_factory=list)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    named: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    names: dict[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)

@@ -5,7 +5,6 @@ from dataclasses import replace as replace_outcome
 from typing import Any
 
 import pytest
-from harness.small_fixes import NOW, draw_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from support.cli import Manifest, pod
 from support.profiles import examples
 from support.scenario_state import scenario_of
+from support.small_fixes import NOW, draw_scenario
 
 from flowcore.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.diagnosis.fixes import find_fixes
@@ -150,6 +150,42 @@ def test_a_claim_or_a_storage_class_that_does_not_exist(policies: list[Manifest]
     missing = "StorageClass gp33, which PersistentVolumeClaim default/data names, does not exist; there is gp3."
     assert missing in answer.evidence
     assert answer.next == "Create StorageClass gp33, or name another one in the claim."
+
+
+def test_a_priority_class_that_does_not_exist() -> None:
+    """It is named beside those that are there; the API server would refuse the next such pod."""
+    classes: list[Manifest] = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": 5} for name in ("batch", "urgent")
+    ]
+    waits = one("p", "9", priorityClassName="urgnt", preemptionPolicy="Never")
+    answer = ask(scenario_of([node("a"), *classes, waits]), "default/p")
+    missing = "PriorityClass urgnt does not exist, so its priority counts as 0; there are batch and urgent."
+    assert answer.evidence[0] == missing
+    assert answer.next.startswith("Create PriorityClass urgnt, or name another one")
+    # A dump without any says nothing of what is there, and a priority that is written into the pod needs no class.
+    written = one("p", "9", priorityClassName="urgnt", preemptionPolicy="Never", priority=7)
+    for objects in ([waits], [*classes, written]):
+        assert not any(
+            "PriorityClass" in each for each in ask(scenario_of([node("a"), *objects]), "default/p").evidence
+        )
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
+    """Such pods are kube-scheduler's, and it waits for the claim too."""
+    field = f"{kind[:1].lower()}{kind[1:]}Name"
+    waits = one("p", resourceClaims=[{"name": "gpu", field: "one-gpu"}])
+
+    def there(name: str, namespace: str = "default") -> Manifest:
+        return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+    answer = ask(scenario_of([node("a"), waits, there("two-gpus"), there("one-gpu", "other")]), "default/p")
+    assert f"{kind} default/one-gpu does not exist." in answer.evidence
+    assert answer.next == f"Create {kind} one-gpu in namespace default."
+    for objects in ([], [there("one-gpu")]):
+        answer = ask(scenario_of([node("a"), waits, *objects]), "default/p")
+        assert not answer.evidence
+        assert answer.next.startswith("Leave the pod to kube-scheduler")
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:

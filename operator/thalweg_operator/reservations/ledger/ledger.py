@@ -63,7 +63,8 @@ class Ledger:
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
         last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
-        round_at_once: the same, for a pod that began to wait.
+        round_at_once: a pod began to wait, and a round is to plan it at once.
+        helped: number of steps after which a round may place more of the pods that were planned in vain.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -93,6 +94,7 @@ class Ledger:
         self.victims_seen = self.gangs_seen = NEVER
         self.ends = False
         self.round_wanted = self.round_at_once = False
+        self.helped = 0
         self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:

@@ -86,7 +86,7 @@ def unasked(step: Step) -> None:
     for key in [key for key, due in books.unasked.items() if due <= step.now]:
         del books.unasked[key]
         if key not in step.ledger.reservations:  # no other round has planned it meanwhile
-            step.ledger.round_wanted = step.ledger.round_at_once = True
+            step.ledger.round_at_once = True
 
 
 def _bind(step: Step, pod: Pod, policy: Policy) -> bool:

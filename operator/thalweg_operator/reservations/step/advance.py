@@ -120,7 +120,8 @@ def advance(cluster: Cluster, ledger: Ledger, event: Event, now: float) -> list[
             nomination_events.adopt_nominations(step)
         case TimePassed():
             _time_passed(step)
-    if ledger.round_wanted:
+    if ledger.round_wanted or ledger.round_at_once:
+        ledger.helped += ledger.round_wanted
         step.effects.append(RequestRound(at_once=ledger.round_at_once))
         ledger.round_wanted = ledger.round_at_once = False
     return step.effects
@@ -141,7 +142,7 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
                 partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
         case Nominate() if step.ledger.waits_for_victim(write.pod.key):
             if answer is not Answer.RETRYING:
-                victims.nomination_answered(step.ledger, write)
+                victims.nomination_answered(step, write)
         case _:
             nomination_events.write_answered(step, event)
 

@@ -77,8 +77,8 @@ def pod_put(step: Step, pod: Pod) -> None:
     ):
         ledger.round_wanted = True
     if change.waiting_changed or opened:  # opened without a plan
-        ledger.round_wanted |= not lone_pods.pod_came(step, cluster.waiting[key])
-        ledger.round_at_once |= ledger.round_wanted
+        came = not lone_pods.pod_came(step, cluster.waiting[key])
+        ledger.round_at_once |= came or ledger.round_wanted
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
         nomination_events.pod_changed(step, key, before)
 
