@@ -30,7 +30,7 @@ os.environ.setdefault("GOGC", "200")
 #: Folders of tests that are all slow.
 _SLOW = {"bench", "browser", "chart", "controlplane", "e2e", "faults", "install", "oracle", "visible"}
 #: Folders of tests that want the control plane's executables.
-_REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "smoke"}
+_REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "release", "smoke"}
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
 #: Folders among the others with files that take a minute or more. They come first, in this order.

@@ -576,7 +576,7 @@ async def test_sent_means_that_it_left(tmp_path: Path, monkeypatch: pytest.Monke
     async with connected(server.port, tmp_path) as connection:
         events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
         made = Binder(connection, state.shell, Metrics(), events, ProgressLog(), 4)
-        await asyncio.wait_for(made.until_sent(), 1)  # nothing was put in line
+        await asyncio.wait_for(made.until_sent(), 30)  # nothing was put in line
         task = asyncio.create_task(made.run())
         assert state.reserve(POD, "n")
         made.put(Bind(POD, "n", state.generation))

@@ -473,7 +473,7 @@ async def test_a_round_without_the_pod_does_not_end_the_wait(world: SteeredClust
     world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
     await task
     assert world.schedule(pod.key) == (Outcome.HELD, [])
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)  # its round was in vain
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)  # its round was in vain
 
 
 async def test_a_question_before_our_watch_shows_the_pod(world: SteeredCluster) -> None:
@@ -494,9 +494,9 @@ async def test_nobody_waits_for_long(world: SteeredCluster, monkeypatch: pytest.
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
     pod, other = world.pod(), world.pod("other", "v")
     world.show()
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
-    await asyncio.wait_for(world.view.until_planned(question(other), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(other), ["a"]), 30)
     plan_made(world)
     task = await asking(world.view, other)
     assert not task.done()
@@ -508,9 +508,9 @@ async def test_questions_about_pods_that_are_not_there(world: SteeredCluster, mo
     """Anybody may ask them. They wait once, and the questions about real pods wait for their rounds all the same."""
     gone = Pod("ns", "gone", "x", CLASS, scheduler_name=STEERED_NAME)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
-    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
-    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 30)
     pod = world.pod()
     await waits_for_its_round(world, pod)
 
@@ -520,7 +520,7 @@ async def test_the_watch_is_waited_for_again_later(world: SteeredCluster, monkey
     monkeypatch.setattr(extender_view, "WATCH_RESTS", 0.0)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
     pod = world.pod()
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
     task = await asking(world.view, pod)
     assert not task.done()
@@ -578,4 +578,4 @@ async def test_pods_of_others_do_not_wait(world: SteeredCluster) -> None:
     world.set_policy(delivery="Extender", selects={"schedulerNames": [STEERED_NAME], "podSelector": {}})
     world.show()
     for pod in (theirs, member):
-        await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+        await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)
