@@ -46,7 +46,8 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
             # The room that an equal pod holds there will be its own.
             holder = ledger.reservations[place.holder]
             reserved = holder.pod if holder.node == place.node else pod
-            return _to_node(cluster, ledger, reserved, place.node, nodes, hold=True)
+            advice = _to_node(cluster, ledger, reserved, place.node, nodes, hold=True)
+            return msgspec.structs.replace(advice, holder=place.holder)
     if reservation is not None and reservation.phase is Phase.FOREIGN:
         return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
     record = ledger.known_record(pod)

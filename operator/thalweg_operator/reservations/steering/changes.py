@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
@@ -39,7 +37,7 @@ from thalweg_operator.reservations.steering.nominations import (
     was_tried,
     withdraw,
 )
-from thalweg_operator.reservations.steering.shifts import Place, find_place, saving_on
+from thalweg_operator.reservations.steering.shifts import Place, saving_on
 
 #: kube-scheduler provisions volumes for ten minutes at most.
 PROVISIONING_SECONDS = 660.0
@@ -158,7 +156,6 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     ledger, key, now = step.ledger, pod.key, step.now
     books = ledger.nominations
     books.unseen_wakes.pop(key, None)
-    place = _place(step, pod, event.passed) if steered else None
     until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
@@ -178,7 +175,7 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     elif (known := ledger.known_record(pod)) is not None:
         known.held_at = None
     if reservation is not None and steered:
-        _passed(step, reservation, place)
+        _passed(step, reservation, Place(advice.node, advice.holder))
         return
     if reservation is not None and asked.nominated == reservation.node:
         if reservation.crowded:
@@ -191,18 +188,10 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
         _held(step, pod, reservation, asked.nominated)
 
 
-def _place(step: Step, pod: Pod, passed: Sequence[str]) -> Place | None:
-    """Where the pod was let through to; None: to its planned node."""
-    reservation, policy = nomination_of(step.ledger, pod.key), step.policy_of(pod)
-    if reservation is None or policy is None or reservation.node == passed[0]:
-        return None
-    return find_place(step.cluster, step.ledger, pod, reservation, policy, passed)
-
-
-def _passed(step: Step, reservation: Reservation, place: Place | None) -> None:
+def _passed(step: Step, reservation: Reservation, place: Place) -> None:
     key, ledger = reservation.pod.key, step.ledger
     ledger.nominations.forget_place(key)
-    if place is not None:
+    if place.node != reservation.node and place.holder in ledger.reservations:
         _take(step, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
         ledger.change(key, phase=Phase.PASSED, since=step.now)
