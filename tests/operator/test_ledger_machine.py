@@ -360,14 +360,14 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = world.ledger
         assert not ledger.reservations
         assert not ledger.victims
-        assert not ledger.moves.awaited
-        assert not ledger.moves.by_owner
-        assert not ledger.moves.without_place
+        assert not self.world.state.moves.awaited
+        assert not self.world.state.moves.by_owner
+        assert not self.world.state.moves.without_place
         assert not ledger.waiting_groups
         assert not ledger.unevictable
-        assert not ledger.checking
+        assert not self.world.state.checking
         assert not ledger.pending
-        assert not ledger.evicting
+        assert not self.world.state.evicting
         assert not world.cluster.occupancy.usage
 
 

@@ -62,7 +62,7 @@ class Driven:
         self.state.policies.offer("p", "u", 1, spec)
         cluster, ledger, metrics = self.state.cluster, self.state.ledger, Metrics()
         self.usage = UsagePoller(None, cluster, UsageSettings(), metrics, BadInput(metrics))  # type: ignore[arg-type]
-        running = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: True)
+        running = RunningPodsTracker(self.state.shell.state, self.clock, self.wall_clock, lambda: True)
         self.builder = RequestBuilder(
             cluster,
             ledger,

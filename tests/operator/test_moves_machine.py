@@ -146,7 +146,7 @@ class MoveMachine(RuleBasedStateMachine):
                 break
         assert not world.ledger.reservations
         assert not world.ledger.victims
-        assert not world.ledger.moves.awaited
+        assert not world.state.moves.awaited
         self.controllers_act()
         counted = Counter(pod.owner for pod in world.api.values() if pod.owner)
         assert counted == self.wanted

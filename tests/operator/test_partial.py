@@ -35,7 +35,7 @@ class Case:
     @property
     def in_line(self) -> set[str]:
         """Uids (pods' names, here) of those in the evictor's line, whyever they are."""
-        return self.state.ledger.evicting
+        return self.state.shell.state.evicting
 
     def put(self, name: str, **fields: Any) -> None:
         """A pod of the gang."""

@@ -408,5 +408,5 @@ async def test_kube_scheduler_evicts_nobody_while_a_round_may() -> None:
     asked = ExtenderPod(pod.namespace, pod.name, pod.uid, {}, STEERED_NAME, "")
     for _ in range(2):
         await scene.turn(1)
-        assert not advise(scene.state.cluster, scene.state.ledger, asked, ["n1"]).may_preempt
+        assert not advise(scene.state.shell.state, asked, ["n1"]).may_preempt
     assert scene.evictions() == ["n0-0"]

@@ -649,10 +649,10 @@ def test_what_is_taken_back_is_not_on_its_way(world: FakeCluster) -> None:
     world.deliver_watch()
     assert world.state.reservations
     assert not world.ledger.gang_pods()
-    assert world.ledger.nominations.is_withdrawing("gang ns/ml")
+    assert world.state.shell.state.nominations.is_withdrawing("gang ns/ml")
     world.settle()
     world.advance(5)
-    assert not world.ledger.nominations.is_withdrawing("gang ns/ml")
+    assert not world.state.shell.state.nominations.is_withdrawing("gang ns/ml")
     assert not world.state.reservations
 
 
@@ -676,7 +676,7 @@ def test_pods_of_a_unit_without_gates(world: FakeCluster) -> None:
     world.change("ns/p", node_name="a")
     world.deliver_watch()
     assert world.write_kinds == ["nominate"] * 2
-    assert not world.ledger.nominations.is_withdrawing("gang ml")
+    assert not world.state.shell.state.nominations.is_withdrawing("gang ml")
 
 
 def test_a_spare_pod_is_lost(world: FakeCluster) -> None:

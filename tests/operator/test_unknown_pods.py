@@ -134,7 +134,7 @@ def test_a_real_pod_that_our_watch_shows_late(world: FakeCluster) -> None:
     world.change(pod.key, node_name="b", usage=CLASS.requests)
     world.deliver_watch()
     world.advance(200, 1.0)
-    assert not world.ledger.nominations.unseen_wakes
+    assert not world.state.shell.state.nominations.unseen_wakes
 
 
 def test_another_pod_of_the_same_name_is_woken_no_more_often(world: FakeCluster) -> None:
@@ -149,7 +149,7 @@ def test_another_pod_of_the_same_name_is_woken_no_more_often(world: FakeCluster)
         assert 2 <= len(world.writes) <= 3
     world.put_pod(pod.key, None)
     world.deliver_watch()
-    assert not world.ledger.nominations.unseen_wakes
+    assert not world.state.shell.state.nominations.unseen_wakes
 
 
 def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: FakeCluster) -> None:

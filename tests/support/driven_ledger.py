@@ -27,9 +27,9 @@ from thalweg_operator.reservations.events import (
     TimePassed,
 )
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, holds, infeasible_nodes
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import reserve
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.victims import named_victim
 from thalweg_operator.shell import Shell
 
@@ -66,7 +66,7 @@ class DrivenLedger:
     ) -> None:
         cluster = Cluster()
         self.rounds_requested, self.request_round = 0, request_round
-        self.follow(Shell(cluster, Ledger(cluster), self._request_round, clock))
+        self.follow(Shell(State(cluster), self._request_round, clock))
         self.effects: list[Effect] = []
         self.shell.lead(dict.fromkeys(get_args(Effect), self.effects.append) | dict(handlers or {}))
         self.policies = PolicyStore(put_in_force=lambda accepted: self.apply(PoliciesChanged(accepted)))
@@ -121,7 +121,7 @@ class DrivenLedger:
 
     def look_after(self) -> None:
         """Time passes; whatever is looked at now and then only is due."""
-        self.ledger.victims_seen = self.ledger.gangs_seen = -math.inf
+        self.shell.state.victims_seen = self.shell.state.gangs_seen = -math.inf
         self.apply(TimePassed())
 
     def sync(self) -> None:
@@ -200,7 +200,7 @@ class DrivenLedger:
         return self.ledger.waits_for_victim(key)
 
     def infeasible_nodes(self, pod: Pod, nodes: Sequence[str]) -> list[str]:
-        return infeasible_nodes(self.cluster, self.ledger, pod, nodes)
+        return infeasible_nodes(self.shell.state, pod, nodes)
 
     def conflicts_in_flight(self, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:
         return conflicts_in_flight(self.cluster, self.ledger, pod, node, fewer)

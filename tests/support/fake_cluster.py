@@ -19,9 +19,8 @@ from thalweg_operator.reservations.effects import (
     WakePod,
     WriteCondition,
 )
-from thalweg_operator.reservations.events import GateUnneeded
+from thalweg_operator.reservations.events import GateUnneeded, PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import PlannedPod
 from thalweg_operator.reservations.steering.waves import UNORDERED
@@ -78,7 +77,7 @@ class FakeCluster:
             self.state.set_namespace("ns", (("team", "ml"),))
         for name in NODES:
             self.state.upsert_node(Node(name, allocatable=(("cpu", 300), ("pods", 10))))
-        self.ledger.nominations.node_changes.clear()  # kube-scheduler knows them as well
+        self.state.shell.state.nominations.node_changes.clear()  # kube-scheduler knows them as well
         for pod in self.api.values():
             self.state.upsert_pod(pod)
         self.state.set_namespace("ns", (("team", "ml"),))
@@ -185,15 +184,16 @@ class FakeCluster:
 
     def add_plan(self, planned: Sequence[PlannedPod]) -> None:
         """Placements that have their reservations are handed on, as at the end of a plan."""
-        step = Step(self.state.cluster, self.ledger, self.now, [])
-        nomination_plans.add_plan(step, planned)
-        self.state.shell.carry_out(step.effects)
+        state = self.state.shell.state
+        state.now, state.effects = self.now, []
+        nomination_plans.add_plan(state, planned)
+        self.state.shell.carry_out(state.effects)
 
     def set_free(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``."""
-        step = Step(self.state.cluster, self.ledger, self.now, [])
-        nomination_plans.set_free(step, pod)
-        self.state.shell.carry_out(step.effects)
+        policy = self.state.cluster.policies.of(pod, self.state.cluster.namespaces)
+        assert policy is not None
+        self.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
 
     def open(self, pod: Pod) -> None:
         """Nothing would come of the pod's waiting behind our gate."""

@@ -214,7 +214,7 @@ class FuzzedOperator:
             nominated=pod["status"].get("nominatedNodeName", "") if choose.random() < 0.7 else "",
         )
         nodes = choose.sample(NODES, choose.randint(1, 3))
-        advice = advise(self.state.cluster, self.state.ledger, asked, nodes)
+        advice = advise(self.state.shell.state, asked, nodes)
         outcome, passed, _ = to_filter(advice, nodes)
         self.state.apply(SchedulerAnswered(asked, outcome, passed, advice))
 

@@ -16,16 +16,15 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import ledger as ledger_module
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import Stage
 from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key
 from thalweg_operator.reservations.victims.victims import is_whole
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
 
@@ -61,8 +60,8 @@ class LedgerChecks:
     #: Pods that got a place without a round.
     priced: ClassVar[int] = 0
 
-    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
-        self._cluster, self._ledger = cluster, ledger
+    def __init__(self, state: State) -> None:
+        self._state, self._cluster, self._ledger = state, state.cluster, state.ledger
         self._groups: dict[str, list[PlannedPlacement]] = {}
         self._ids_before_plan: set[int] = set()
 
@@ -122,7 +121,7 @@ class LedgerChecks:
             assert each.pod.key == key
             if each.phase is Phase.AWAITING_REPLACEMENT:
                 assert each.owner is not Owner.OTHERS
-                assert key in self._ledger.moves.awaited
+                assert key in self._state.moves.awaited
                 assert key not in self._cluster.pods
             else:
                 assert key in waiting, f"{key} is reserved and does not wait"
@@ -132,7 +131,7 @@ class LedgerChecks:
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
-        assert self._ledger.moves.awaited.keys() <= reservations.keys()
+        assert self._state.moves.awaited.keys() <= reservations.keys()
 
     # --- no transition outside the table ---
 
@@ -198,7 +197,7 @@ class LedgerChecks:
         if write.departure is Departure.PARTIAL_GANG:
             return
         ledger, key = self._ledger, write.pod.key
-        if key in ledger.moves.without_place:
+        if key in self._state.moves.without_place:
             return
         record = ledger.victims[key]
         assert record.pod.uid == write.pod.uid

@@ -49,10 +49,10 @@ from thalweg_operator.reservations.events import (
     WriteAnswered,
 )
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.steering.advise import advise, awaits_plan
 from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
 from thalweg_operator.reservations.step.advance import advance
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.step.wanted import is_wanted
 from thalweg_operator.reservations.victims import unevictable
 from thalweg_operator.reservations.victims.replacements import recent_moves
@@ -123,8 +123,9 @@ class LedgerWorld:
         self.attempts: dict[str, tuple[str, list[str]]] = {}
         self.plan: Plan | None = None
         self.cluster = Cluster()
-        self.ledger = Ledger(self.cluster)
-        self.checks = LedgerChecks(self.cluster, self.ledger)
+        self.state = State(self.cluster)
+        self.ledger = self.state.ledger
+        self.checks = LedgerChecks(self.state)
         for node in self.nodes.values():
             self.apply(NodePut(node))
         for pod in self.api.values():
@@ -137,7 +138,7 @@ class LedgerWorld:
     def apply(self, event: Event) -> list[Effect]:
         """One step, and all that must hold after it."""
         with self.checks.step(event) as step:
-            step.effects = advance(self.cluster, self.ledger, event, self.now)
+            step.effects = advance(self.state, event, self.now)
         self.writes += [each for each in step.effects if isinstance(each, Write)]
         return step.effects
 
@@ -223,7 +224,7 @@ class LedgerWorld:
         """
         write = self.writes.pop(at)
         uncertain = self._is_uncertain(write)
-        if not uncertain and not is_wanted(self.cluster, self.ledger, write, self.now):
+        if not uncertain and not is_wanted(self.state, write, self.now):
             self.apply(WriteAnswered(write, Answer.UNWANTED))
             return
         if isinstance(write, Bind):
@@ -374,9 +375,9 @@ class LedgerWorld:
             cluster,
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
-            excluded={*ledger.victims, *(move.victim.key for move in ledger.moves.awaited.values())},
+            excluded={*ledger.victims, *(move.victim.key for move in self.state.moves.awaited.values())},
             unevictable_reasons=unevictable.reasons(ledger, self.now),
-            moves=recent_moves(cluster, ledger, self.now),
+            moves=recent_moves(self.state, self.now),
         )
         return to_snapshot(
             cluster,
@@ -428,8 +429,8 @@ class LedgerWorld:
         if awaits_plan(self.cluster, self.ledger, asked):
             self.apply(SchedulerAsks(asked, fits))
         with self.checks.unchanged():
-            advice = advise(self.cluster, self.ledger, asked, fits)
-            assert advise(self.cluster, self.ledger, asked, fits) == advice
+            advice = advise(self.state, asked, fits)
+            assert advise(self.state, asked, fits) == advice
         outcome, passed, _ = to_filter(advice, fits)
         self.apply(SchedulerAnswered(asked, outcome, passed, advice))
         return outcome, passed

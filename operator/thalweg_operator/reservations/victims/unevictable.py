@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-import msgspec
-
-if TYPE_CHECKING:
-    from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.victim_record import UnevictablePod
 
 #: Seconds of the first and of the longest pause.
 _FIRST, _LONGEST = 5.0, 300.0
-
-
-class UnevictablePod(msgspec.Struct, frozen=True, gc=False):
-    """A running pod that is not to be evicted now.
-
-    Attributes:
-        reason: the API server's.
-        until: end of its pause, by the monotonic clock.
-        tries: how often its eviction was refused.
-    """
-
-    reason: str
-    until: float
-    tries: int
 
 
 def refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
