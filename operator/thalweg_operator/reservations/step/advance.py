@@ -142,7 +142,7 @@ def _write_answered(step: Step, event: WriteAnswered) -> None:
                 partial_gangs.gang_eviction_unwanted(step.ledger, write.gang, write.pod.uid)
         case Nominate() if step.ledger.waits_for_victim(write.pod.key):
             if answer is not Answer.RETRYING:
-                victims.nomination_answered(step.ledger, write)
+                victims.nomination_answered(step, write)
         case _:
             nomination_events.write_answered(step, event)
 

@@ -63,6 +63,7 @@ class PlanInHand:
         broken: groups that are not whole any more, and whether that is for kube-scheduler being at a node.
         in_groups: whether any placement belongs to a group, so that nothing is handed on before its end.
         waiting_groups: names of those whose victims have left and whose places this plan confirms.
+        awaiting: keys of pods that were handed on just now, and wait for victims.
     """
 
     waiting: list[_Reserved] = field(default_factory=list)
@@ -70,6 +71,7 @@ class PlanInHand:
     broken: dict[str, bool] = field(default_factory=dict)
     in_groups: bool = False
     waiting_groups: set[str] = field(default_factory=set)
+    awaiting: list[str] = field(default_factory=list)
 
 
 def plan_made(step: Step, event: PlanMade) -> None:
@@ -99,6 +101,10 @@ def plan_made(step: Step, event: PlanMade) -> None:
             for key in sorted(members):
                 victims.give_up(step, ledger.reservations[key])
         nomination_plans.add_plan(step, plan.nominations)
+    awaiting, plan.awaiting = plan.awaiting, []
+    victims.go_on(step, awaiting)
+    if event.evictions:
+        independent_evictions.look_after_evictions(step)
 
 
 def _carry_out(step: Step, plan: PlanInHand, event: PlanMade, placement: PlannedPlacement) -> None:
@@ -257,7 +263,8 @@ def _hand_on(step: Step, plan: PlanInHand, reserved: _Reserved) -> None:
     pod, placement = reserved.pod, reserved.placement
     step.effects.append(CountPlacement("reserved"))
     if step.ledger.waits_for_victim(pod.key):
-        return  # other pods must leave their places first (victims.py)
+        plan.awaiting.append(pod.key)  # other pods must leave their places first
+        return
     if reserved.owner is Owner.BINDER:
         step.effects.append(Bind(pod, placement.node, step.cluster.generation))
     else:

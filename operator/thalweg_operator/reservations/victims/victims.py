@@ -43,19 +43,31 @@ TERMINATION_SLACK = 30.0
 LONGEST_TERMINATION = 600.0
 
 
-def look_after_victims(step: Step) -> None:
-    """Begins what is new, gives up what is not wanted or takes too long."""
-    cluster, ledger = step.cluster, step.ledger
-    for key in sorted(ledger.awaiting | ledger.held):
+def go_on(step: Step, keys: Iterable[str]) -> None:
+    """Takes the next step for these pods and their groups: victims are asked about, or evicted.
+
+    What is not wanted any more, or takes too long, is given up.
+
+    Args:
+        keys: of pods with a reservation that waits for victims, or is held.
+    """
+    ledger = step.ledger
+    chosen = sorted(keys)
+    for key in chosen:
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
-        if not is_whole(ledger, reservation) or not may_take_place(cluster, ledger, reservation):
+        if not is_whole(ledger, reservation) or not may_take_place(step.cluster, ledger, reservation):
             give_up(step, reservation)
-    settle(step, ledger.awaiting)
-    for members in _awaiting(ledger, ledger.awaiting):
+    settle(step, chosen)
+    for members in _awaiting(ledger, chosen):
         _wait(step, members)
-    unevictable.forget(ledger, step.now)
+
+
+def look_after_victims(step: Step) -> None:
+    """Looks at all pods that wait, for what time and other pods change."""
+    go_on(step, step.ledger.awaiting | step.ledger.held)
+    unevictable.forget(step.ledger, step.now)
 
 
 def settle(step: Step, keys: Iterable[str]) -> None:
@@ -175,12 +187,12 @@ def nomination_lost(step: Step, key: str) -> None:
         step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
 
 
-def nomination_answered(ledger: Ledger, write: Nominate) -> None:
+def nomination_answered(step: Step, write: Nominate) -> None:
     """The nomination of a pod that waits was answered. Refused or not, its victims may go now."""
-    reservation = ledger.reservations.get(write.pod.key)
+    reservation = step.ledger.reservations.get(write.pod.key)
     if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
-        ledger.change(write.pod.key, writing=False)
-        ledger.victims_seen = NEVER
+        step.ledger.change(write.pod.key, writing=False)
+        go_on(step, [write.pod.key])
 
 
 def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
@@ -195,6 +207,7 @@ def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> 
         return
     if write.dry_run and record.stage is Stage.CHECKING and answer in (Answer.DONE, Answer.UNWANTED):
         record.stage = Stage.CHECKED if answer is Answer.DONE else Stage.PLANNED
+        go_on(step, record.for_pods)
     if answer not in (Answer.REFUSED, Answer.RETRYING):
         return
     if record.departure is Departure.REPLACEMENT:

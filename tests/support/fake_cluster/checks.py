@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from support.recount import check_recount
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import ledger as ledger_module
 from thalweg_operator.reservations.ledger.ledger import Ledger
@@ -24,6 +24,7 @@ from thalweg_operator.reservations.steering.counted_pods import CountedPods
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key
 from thalweg_operator.reservations.victims.victims import is_whole
+from thalweg_operator.shell import Shell
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
@@ -271,6 +272,36 @@ class LedgerChecks:
         for name, _ in reservation.pod.pod_class.requests:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
+
+
+class CheckedShell(Shell):
+    """A shell whose steps are checked.
+
+    Attributes:
+        step_effects: of the last step.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        ledger: Ledger,
+        request_round: Callable[[RequestRound], None],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(cluster, ledger, request_round, clock)
+        self.checks, self.step_effects = LedgerChecks(cluster, ledger), list[Effect]()
+
+    def apply(self, event: Event) -> None:
+        """See Shell."""
+        with self.checks.step(event) as step:
+            self.step_effects = []
+            super().apply(event)
+            step.effects = self.step_effects
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """See Shell."""
+        self.step_effects = list(effects)
+        super().carry_out(effects)
 
 
 def _leads(taken: list[Transition], old: Phase | None, new: Phase | None) -> bool:
