@@ -30,11 +30,12 @@ from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.reservations.victims.victims import named_victim
+from thalweg_operator.reservations.victims.replaced import named_victim
 from thalweg_operator.shell import Shell
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster, Population
+from flowcore.cluster.round_gangs import gangs_for
 from flowcore.cluster.snapshot import Victim
 from flowcore.model.devices import DeviceClass
 from flowcore.model.gang_spec import GangKey, PodGroup
@@ -172,7 +173,7 @@ class DrivenLedger:
 
     def gangs_of(self, asked: Sequence[tuple[Pod, Delivery]]) -> tuple[list[tuple[str, ...]], list[Gang]]:
         """For each of these waiting pods the names of its gangs, and these gangs."""
-        return self.gangs.gangs_for(asked, self.ledger.gang_pods(), self.cluster.domain)
+        return gangs_for(self.gangs, asked, self.ledger.gang_pods(), self.cluster.domain)
 
     def reserve(self, pod: Pod, node: str, owner: Owner = Owner.BINDER) -> bool:
         reserved = reserve(self.cluster, self.ledger, pod, node, owner)

@@ -21,8 +21,8 @@ from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.ledger.backoff import rejected_nodes
+from thalweg_operator.reservations.victims.replaced import victim_of
 from thalweg_operator.reservations.victims.state import VictimsState
-from thalweg_operator.reservations.victims.victims import victim_of
 from thalweg_operator.yielding import yielding
 
 

@@ -30,6 +30,7 @@ from thalweg_operator.reservations.steering.nominations import PlannedPod, open_
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
+from thalweg_operator.reservations.victims.replaced import named_victim
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
 
 
@@ -256,7 +257,7 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
         if unplaced.retried:
             # Whom kube-scheduler evicts now for the pod, the next round would not know of.
             nomination_plans.hold(state, pod)
-        elif delivery.may_choose(policy, pod) and victims.named_victim(state.cluster, state.ledger, pod) is None:
+        elif delivery.may_choose(policy, pod) and named_victim(state.cluster, state.ledger, pod) is None:
             nomination_plans.set_free(state, pod)  # who replaces another pod may go to one node only
 
 

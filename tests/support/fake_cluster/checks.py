@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import pickle
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 from support.recount import check_recount
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate
+from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import ledger as ledger_module
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -24,6 +24,7 @@ from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key
 from thalweg_operator.reservations.victims.victims import is_whole
+from thalweg_operator.shell import Shell
 
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
@@ -99,13 +100,13 @@ class LedgerChecks:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Around what may read and must not write."""
-        before = self._state()
+        before = self._snapshot()
         yield
-        assert self._state() == before
+        assert self._snapshot() == before
 
-    def _state(self) -> bytes:
+    def _snapshot(self) -> bytes:
         state = io.BytesIO()
-        _StatePickler(state).dump((self._ledger, self._cluster))
+        _StatePickler(state).dump(self._state)
         return state.getvalue()
 
     def check(self) -> None:
@@ -270,6 +271,35 @@ class LedgerChecks:
         for name, _ in reservation.pod.pod_class.requests:
             assert taken.amounts[name] <= free.get(name, 0), f"{node} gives {taken.amounts[name]} of {name}"
         assert all(taken.ports[port] == 1 for port in reservation.pod.pod_class.host_ports)
+
+
+class CheckedShell(Shell):
+    """A shell whose steps are checked.
+
+    Attributes:
+        step_effects: of the last step.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        request_round: Callable[[RequestRound], None],
+        clock: Callable[[], float],
+    ) -> None:
+        super().__init__(state, request_round, clock)
+        self.checks, self.step_effects = LedgerChecks(state), list[Effect]()
+
+    def apply(self, event: Event) -> None:
+        """See Shell."""
+        with self.checks.step(event) as step:
+            self.step_effects = []
+            super().apply(event)
+            step.effects = self.step_effects
+
+    def carry_out(self, effects: Sequence[Effect]) -> None:
+        """See Shell."""
+        self.step_effects = list(effects)
+        super().carry_out(effects)
 
 
 def _leads(taken: list[Transition], old: Phase | None, new: Phase | None) -> bool:
