@@ -293,6 +293,13 @@ class SteeringMachine(SteeredPods, Disturbances):
             self.world.bring(Plan(0, self.world.cluster.generation, [placement]))
             self.world.deliver(1)
 
+    @precondition(lambda self: self.world.api)
+    @rule(at=st.integers(0, 4), nodes=st.sets(st.sampled_from(NODES)), known=st.booleans())
+    def asks_without_an_attempt(self, at: int, nodes: set[str], known: bool) -> None:  # noqa: FBT001
+        """Prioritize and preempt ask the same: asked twice, the same answer, and nothing has changed."""
+        key = pick(self.world.api, at)
+        self.world.advise(self.world.extender_pod(key, nominated=None if known else ""), sorted(nodes))
+
     @rule(delivery=st.sampled_from(("Extender", "Extender", "Observe")))
     def the_policy_changes(self, delivery: str) -> None:
         selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
