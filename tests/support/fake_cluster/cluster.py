@@ -47,6 +47,8 @@ class FakeCluster(Rounds):
 
     def advise(self, pod: ExtenderPod, fits: Sequence[str]) -> Advice:
         """Advice changes nothing, and is the same when it is asked for again."""
+        if not self.shell.checked:
+            return self.view.advise(pod, fits)
         with self.shell.checks.unchanged():
             advice = self.view.advise(pod, fits)
             assert self.view.advise(pod, fits) == advice
