@@ -9,7 +9,6 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
 from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.objects import object_path, pod
@@ -95,19 +94,6 @@ async def version(api: Api) -> str:
     """The resource version of now, to watch from."""
     page = await api.get("/api/v1/namespaces/default/pods", limit="1")
     return str(page["metadata"]["resourceVersion"])
-
-
-async def cut_watches(api: Api) -> int:
-    """How many watches the API server has ended because their readers did not keep up."""
-    text = str(await api.request("GET", "/metrics"))
-    return int(
-        sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == "apiserver_terminated_watchers_total"
-        )
-    )
 
 
 def gate_admission() -> list[dict[str, Any]]:

@@ -36,7 +36,6 @@ def run(script: str, *arguments: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("measurement", SHOWN, ids=lambda each: each.name)
 def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> None:
@@ -48,7 +47,6 @@ def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> N
     assert any(kept.values()), kept
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("script", OTHERS)
 def test_other_commands(script: str) -> None:

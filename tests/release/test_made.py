@@ -108,6 +108,7 @@ def test_the_bill_is_valid_and_has_the_pinned_packages(made: Made) -> None:
     assert any(each.startswith("pkg:npm/preact@") for each in listed)
 
 
+@pytest.mark.asyncio(loop_scope="module")
 async def test_the_yaml_file_is_the_chart_and_an_api_server_takes_it(made: Made, helm: Helm, api: Api) -> None:
     """Object by object in its order, twice; every object that has a namespace says which; hooks are not in it."""
     objects = [each for each in yaml.safe_load_all(one(made, f"thalweg-{made.version}.yaml").read_text()) if each]
