@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import PlanMade, PlannedPlacement
 from thalweg_operator.reservations.ledger.ledger import Ledger

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.round_loop import RoundLoop

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from support.draw import Case, crowded_cases
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
 from thalweg_operator.planning.round_request import queue_usage

@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from support.driven_ledger import DrivenLedger
-from support.eviction_scene import EvictionScene
+from support.fake_cluster.driven_ledger import DrivenLedger
+from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leaks import grown_containers, tracked_objects
 from support.pod_writes import QueuedWrite
 from support.recount import check_recount

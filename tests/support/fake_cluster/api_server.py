@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from support.driven_ledger import DrivenLedger
 from support.fake_cluster.checks import CheckedShell
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.reservations.effects import (
     Bind,

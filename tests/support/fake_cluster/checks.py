@@ -278,7 +278,10 @@ class CheckedShell(Shell):
 
     Attributes:
         step_effects: of the last step.
+        checked: a test that checks for itself, in hundreds of thousands of steps, may turn this off.
     """
+
+    checked = True
 
     def __init__(
         self,
@@ -291,8 +294,11 @@ class CheckedShell(Shell):
 
     def apply(self, event: Event) -> None:
         """See Shell."""
+        self.step_effects = []
+        if not self.checked:
+            super().apply(event)
+            return
         with self.checks.step(event) as step:
-            self.step_effects = []
             super().apply(event)
             step.effects = self.step_effects
 

@@ -16,8 +16,6 @@ from thalweg_operator.reservations.events import (
     NodePut,
     NodeRemoved,
     NumaNodeSet,
-    PodGroupPut,
-    PodGroupRemoved,
     PodPut,
     PodRemoved,
     PoliciesChanged,
@@ -38,7 +36,6 @@ from flowcore.cluster.cluster import Cluster, Population
 from flowcore.cluster.round_gangs import gangs_for
 from flowcore.cluster.snapshot import Victim
 from flowcore.model.devices import DeviceClass
-from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNode
@@ -95,7 +92,7 @@ class DrivenLedger:
         self.storage, self.device_classes, self.gangs = cluster.storage, cluster.device_classes, cluster.gangs
         self.pod_index = cluster.occupancy.pod_index
         self.reservations: dict[str, Reservation] = ledger.reservations
-        self.victims, self.held, self.withdrawing = ledger.victims, ledger.held, ledger.withdrawing
+        self.victims, self.held = ledger.victims, ledger.held
         self.in_flight = ledger.in_flight
         self.numa = NumaTracker(cluster, ledger)
 
@@ -156,12 +153,6 @@ class DrivenLedger:
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
         self.apply(DeviceClassSet(name, device_class))
 
-    def upsert_pod_group(self, group: PodGroup) -> None:
-        self.apply(PodGroupPut(group))
-
-    def delete_pod_group(self, key: GangKey) -> None:
-        self.apply(PodGroupRemoved(key))
-
     # --- the ledger ---
 
     @property
@@ -183,13 +174,6 @@ class DrivenLedger:
     def release(self, key: str, uid: str) -> None:
         self.ledger.release(key, uid)
         self._ask()
-
-    def release_hold(self, pod: Pod) -> None:
-        if pod.key in self.ledger.held:
-            self.release(pod.key, pod.uid)
-
-    def swap(self, key: str, other: str) -> None:
-        self.ledger.swap(key, other)
 
     def holds(self, key: str) -> bool:
         return holds(self.cluster, self.ledger, key)
