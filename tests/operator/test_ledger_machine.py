@@ -257,14 +257,14 @@ class AnyMachine(SteeredPods):
         ledger = world.ledger
         assert not ledger.reservations
         assert not ledger.victims
-        assert not self.world.shell.state.moves.awaited
-        assert not self.world.shell.state.moves.by_owner
-        assert not self.world.shell.state.moves.without_place
+        assert not world.shell.state.moves.awaited
+        assert not world.shell.state.moves.by_owner
+        assert not world.shell.state.moves.without_place
         assert not ledger.waiting_groups
         assert not ledger.unevictable
-        assert not self.world.state.checking
+        assert not world.shell.state.checking
         assert not ledger.pending
-        assert not self.world.state.evicting
+        assert not world.shell.state.evicting
         assert not world.cluster.occupancy.usage
 
 

@@ -113,7 +113,7 @@ class FuzzedOperator:
 
     def books(self) -> Counter[str]:
         """Entries of all books; but for metrics, which count by a few words of our own, and for this test's own."""
-        found = tracked_objects(cluster=self.state.cluster, ledger=self.state.ledger, policies=self.policies)
+        found = tracked_objects(state=self.state.shell.state, policies=self.policies)
         return Counter(found)
 
     # --- what may happen ---
