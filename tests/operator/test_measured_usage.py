@@ -64,8 +64,7 @@ class Driven:
         self.usage = UsagePoller(None, cluster, UsageSettings(), metrics, BadInput(metrics))  # type: ignore[arg-type]
         running = RunningPodsTracker(self.state.shell.state, self.clock, self.wall_clock, lambda: True)
         self.builder = RequestBuilder(
-            cluster,
-            ledger,
+            self.state.shell.state,
             self.state.policies,
             1.0,
             RoundDeadline(60.0, 1.0),
