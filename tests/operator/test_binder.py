@@ -1,4 +1,4 @@
-"""Every answer to a binding leads to one binding or to none, and the books say which."""
+"""Every answer to a binding leads to one binding or to none, and the ledger says which."""
 
 import asyncio
 import socket

@@ -1,4 +1,4 @@
-"""The books are what a recount would find, whatever sequence of events led there."""
+"""Usage is what a recount would find, whatever sequence of events led there."""
 
 from collections import Counter
 from typing import Any
@@ -203,7 +203,7 @@ def taken(state: DrivenLedger) -> dict[str, tuple[Any, ...]]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(EVENTS, max_size=40))
-def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
+def test_usage_equals_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
     state, receiver = DrivenLedger(), Receiver()
     for kind, what in events:

@@ -1,4 +1,4 @@
-"""Random events against the operator's books: whatever happens, they add up, and nothing is left when all is gone."""
+"""Random events against the operator's state: its sums add up, and nothing is left when all is gone."""
 
 import random
 from collections import Counter
@@ -33,7 +33,7 @@ SELECTS = {"schedulerNames": [STEERED_NAME]}
 
 
 class FuzzedOperator:
-    """The API server's pods, the operator's books in front of them, and all that may happen.
+    """The API server's pods, the operator's state in front of them, and all that may happen.
 
     Args:
         choose: makes every choice.
@@ -109,10 +109,10 @@ class FuzzedOperator:
         empty.policies.forget("x", "u")
         empty.state.take_changes()
         assert len(self.intern) < 12, "sentences of our own and the values of one pod may stay, and nothing else"
-        return grown_containers(empty.books(), self.books(), allowed=0.0, slack=0)
+        return grown_containers(empty.entries(), self.entries(), allowed=0.0, slack=0)
 
-    def books(self) -> Counter[str]:
-        """Entries of all books; but for metrics, which count by a few words of our own, and for this test's own."""
+    def entries(self) -> Counter[str]:
+        """Entries of all records; but for metrics, which count by a few words of our own, and for this test's own."""
         found = tracked_objects(state=self.state.shell.state, policies=self.policies)
         return Counter(found)
 

@@ -1,4 +1,4 @@
-"""A cluster's books, rounds in this process, and recorders of bindings, nominations, evictions and conditions."""
+"""Cluster and ledger, rounds in this process, and recorders of bindings, nominations, evictions and conditions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class EvictionCall:
 
 @dataclass
 class EvictionScene:
-    """A cluster's books, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
+    """Cluster and ledger, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
 
     now: float = 1000.0
     alive: bool = True

@@ -25,7 +25,7 @@ def fits_after(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, victims: I
     """
     waiting = [reservation for reservation in ledger.awaiting_on(node) if reservation.pod.key != pod.key]
     awaited = {key for reservation in waiting for key in reservation.victims}.union(victims)
-    leaving = [each for key in awaited if (each := cluster.pods[key]).node_name == node]
+    leaving = [victim for key in awaited if (victim := cluster.pods[key]).node_name == node]
     usage = ledger.usage_without_awaiting(node)
     return fits(cluster.nodes.get(node), usage, pod, [reservation.pod for reservation in waiting], leaving)
 
@@ -43,8 +43,8 @@ def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
 
 def may_come(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
     """Whether a pod whose victims have left has its room now. Victims of others may still hold some of it."""
-    waiting = [each for each in ledger.awaiting_on(reservation.node) if each.pod.key != reservation.pod.key]
-    if not any(each.victims for each in waiting):
+    waiting = [other for other in ledger.awaiting_on(reservation.node) if other.pod.key != reservation.pod.key]
+    if not any(other.victims for other in waiting):
         return True
     usage = ledger.usage_without_awaiting(reservation.node)
     return fits(cluster.nodes.get(reservation.node), usage, reservation.pod)

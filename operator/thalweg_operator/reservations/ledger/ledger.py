@@ -300,7 +300,7 @@ class Ledger:
         for waiting in keys:
             reservation = self.reservations[waiting]
             self._count(reservation, -1)
-            victims = tuple(each for each in reservation.victims if each != key)
+            victims = tuple(victim for victim in reservation.victims if victim != key)
             self.reservations[waiting] = reservation = msgspec.structs.replace(reservation, victims=victims)
             self._count(reservation, 1)
         record.for_pods.clear()

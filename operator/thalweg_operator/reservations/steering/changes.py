@@ -94,18 +94,18 @@ def _nomination_ended(state: SteeringState, pod: Pod | None, reservation: Reserv
 
 
 def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
-    books, key, phase = state.nominations, pod.key, reservation.phase
+    records, key, phase = state.nominations, pod.key, reservation.phase
     if phase is Phase.QUEUED:
-        place_key = books.places.place_key(key)
+        place_key = records.places.place_key(key)
         if place_key is not None and not place_key.fits(pod):
-            books.places.remove(key)
+            records.places.remove(key)
     elif phase is Phase.RESERVED:
-        place_key = books.places.place_key(key)
+        place_key = records.places.place_key(key)
         if was_tried(pod) or place_key is None or not place_key.fits(pod):
             nominate(state, pod)  # it sleeps now, or no other pod is like it any more
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:
-            books.checks.pop(key, None)
+            records.checks.pop(key, None)
     elif pod.planned_node == reservation.node or phase is Phase.WITHDRAWING:
         is_binding = phase is Phase.PASSED and not reservation.rejected
         check_later(state, key, BINDING_GRACE if is_binding else GRACE)
@@ -152,8 +152,8 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     if pod is None:
         return
     ledger, key, now = state.ledger, pod.key, state.now
-    books = state.nominations
-    books.unseen_wakes.pop(key, None)
+    records = state.nominations
+    records.unseen_wakes.pop(key, None)
     until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
@@ -162,9 +162,9 @@ def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     if reservation is not None and reservation.phase is Phase.QUEUED and not steered:
         reservation = None
     if reservation is not None or event.outcome == "held":
-        books.last_question = now
+        records.last_question = now
     if reservation is not None and reservation.phase is Phase.RESERVED:
-        books.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - books.hit_rate)
+        records.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - records.hit_rate)
     too_early = event.outcome == "held" and reservation is not None and is_too_early(state, reservation)
     if event.outcome == "held":
         record = ledger.record(pod)
@@ -225,7 +225,7 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
 
     A wave belongs to the place, and so does a saving but for what the pods prefer.
     """
-    ledger, books, key, other = state.ledger, state.nominations, before.pod.key, place.holder
+    ledger, records, key, other = state.ledger, state.nominations, before.pod.key, place.holder
     held = ledger.reservations[other]
     ledger.shift(key, place.node, swapped=place.node == held.node)
     if other == key:
@@ -235,13 +235,13 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     name = policy.name if policy is not None else ""
     ledger.change(key, wave=held.wave, saving=saving_on(state, before.pod, name, held))
     ledger.change(other, wave=before.wave, saving=saving_on(state, held.pod, name, before))
-    books.waves.exchange(before.pod, held.pod)
-    place_key = books.places.place_key(other)
+    records.waves.exchange(before.pod, held.pod)
+    place_key = records.places.place_key(other)
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED
     if held.phase is not phase:
         ledger.change(other, phase=phase, since=state.now)
     if place_key is not None:
-        books.forget_place(other)
+        records.forget_place(other)
         expect_question(state, other, place_key)
 
 

@@ -55,12 +55,12 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
         return False
     policy = state.policy_of(pod)
     assert policy is not None  # noqa: S101 - else it would not be alone
-    books = state.nominations
+    records = state.nominations
     if not delivery_of(policy).steered:
         return _bind(state, pod, policy)
     if _prices(state, pod, policy) is None:
         return False
-    books.unasked[pod.key] = state.now + QUESTION_WITHIN
+    records.unasked[pod.key] = state.now + QUESTION_WITHIN
     return True
 
 
@@ -82,9 +82,9 @@ def was_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
 
 def unasked(state: SteeringState) -> None:
     """kube-scheduler has not asked about some pods: a round plans them."""
-    books = state.nominations
-    for key in [key for key, due in books.unasked.items() if due <= state.now]:
-        del books.unasked[key]
+    records = state.nominations
+    for key in [key for key, due in records.unasked.items() if due <= state.now]:
+        del records.unasked[key]
         if key not in state.ledger.reservations:  # no other round has planned it meanwhile
             state.ledger.round_at_once = True
 
@@ -113,23 +113,23 @@ def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
 
 def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
     """The prices of the last plan, if they say what a round would do."""
-    books = state.nominations
-    prices = books.prices_for(pod.pod_class, policy.name)
-    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in books.firm:
+    records = state.nominations
+    prices = records.prices_for(pod.pod_class, policy.name)
+    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in records.firm:
         return None
     return prices if state.now - prices.made <= PRICES_HOLD else None
 
 
 def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The cheapest of these nodes, if they are as good as the cheapest node of the plan."""
-    books, prices = state.nominations, _prices(state, pod, policy)
+    records, prices = state.nominations, _prices(state, pod, policy)
     if prices is None:
         return
     dearest = prices.least + prices.tolerance
     priced = (
         (price, at)
         for at, name in enumerate(nodes)
-        if (price := books.price(prices, name)) is not None and price <= dearest
+        if (price := records.price(prices, name)) is not None and price <= dearest
     )
     for price, at in nsmallest(_MOST_NODES, priced):
         if not state.cluster.node_changed_since(nodes[at], prices.generation):

@@ -75,10 +75,10 @@ def withdraw(state: SteeringState, pod: Pod) -> None:
 
 def ended(state: SteeringState, reservation: Reservation) -> None:
     """A nomination has ended. If other pods wait for this one behind their gates, the atomic group is planned anew."""
-    key, books = reservation.pod.key, state.nominations
-    books.checks.pop(key, None)
-    books.forget_place(key)
-    for other in books.permit_groups.lost(reservation.group, key):
+    key, records = reservation.pod.key, state.nominations
+    records.checks.pop(key, None)
+    records.forget_place(key)
+    for other in records.permit_groups.lost(reservation.group, key):
         sibling = nomination_of(state.ledger, other)
         if sibling is None:
             continue
@@ -86,7 +86,7 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
             give_up(state, other, "expired")
         elif sibling.phase is not Phase.WITHDRAWING:
             if sibling.group is not None:
-                books.permit_groups.withdraw(sibling.group, other)
+                records.permit_groups.withdraw(sibling.group, other)
             withdraw(state, state.cluster.pods[other])
 
 
@@ -117,9 +117,9 @@ def begin_waves(state: SteeringState) -> None:
         reservation = nomination_of(state.ledger, pod.key)
         return reservation is not None and reservation.pod.uid == pod.uid and reservation.phase is Phase.QUEUED
 
-    books = state.nominations
-    for pod in books.waves.begin(state.now, is_queued):
-        place_key = books.places.place_key(pod.key)
+    records = state.nominations
+    for pod in records.waves.begin(state.now, is_queued):
+        place_key = records.places.place_key(pod.key)
         if place_key is None or must_nominate(state, pod):
             nominate(state, pod)
         else:
@@ -146,13 +146,13 @@ def was_tried(pod: Pod) -> bool:
 
 def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None:
     """Equal pods may take the place of a pod in phase QUEUED or RESERVED. A gate of ours is opened in RESERVED."""
-    books, reservation = state.nominations, state.ledger.reservations[key]
+    records, reservation = state.nominations, state.ledger.reservations[key]
     policy, node = state.policy_of(reservation.pod), state.cluster.nodes.get(reservation.node)
     if policy is not None and node is not None:
         keys = counting_keys(with_policy_constraints(place_key.signature, policy))
-        books.places.add(key, place_key, node.name, domains_of(node, keys))
+        records.places.add(key, place_key, node.name, domains_of(node, keys))
     if reservation.phase is Phase.RESERVED:
-        books.reserved[key] = None
+        records.reserved[key] = None
         if reservation.pod.gated:
             open_gate(state, reservation.pod)
 
@@ -208,19 +208,19 @@ def is_too_early(state: SteeringState, reservation: Reservation) -> bool:
     planned to a node that had come or changed a moment ago, and kube-scheduler has not seen it. If the node has changed
     since it was planned, the refusal may well be for that.
     """
-    books = state.nominations
-    if books.waves.others_under_way(reservation.pod.key):
+    records = state.nominations
+    if records.waves.others_under_way(reservation.pod.key):
         return True
-    changed = books.node_changes.get(reservation.node, NEVER)
+    changed = records.node_changes.get(reservation.node, NEVER)
     as_planned = not state.cluster.node_changed_since(reservation.node, reservation.generation)
     return as_planned and state.now - changed < _NODE_CHANGE_SECONDS
 
 
 def forget_node_changes(state: SteeringState) -> None:
     """Forgets changes of nodes that everybody has seen."""
-    books = state.nominations
-    books.node_changes = {
-        node: when for node, when in books.node_changes.items() if state.now - when < _NODE_CHANGE_SECONDS
+    records = state.nominations
+    records.node_changes = {
+        node: when for node, when in records.node_changes.items() if state.now - when < _NODE_CHANGE_SECONDS
     }
 
 

@@ -36,8 +36,8 @@ def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
     The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
     has ended meanwhile are left out: the pod was bound, is gone, or somebody else nominated it.
     """
-    books = state.nominations
-    books.plan_count += 1
+    records = state.nominations
+    records.plan_count += 1
     queued: list[tuple[Pod, WavePosition]] = []
     unordered: list[PlannedPod] = []
     for placement in planned:
@@ -49,8 +49,8 @@ def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
             record.may_choose = False
         group = None
         if placement.atomic_group and pod.gated:
-            group = PermitKey(books.plan_count, placement.atomic_group, placement.wave[1])
-            books.permit_groups.join(group, pod.key, optional=placement.optional)
+            group = PermitKey(records.plan_count, placement.atomic_group, placement.wave[1])
+            records.permit_groups.join(group, pod.key, optional=placement.optional)
         state.ledger.change(pod.key, since=state.now, group=group, wave=placement.wave, saving=placement.saving)
         if placement.wave == UNORDERED:
             unordered.append(placement)
@@ -66,7 +66,7 @@ def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
         else:
             state.ledger.change(pod.key, phase=Phase.RESERVED)
             expect_question(state, pod.key, place_key)
-    books.waves.add(queued)
+    records.waves.add(queued)
     begin_waves(state)
     nominate_reserved(state)
 
@@ -111,10 +111,10 @@ def _finds_by_itself(state: SteeringState) -> bool:
     Then a nomination that is put off may never be needed. Right after a plan it may have had no time to ask: it starts,
     or its watch is behind ours.
     """
-    books = state.nominations
-    newest = next(reversed(books.reserved), None)
+    records = state.nominations
+    newest = next(reversed(records.reserved), None)
     planned = state.ledger.reservations[newest].since if newest is not None else NEVER
-    return state.now - max(books.last_question, planned) < _BUSY_SECONDS and books.hit_rate > _MIN_HIT_RATE
+    return state.now - max(records.last_question, planned) < _BUSY_SECONDS and records.hit_rate > _MIN_HIT_RATE
 
 
 def set_free(state: SteeringState, pod: Pod) -> None:

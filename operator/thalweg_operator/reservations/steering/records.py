@@ -89,7 +89,7 @@ class NominationRecords:
         self._prices.pop(key, None)
         self._prices[key] = prices
         (self.firm.add if self.is_as_planned else self.firm.discard)(key)
-        while sum(len(each.above) for each in self._prices.values()) > _MAX_PRICES:
+        while sum(len(prices.above) for prices in self._prices.values()) > _MAX_PRICES:
             del self._prices[next(iter(self._prices))]
 
     def put_cheapest(self, pod_class: PodClass, policy: str, cheapest: CheapestNodes) -> None:
@@ -98,7 +98,7 @@ class NominationRecords:
             self.cheapest[pod_class, policy] = cheapest
 
     def forget_cheapest(self) -> None:
-        """A node may cost less than any of the last plan, or another policy is in force."""
+        """Forgets which nodes cost least: another node may cost less now, or another policy is in force."""
         self.changed = self.arrivals.last
         self.cheapest.clear()
         self.firm.clear()
@@ -114,10 +114,12 @@ class NominationRecords:
     def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
         """Forgets the scores of all other classes, and their prices but for those made since then."""
         self.scores = {key: scores for key, scores in self.scores.items() if key[0] in classes}
-        self._prices = {key: each for key, each in self._prices.items() if key[0] in classes or each.made >= since}
-        self.cheapest = {key: each for key, each in self.cheapest.items() if each.made >= since}
+        self._prices = {
+            key: priced for key, priced in self._prices.items() if key[0] in classes or priced.made >= since
+        }
+        self.cheapest = {key: priced for key, priced in self.cheapest.items() if priced.made >= since}
         self.firm &= self._prices.keys()
-        arrivals = [each.arrival for kept in (self._prices, self.cheapest) for each in kept.values()]
+        arrivals = [priced.arrival for kept in (self._prices, self.cheapest) for priced in kept.values()]
         self.arrivals.forget_until(min(arrivals, default=None))
 
     def forget_place(self, key: str) -> None:

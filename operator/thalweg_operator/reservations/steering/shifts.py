@@ -60,19 +60,19 @@ def find_place(
     wave. Of equal pods that wait for a wave, the earliest gives its place.
     """
     ledger = state.ledger
-    own, phase, books = pod.key, nomination.phase, state.nominations
+    own, phase, records = pod.key, nomination.phase, state.nominations
     planned = Place(nomination.node, own)
     passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
     if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
         return planned
     if stands_alone(pod):
-        place_key = books.places.place_key(own)
+        place_key = records.places.place_key(own)
         if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
             place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
         if place_key is not None:
-            found = _earliest(ledger, books.places.on(place_key, nodes))
-            if found:
-                return Place(ledger.reservations[found].node, found)
+            holder = _earliest(ledger, records.places.on(place_key, nodes))
+            if holder:
+                return Place(ledger.reservations[holder].node, holder)
             moved = _exchanged(state, nomination, policy, place_key, nodes) or _shifted(
                 state, pod, nomination, policy, place_key, nodes
             )
@@ -83,14 +83,14 @@ def find_place(
 
 def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
     """The pod whose wave comes first, the first of those without a wave; "": there is none."""
-    found, earliest = "", None
+    holder, earliest = "", None
     for key in keys:
         wave = ledger.reservations[key].wave
         if wave == UNORDERED:
             return key
         if earliest is None or wave < earliest:
-            found, earliest = key, wave
-    return found
+            holder, earliest = key, wave
+    return holder
 
 
 def _exchanged(
@@ -102,8 +102,8 @@ def _exchanged(
     Anti-affinity is asked for both: kube-scheduler does not know of pods that are reserved, or that we bound just now.
     """
     cluster, ledger = state.cluster, state.ledger
-    size, books, planned = Size.of(place_key), state.nominations, cluster.nodes.get(before.node)
-    prices = books.prices_for(place_key.pod_class, policy.name)
+    size, records, planned = Size.of(place_key), state.nominations, cluster.nodes.get(before.node)
+    prices = records.prices_for(place_key.pod_class, policy.name)
     if size is None or prices is None or planned is None or policy.constraints:
         return None
     since = prices.generation
@@ -111,9 +111,9 @@ def _exchanged(
         return None
     if not holds(cluster, ledger, before.pod.key):
         return None  # others took the room meanwhile: the other pod would wait in its stead
-    for key in islice(books.places.of_size(size, nodes), _MOST_NODES):
+    for key in islice(records.places.of_size(size, nodes), _MOST_NODES):
         other = ledger.reservations[key]
-        others, at = books.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        others, at = records.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
         if (
             others is not None
             and at is not None
@@ -225,7 +225,7 @@ def _counted(state: SteeringState) -> CountedPods:
     counted = state.nominations.counted_pods
     if not counted.known:
         constrained = any(policy.constraints for policy in cluster.policies.ordered)
-        pods = (each.pod for each in ledger.reservations.values())
+        pods = (reservation.pod for reservation in ledger.reservations.values())
         counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
     return counted
 

@@ -39,24 +39,24 @@ _SWEEP_SECONDS = 5.0
 
 def time_passed(state: SteeringState) -> None:
     """Does what is due: checks, wakes, waves; every few seconds a look at everything."""
-    books, now = state.nominations, state.now
-    for key in [key for key, due in books.checks.items() if due <= now]:
-        del books.checks[key]
+    records, now = state.nominations, state.now
+    for key in [key for key, due in records.checks.items() if due <= now]:
+        del records.checks[key]
         check(state, key)
     _wake_unseen(state)
-    books.waves.end_overdue(now, books.last_question)
+    records.waves.end_overdue(now, records.last_question)
     begin_waves(state)
     nominate_reserved(state)
     unasked(state)
-    if now - books.last_sweep >= _SWEEP_SECONDS:
-        books.last_sweep = now
+    if now - records.last_sweep >= _SWEEP_SECONDS:
+        records.last_sweep = now
         state.ledger.in_flight.settle(now)
         forget_node_changes(state)
-        books.counted_pods.forget()  # what it knows of pods that are gone
-        books.hit_rate += HIT_RATE_WEIGHT * (1.0 - books.hit_rate)  # waiting is worth another try now and then
+        records.counted_pods.forget()  # what it knows of pods that are gone
+        records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
         _sweep(state)
-        if books.scores or books.arrivals:
-            books.keep_prices({pod.pod_class for pod in state.cluster.waiting.values()}, now - PRICES_HOLD)
+        if records.scores or records.arrivals:
+            records.keep_prices({pod.pod_class for pod in state.cluster.waiting.values()}, now - PRICES_HOLD)
 
 
 def policies_changed(state: SteeringState) -> None:

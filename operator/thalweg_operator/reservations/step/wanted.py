@@ -123,16 +123,16 @@ def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
     """Whether a constraint places the pod, or another waiting pod of its gang, together with others or not at all."""
     gang = pod.gang
     members = [pod] if gang is None else [pod, *cluster.gangs.members(gang.key)[0].values()]
-    policies = ((each, cluster.policies.of(each, cluster.namespaces)) for each in members)
-    return any(policy is not None and all_or_none(each.signature.labels, policy) for each, policy in policies)
+    policies = ((member, cluster.policies.of(member, cluster.namespaces)) for member in members)
+    return any(policy is not None and all_or_none(member.signature.labels, policy) for member, policy in policies)
 
 
 def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
     """Whether a pod of a gang, or of another gang of its group, has or had a node, or may have one by our binding."""
     gangs = cluster.gangs
-    for each in gangs.state(key).spec.group or (key,):
-        waiting, bound = gangs.members(each)
-        if bound or gangs.state(each).succeeded_count:
+    for gang in gangs.state(key).spec.group or (key,):
+        waiting, bound = gangs.members(gang)
+        if bound or gangs.state(gang).succeeded_count:
             return True
         for pod in waiting:
             reservation = ledger.reservations.get(pod)

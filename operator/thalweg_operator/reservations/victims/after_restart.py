@@ -33,7 +33,7 @@ from thalweg_operator.reservations.victims.victims import nomination_lost, settl
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _Surroundings:
     """What there is as the nominations are taken up.
 
     Attributes:
@@ -54,10 +54,10 @@ def take_up_nominations(state: VictimsState) -> None:
         units.setdefault(unit, []).append(pod)
     if not units:
         return
-    found = _Found(_terminating(state.cluster), _placed_together(state, state.cluster.waiting.values()))
+    surroundings = _Surroundings(_terminating(state.cluster), _placed_together(state, state.cluster.waiting.values()))
     for pods in sorted(units.values(), key=lambda pods: -max(pod.pod_class.priority for pod in pods)):
         if not _is_being_bound(state, pods):
-            _take_up(state, pods, found)
+            _take_up(state, pods, surroundings)
 
 
 def _nominated(state: VictimsState) -> list[Pod]:
@@ -99,8 +99,8 @@ def _constraints(state: VictimsState, pod: Pod) -> tuple[str, ...]:
     policy = state.policy_of(pod)
     if policy is None or delivery_of(policy).blocked(pod):
         return ()
-    matching = (each for each in all_or_none_constraints(policy) if each.pods.matches(pod.labels))
-    return tuple(display_name(each, policy) for each in matching)
+    matching = (constraint for constraint in all_or_none_constraints(policy) if constraint.pods.matches(pod.labels))
+    return tuple(display_name(constraint, policy) for constraint in matching)
 
 
 def _placed_together(state: VictimsState, pods: Iterable[Pod]) -> Counter[str]:
@@ -126,33 +126,33 @@ def _is_being_bound(state: VictimsState, pods: Sequence[Pod]) -> bool:
     return all(holds(state.cluster, state.ledger, pod.key) for pod in pods)
 
 
-def _take_up(state: VictimsState, pods: Sequence[Pod], found: _Found) -> None:
+def _take_up(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> None:
     """Keeps the places of pods that belong together, or of a pod by itself, where all of them may have theirs."""
     for pod in pods:
         if pod.key in state.ledger.reservations:
             state.ledger.drop(pod.key)
-    if _keep_places(state, pods, found):
+    if _keep_places(state, pods, surroundings):
         return
     for pod in pods:
         if _is_written(pod):
             state.ledger.add(pod, pod.planned_node, Owner.STEERING, Phase.NOMINATED)
 
 
-def _keep_places(state: VictimsState, pods: Sequence[Pod], found: _Found) -> bool:
+def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> bool:
     """Keeps room for the pods, which wait for those that terminate there if they must; whether all have room."""
     cluster, ledger, gang = state.cluster, state.ledger, pods[0].gang
     if gang is not None and cluster.gangs.lacks_pods(gang.key, {pod.key for pod in pods}):
         return False  # its nominations were not all written yet, so nobody was evicted for it
     together = _placed_together(state, pods)
-    if any(count < found.together[name] for name, count in together.items()):
+    if any(count < surroundings.together[name] for name, count in together.items()):
         return False  # as with a gang, or other pods came since: they are planned anew, as a whole
     group = gang.key.display_name if gang is not None else ", ".join(together)
-    for at, pod in enumerate(pods):
+    for index, pod in enumerate(pods):
         policy = state.policy_of(pod)
         delivery = None if policy is None else delivery_of(policy)
-        victims = _awaited(state, pod, found.terminating.get(pod.planned_node, ()))
+        victims = _awaited(state, pod, surroundings.terminating.get(pod.planned_node, ()))
         if delivery is None or delivery.owner is None or delivery.blocked(pod) or victims is None:
-            _drop_all(ledger, pods[:at])
+            _drop_all(ledger, pods[:index])
             return False
         records = [
             VictimRecord(victim, Departure.PREEMPTION, stage=Stage.ASKED, leaving_since=state.now) for victim in victims

@@ -60,10 +60,10 @@ def plan_evictions(state: VictimsState, evictions: Sequence[PlannedEviction], ge
 
 def look_after_evictions(state: VictimsState) -> None:
     """Asks for the evictions, and forgets those that are done."""
-    books = state.moves
-    for key, record in list(books.without_place.items()):
+    moves = state.moves
+    for key, record in list(moves.without_place.items()):
         if not stays(state.cluster, record.pod):
-            del books.without_place[key]
+            del moves.without_place[key]
         elif not is_independent_eviction(state, record.pod):
             _forget(state, record.pod)
     for record in _records(state):

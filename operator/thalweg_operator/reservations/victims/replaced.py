@@ -14,12 +14,12 @@ from thalweg_operator.reservations.victims import messages
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
     """Whose place a pod that a policy governs is to take, if it may; None: it is placed like any other."""
-    found = named_victim(cluster, ledger, pod)
-    victim = None if found is None or found.has_left or found.unschedulable_reason else cluster.pods.get(found.key)
+    named = named_victim(cluster, ledger, pod)
+    victim = None if named is None or named.has_left or named.unschedulable_reason else cluster.pods.get(named.key)
     if victim is None:
-        return found
+        return named
     why = forbidden_reason(pod, victim, policy, cluster.policies.of(victim, cluster.namespaces))
-    return Victim(victim.key, unschedulable_reason=why) if why else found
+    return Victim(victim.key, unschedulable_reason=why) if why else named
 
 
 def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:

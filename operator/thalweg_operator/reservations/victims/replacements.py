@@ -172,21 +172,21 @@ def release_place(state: VictimsState, key: str, outcome: str) -> None:
 
 def replacement_came(state: VictimsState, pod: Pod) -> None:
     """A pod waits and has no reservation: if it replaces a pod that leaves, it takes the place of its replacement."""
-    ledger, books = state.ledger, state.moves
+    ledger, moves = state.ledger, state.moves
     places = [
         key
-        for key in books.by_owner.get(pod.owner, ())
-        if not stays(state.cluster, books.awaited[key].victim) and is_alike(pod, books.awaited[key].victim)
+        for key in moves.by_owner.get(pod.owner, ())
+        if not stays(state.cluster, moves.awaited[key].victim) and is_alike(pod, moves.awaited[key].victim)
     ]
     if not places:
         return
     # A pod of a StatefulSet has the name of the one that it replaces.
-    key = next((each for each in places if books.awaited[each].victim.name == pod.name), places[0])
-    move, reservation = books.awaited[key], ledger.reservations[key]
+    key = next((place for place in places if moves.awaited[place].victim.name == pod.name), places[0])
+    move, reservation = moves.awaited[key], ledger.reservations[key]
     policy = state.policy_of(pod)
     if policy is None or delivery_of(policy).owner is not reservation.owner:
         return
-    books.left(key, state.now)
+    moves.left(key, state.now)
     release_place(state, key, "replaced")
     move.replacement = (pod.key, pod.uid)
     ledger.add(pod, reservation.node, reservation.owner, Phase.HELD)
@@ -211,21 +211,21 @@ def is_alike(pod: Pod, victim: Pod) -> bool:
 
 def look_after_places(state: VictimsState) -> None:
     """Gives up places that are not wanted any more, and those that no replacement comes for."""
-    cluster, ledger, books, now = state.cluster, state.ledger, state.moves, state.now
-    for key, move in list(books.awaited.items()):
+    cluster, ledger, moves, now = state.cluster, state.ledger, state.moves, state.now
+    for key, move in list(moves.awaited.items()):
         if stays(cluster, move.victim):
             is_leaving = move.by_controller or move.victim.key in ledger.victims
             is_late = move.by_controller and now - move.waits_since > REPLACEMENT_TIMEOUT
             if not is_leaving or is_late or not is_place_kept(state, key):
                 release_place(state, key, "dropped")
             continue
-        books.left(key, now)
+        moves.left(key, now)
         victim = cluster.pods.get(move.victim.key)
         if not move.gone and (victim is None or victim.uid != move.victim.uid):
             move.gone, move.waits_since = True, now
         if now - move.waits_since > REPLACEMENT_TIMEOUT or ledger.reservations[key].node not in cluster.nodes:
             release_place(state, key, "expired")
-    books.forget_before(now - _HOUR)
+    moves.forget_before(now - _HOUR)
 
 
 # --- for rounds ---
@@ -234,8 +234,8 @@ def look_after_places(state: VictimsState) -> None:
 def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
     """Moves that count for the limits of policies: those under way, and those of the last hour."""
     cluster = state.cluster
-    books = state.moves
-    planned = {key: move for key, move in books.awaited.items() if move.departure in MOVES}
+    moves = state.moves
+    planned = {key: move for key, move in moves.awaited.items() if move.departure in MOVES}
     return tuple(
         RecentMove(
             move.policy,
@@ -243,9 +243,9 @@ def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
             move.victim.namespace,
             move.victim.owner,
             0.0 if move.left is None else now - move.left,
-            under_way=key in books.awaited or _waits(cluster, move.replacement),
+            under_way=key in moves.awaited or _waits(cluster, move.replacement),
         )
-        for key, move in (planned | books.past).items()
+        for key, move in (planned | moves.past).items()
     )
 
 

@@ -21,10 +21,10 @@ def refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
 
 def reasons(ledger: Ledger, now: float) -> Mapping[str, str]:
     """Why pods are not to be evicted now, by UID."""
-    return {uid: each.reason for uid, each in ledger.unevictable.items() if each.until > now}
+    return {uid: pod.reason for uid, pod in ledger.unevictable.items() if pod.until > now}
 
 
 def forget(ledger: Ledger, now: float) -> None:
     """Forgets pods whose pause ended long ago. Until then another refusal makes the pause longer."""
     if ledger.unevictable:
-        ledger.unevictable = {uid: each for uid, each in ledger.unevictable.items() if each.until + _LONGEST > now}
+        ledger.unevictable = {uid: pod for uid, pod in ledger.unevictable.items() if pod.until + _LONGEST > now}

@@ -24,8 +24,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
-from thalweg_operator.reservations.victims import messages as victim_messages
-from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims import messages, unevictable
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
@@ -75,11 +74,11 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
     """
     ledger = state.ledger
     for members in _awaiting(ledger, keys):
-        if any(each.victims for each in members):
+        if any(member.victims for member in members):
             continue
-        if all(may_come(state.cluster, ledger, each) for each in members):
-            for each in members:
-                ledger.change(each.pod.key, phase=Phase.HELD)
+        if all(may_come(state.cluster, ledger, member) for member in members):
+            for member in members:
+                ledger.change(member.pod.key, phase=Phase.HELD)
             ledger.round_wanted = True
 
 
@@ -89,14 +88,14 @@ def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]
     for key in sorted(keys):
         if key in ledger.awaiting and key not in seen:
             members = ledger.members_of(ledger.reservations[key])
-            seen.update(each.pod.key for each in members)
+            seen.update(member.pod.key for member in members)
             yield members
 
 
 def give_up(state: VictimsState, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
-    for each in [reservation] if reservation.optional else state.ledger.members_of(reservation):
-        release(state, each)
+    for waiting in [reservation] if reservation.optional else state.ledger.members_of(reservation):
+        release(state, waiting)
 
 
 def release(state: VictimsState, reservation: Reservation) -> None:
@@ -130,7 +129,7 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
         return  # they will go
-    if now - max(ledger.reservations[each.pod.key].waits_since for each in members) > EVICTION_TIMEOUT:
+    if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)
         return
@@ -192,8 +191,8 @@ def nomination_answered(state: VictimsState, write: Nominate) -> None:
 
 
 def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
-    message = victim_messages.eviction_message(ledger, record)
-    return Evict(record.pod, message, record.departure, dry_run, preemptors=victim_messages.preemptors(record))
+    message = messages.eviction_message(ledger, record)
+    return Evict(record.pod, message, record.departure, dry_run, preemptors=messages.preemptors(record))
 
 
 def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> None:
@@ -230,9 +229,9 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
             continue  # given up with its group
         pod, victim = reservation.pod, record.pod
         if refused:
-            problem = victim_messages.refusal(pod, victim, reason)
+            problem = messages.refusal(pod, victim, reason)
         else:
-            problem = f"{victim_messages.named(victim, pod.namespace)}: {reason}"
+            problem = f"{messages.named(victim, pod.namespace)}: {reason}"
         _tell(state, reservation, problem)
         give_up(state, reservation)
 
@@ -263,7 +262,7 @@ def _patience(record: VictimRecord) -> float:
 
 def _records(ledger: Ledger, members: Iterable[Reservation]) -> list[VictimRecord]:
     """The victims of these reservations, by key."""
-    return [ledger.victims[key] for key in sorted({key for each in members for key in each.victims})]
+    return [ledger.victims[key] for key in sorted({key for member in members for key in member.victims})]
 
 
 def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
@@ -275,7 +274,7 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
-    return any(is_whole(ledger, each) and may_take_place(state, each) for each in waiting)
+    return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
 def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
@@ -290,11 +289,11 @@ def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
     if policy is None or delivery_of(policy).owner is not reservation.owner:
         return False
     records = [ledger.victims[key] for key in reservation.victims]
-    if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
+    if any(record.departure is Departure.REPLACEMENT and record.pod.key != victim_key(pod) for record in records):
         return False
     if reservation.phase is Phase.HELD or (_any_leaves(ledger, reservation) and reservation.node in cluster.nodes):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
-    if not all(_may_evict(state, each, pod, policy) for each in records):
+    if not all(_may_evict(state, record, pod, policy) for record in records):
         return False
     planned = reservation.pod
     return (
@@ -343,7 +342,7 @@ def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
 def _waits(ledger: Ledger, reservation: Reservation) -> str:
     own = [ledger.victims[key] for key in reservation.victims]
     records = own or _records(ledger, ledger.members_of(reservation))
-    return victim_messages.waiting_message(reservation.pod, records)
+    return messages.waiting_message(reservation.pod, records)
 
 
 def _not_now(why: str) -> str:
