@@ -63,7 +63,8 @@ def version_of(root: Path, *, snapshot: bool) -> Version:
         CannotRelease: files are changed, the versions in the repository differ, or the tag is missing.
     """
     if changed := _git(root, "status", "--porcelain").splitlines():
-        raise CannotRelease(f"the tree is not clean: {changed[0].strip()} (and {len(changed) - 1} more)")
+        more = f" and {len(changed) - 1} more" if len(changed) > 1 else ""
+        raise CannotRelease(f"the tree is not clean: {changed[0].strip()}{more}")
     version = str(tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"])
     chart = yaml.safe_load((root / "charts" / "thalweg" / "Chart.yaml").read_text())
     for name in ("version", "appVersion"):

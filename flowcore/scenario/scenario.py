@@ -11,6 +11,7 @@ from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.policy_index import PolicyIndex
+from flowcore.cluster.round_gangs import gangs_for
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.cluster.snapshot import Victim
@@ -169,7 +170,7 @@ class GovernedScenario:
         """The gangs of waiting pods: names of the gangs by pod key (plannable pods only), and the gangs."""
         deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
         pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
-        names, gangs = self._cluster.gangs.gangs_for(pending, {}, self._cluster.domain)
+        names, gangs = gangs_for(self._cluster.gangs, pending, {}, self._cluster.domain)
         return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs
 
 

@@ -174,7 +174,7 @@ def test_a_priority_class_that_does_not_exist() -> None:
 def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
     """Such pods are kube-scheduler's, and it waits for the claim too."""
     field = f"{kind[:1].lower()}{kind[1:]}Name"
-    waits = one("p", resourceClaims=[{"name": "gpu", field: "one-gpu"}])
+    waits = one("p", resourceClaims=[{"name": "gpu", field: "one-gpu"}], schedulerName="thalweg")
 
     def there(name: str, namespace: str = "default") -> Manifest:
         return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
@@ -191,11 +191,13 @@ def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
     """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
     claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
-    dra = one("dra", resourceClaims=[{"name": "gpu"}])
+    dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
+    theirs = one("theirs", resourceClaims=[{"name": "gpu"}])
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
-    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, one("gated", schedulingGates=gates)])
+    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, theirs, one("gated", schedulingGates=gates)])
     assert "delivery: Extender" in ask(scenario, "default/claimed").next
     assert ask(scenario, "default/dra").next.startswith("Leave the pod to kube-scheduler")
+    assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated
     assert "kubectl get workloads.kueue.x-k8s.io -n default" in gated
@@ -323,14 +325,16 @@ def test_what_a_removed_taint_lets_in_is_told_and_comes_last() -> None:
     assert answer.fixes.index(removed) > 0
 
 
-def test_nodes_are_added_before_pools_are_opened_and_gpu_nodes_last() -> None:
+@pytest.mark.parametrize("wanted", [{}, {"kubernetes.io/arch": "amd64"}], ids=["any node", "a label of all nodes"])
+def test_nodes_are_added_before_pools_are_opened_and_gpu_nodes_last(wanted: dict[str, str]) -> None:
     """Pods that ask for no GPU are not sent to GPU nodes by the first advice, nor to a pool for others."""
+    amd64 = {"kubernetes.io/arch": "amd64"}
     nodes = [
-        node("gp-0"),
-        node("mem-0", "4", taints=[MEMORY_TAINT], pool="memory"),
-        node("gpu-0", "96", gpus=8, taints=[GPU_TAINT]),
+        node("gp-0", **amd64),
+        node("mem-0", "4", taints=[MEMORY_TAINT], pool="memory", **amd64),
+        node("gpu-0", "96", gpus=8, taints=[GPU_TAINT], **amd64),
     ]
-    pods = [one(f"nightly-{at}", "2", kind="Job", owner="nightly") for at in range(4)]
+    pods = [one(f"nightly-{at}", "2", kind="Job", owner="nightly", nodeSelector=wanted) for at in range(4)]
     answer = ask(scenario_of([*nodes, *pods]), "job/default/nightly")
     changes = [fix.change[0] for fix in answer.fixes]
     assert answer.fixes[0].change == [AddNodes(1, "gp-0")]

@@ -1,4 +1,4 @@
-"""Every answer to a binding leads to one binding or to none, and the books say which."""
+"""Every answer to a binding leads to one binding or to none, and the ledger says which."""
 
 import asyncio
 import socket
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from support.driven_ledger import DrivenLedger
 from support.fake_api import BindingServer, answering, connected, hang_up, refusal, serving
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import pod_path
 from thalweg_operator.api.fence import Fence

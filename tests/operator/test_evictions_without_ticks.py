@@ -1,7 +1,7 @@
 """Victims are evicted by what happens: by plans and by answers. No time has to pass between them."""
 
 import pytest
-from support.eviction_scene import EvictionScene, sized
+from support.fake_cluster.eviction_scene import EvictionScene, sized
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction
 

@@ -11,13 +11,14 @@ import random
 from typing import Any, ClassVar
 
 import msgspec
+import pytest
 from hypothesis import Phase as HypothesisPhase
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
-from support.fake_cluster.machine import Disturbances, Gangs, Moves, Preemption, SteeredPods, gang, pick, room
+from support.fake_cluster.machine import Disturbances, Gangs, Moves, Preemption, SteeredPods, gang, pick, room, sized
 from support.fake_cluster.rounds import Plan
 from support.fake_cluster.steered import CLASS, steering
 from support.profiles import examples
@@ -256,14 +257,14 @@ class AnyMachine(SteeredPods):
         ledger = world.ledger
         assert not ledger.reservations
         assert not ledger.victims
-        assert not ledger.moves.awaited
-        assert not ledger.moves.by_owner
-        assert not ledger.moves.without_place
+        assert not world.shell.state.moves.awaited
+        assert not world.shell.state.moves.by_owner
+        assert not world.shell.state.moves.without_place
         assert not ledger.waiting_groups
         assert not ledger.unevictable
-        assert not ledger.checking
+        assert not world.shell.state.checking
         assert not ledger.pending
-        assert not ledger.evicting
+        assert not world.shell.state.evicting
         assert not world.cluster.occupancy.usage
 
 
@@ -292,6 +293,13 @@ class SteeringMachine(SteeredPods, Disturbances):
             placement = PlannedPlacement(pod, policy, node, wave, atomic_group="", optional=False, saving=0)
             self.world.bring(Plan(0, self.world.cluster.generation, [placement]))
             self.world.deliver(1)
+
+    @precondition(lambda self: self.world.api)
+    @rule(at=st.integers(0, 4), nodes=st.sets(st.sampled_from(NODES)), known=st.booleans())
+    def asks_without_an_attempt(self, at: int, nodes: set[str], known: bool) -> None:  # noqa: FBT001
+        """Prioritize and preempt ask the same: asked twice, the same answer, and nothing has changed."""
+        key = pick(self.world.api, at)
+        self.world.advise(self.world.extender_pod(key, nominated=None if known else ""), sorted(nodes))
 
     @rule(delivery=st.sampled_from(("Extender", "Extender", "Observe")))
     def the_policy_changes(self, delivery: str) -> None:
@@ -400,3 +408,28 @@ def test_nothing_is_remembered_of_a_pod_whose_name_another_one_has() -> None:
     world.create_pod("p", **PODS["ours"])
     world.show()
     assert not world.ledger.pending
+
+
+@pytest.mark.parametrize("happening", ["the node of its place changes", "the policy moves no pods"])
+def test_nobody_is_moved_once_the_place_is_lost(happening: str) -> None:
+    """The eviction stands in line meanwhile: the pod stays, and so the pod that wants its room waits."""
+    world = FakeCluster([room(f"n{at}", 400) for at in range(3)], [Moves.moving(ReschedulingMode.ACT)])
+    for at in range(6):
+        fields = {"node_name": f"n{at % 3}", "usage": SMALL.requests, "owner": "controller"}
+        world.create_pod(f"small-{at}", pod_class=SMALL, scheduler_name=SCHEDULER_NAME, **fields)
+    world.create_pod("large", pod_class=sized(300), scheduler_name=SCHEDULER_NAME)
+    world.show()
+    world.make_plan()
+    world.deliver(100)
+    world.pass_time(0.2)
+    (place,) = [each for each in world.ledger.reservations.values() if each.phase is Phase.AWAITING_REPLACEMENT]
+    assert world.writes
+    if happening == "the policy moves no pods":
+        world.set_policies([Moves.moving(ReschedulingMode.OFF)])
+    else:
+        world.put_node(msgspec.structs.replace(room(place.node, 400), unschedulable=True))
+    world.show()
+    world.pass_time(0.2)
+    while world.writes:
+        world.send(0)
+    assert not any(pod.deleting for pod in world.api.values())

@@ -389,7 +389,7 @@ def test_a_pod_that_nobody_asks_about_gets_its_round() -> None:
     """kube-scheduler may be busy, or not there."""
     world = world_of(EXTENDER)
     come(world, policy=EXTENDER)
-    assert not world.ledger.nominations.unasked.keys() - {f"{NAMESPACE}/p"}
+    assert not world.shell.state.nominations.unasked.keys() - {f"{NAMESPACE}/p"}
     world.now += QUESTION_WITHIN
     assert rounds(world.apply(TimePassed()))[0].at_once
 
@@ -400,10 +400,10 @@ def test_a_pod_that_another_round_has_planned_asks_for_none() -> None:
     come(world, policy=EXTENDER)
     world.make_plan()
     world.deliver(10)
-    assert world.ledger.nominations.unasked
+    assert world.shell.state.nominations.unasked
     world.now += QUESTION_WITHIN
     assert not rounds(world.apply(TimePassed()))
-    assert not world.ledger.nominations.unasked
+    assert not world.shell.state.nominations.unasked
 
 
 def test_a_round_that_has_planned_it_meanwhile_changes_nothing() -> None:

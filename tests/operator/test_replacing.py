@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_scene import EvictionScene, sized
+from support.fake_cluster.eviction_scene import EvictionScene, sized
 from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_extender.answers import Outcome

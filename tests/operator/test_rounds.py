@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.sinks import pod_decoder

@@ -643,10 +643,10 @@ def test_what_is_taken_back_is_not_on_its_way(world: SteeredCluster) -> None:
     world.show()
     assert world.state.reservations
     assert not world.ledger.gang_pods()
-    assert world.ledger.nominations.is_withdrawing("gang ns/ml")
+    assert world.shell.state.nominations.is_withdrawing("gang ns/ml")
     world.settle()
     world.wait(5)
-    assert not world.ledger.nominations.is_withdrawing("gang ns/ml")
+    assert not world.shell.state.nominations.is_withdrawing("gang ns/ml")
     assert not world.state.reservations
 
 
@@ -670,7 +670,7 @@ def test_pods_of_a_unit_without_gates(world: SteeredCluster) -> None:
     world.change_pod("ns/p", node_name="a")
     world.show()
     assert world.write_kinds == ["nominate"] * 2
-    assert not world.ledger.nominations.is_withdrawing("gang ml")
+    assert not world.shell.state.nominations.is_withdrawing("gang ml")
 
 
 def test_a_spare_pod_is_lost(world: SteeredCluster) -> None:

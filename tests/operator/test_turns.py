@@ -41,6 +41,8 @@ class SimulatedRounds:
         self.waits: dict[str, float] = {}
         self.rounds: list[tuple[float, float]] = []
         self.last = TurnSelection(())
+        #: Seconds that pass for each second of CPU time.
+        self.slowness = 1.0
 
     def add(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
@@ -55,7 +57,7 @@ class SimulatedRounds:
             seconds[namespace] = seconds.get(namespace, FIXED) + cost
         took = sum(seconds.values())
         self.rounds.append((self.now, took))
-        self.now += took
+        self.now += took * self.slowness
         if chosen.pods:
             self.turns.took(seconds, self.now)
         for pod in chosen.pods:
@@ -343,6 +345,22 @@ def test_new_pods_do_not_wait_for_pods_that_nothing_helped(count: int, each: flo
     world.run(world.now + 4.0 + 6 * cycle)
     assert max(world.waits.values()) <= CALM_BOUND + 0.01 + 4 * FIXED
     assert all(world.planned[uid] > number for uid, number in before.items())
+
+
+def test_on_a_busy_machine_the_pauses_are_as_much_longer() -> None:
+    """CPU time says who pays; what others wait for is the time that passes."""
+    world = poisoned(300, 0.001)
+    world.slowness = 8.0
+    world.round()
+    world.round()
+    start, before = world.now, dict(world.planned)
+    for at in range(200):
+        world.run(start + 0.5 * at)
+        world.add([made(f"p{at}", "quiet", at)])
+    busy = sum(8.0 * seconds for began, seconds in world.rounds if began >= start)
+    assert busy < 0.45 * (world.now - start)
+    assert all(world.planned[uid] > number for uid, number in before.items())
+    assert sorted(world.waits.values())[100] < 0.2, "most wait for no part"
 
 
 def test_room_that_came_free_is_offered_to_all_at_once() -> None:

@@ -35,6 +35,7 @@ class Both:
         self.assumed: dict[str, tuple[str, float]] = {}
         #: Bindings of ours on their way.
         self.binding: dict[str, tuple[str, str]] = {}
+        self.world.shell.checked = False
         publish = self.world.publish
 
         def publish_to_both(event: Event) -> None:

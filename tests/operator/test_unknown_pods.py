@@ -134,7 +134,7 @@ def test_a_real_pod_that_our_watch_shows_late(world: SteeredCluster) -> None:
     world.change_pod(pod.key, node_name="b", usage=CLASS.requests)
     world.show()
     world.wait(200, 1.0)
-    assert not world.ledger.nominations.unseen_wakes
+    assert not world.shell.state.nominations.unseen_wakes
 
 
 def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredCluster) -> None:
@@ -149,7 +149,7 @@ def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredClust
         assert 2 <= len(world.writes) <= 3
     world.remove_pod(pod.key)
     world.show()
-    assert not world.ledger.nominations.unseen_wakes
+    assert not world.shell.state.nominations.unseen_wakes
 
 
 def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredCluster) -> None:

@@ -16,7 +16,7 @@ from typing import Any, get_args
 
 import msgspec
 import structlog
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.delivery.conditions import ConditionWriter

@@ -123,11 +123,10 @@ class RoundLoop:
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
         self._bindings_sent = bindings_sent
         cluster, ledger = shell.cluster, shell.ledger
-        self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
+        self._running_pods = RunningPodsTracker(shell.state, shell.clock, wall_clock, budgets_known)
         self.measured = MeasuredUsageTracker(cluster, ledger, usage)
         self._builder = RequestBuilder(
-            cluster,
-            ledger,
+            shell.state,
             policies,
             budget,
             self._deadline,

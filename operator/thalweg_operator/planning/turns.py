@@ -37,6 +37,8 @@ _CHEAP = 0.001
 _RETRY_SHARE = 0.25
 #: Seconds for which rounds with new pods leave them out after some were planned again.
 _REST = 0.4
+#: At most so many seconds pass without one after a round that took long on a busy machine.
+_LONGEST_REST = 10.0
 #: Seconds after which they have a turn again though nothing helped them but the cluster changed.
 _CALM_PERIOD = 2.0
 #: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
@@ -150,6 +152,8 @@ class NamespaceTurns:
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
         self._retried_at = float("-inf")
+        #: When the round was chosen that runs, and until when nobody is planned again unless something helps.
+        self._chosen_at, self._rests_until = 0.0, float("-inf")
         self._next_at: float | None = None
 
     @property
@@ -171,6 +175,7 @@ class NamespaceTurns:
         """
         self._round += 1
         self._refill(now)
+        self._chosen_at = now
         calm = helped == self._helped
         bound = CALM_BOUND if calm else BOUND
         # Where new pods went may help after all: a rule may ask for them.
@@ -198,7 +203,7 @@ class NamespaceTurns:
             limited = [lot for lot in limited if lot.is_new or any(pod.uid in self._owed for pod in lot.pods)]
         # A new pod does not wait until others are planned again that were planned in vain.
         has_new = any(lot.is_new for lot in lots)
-        rests = has_new and now - self._retried_at < _REST
+        rests = (has_new and now - self._retried_at < _REST) or (calm and now < self._rests_until)
         part = CALM_BOUND if has_new else bound
         taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, part, costs, now)
         if any(not lot.is_new for lot in taken):
@@ -208,7 +213,7 @@ class NamespaceTurns:
         self._pods = [pod for pod in pods if pod.uid in picked]
         self._owed = {pod.uid for lot in later for pod in lot.pods}
         if later:
-            self._next_at = now + (BOUND - self._allowance) / _RETRY_SHARE
+            self._next_at = max(now + (BOUND - self._allowance) / _RETRY_SHARE, self._rests_until)
         elif generation != self._generation:
             self._next_at = self._due_since + _CALM_PERIOD
         new = [pod for lot in later if lot.is_new for pod in lot.pods if pod.uid not in self._planned]
@@ -227,6 +232,9 @@ class NamespaceTurns:
             by_namespace: seconds that the round took, by the namespaces of its pods.
             now: as above.
         """
+        if self._retried_at == self._chosen_at:
+            # CPU time says who pays. On a busy machine a round takes longer than that, and others wait for it.
+            self._rests_until = now + min((now - self._chosen_at) * (1 / _RETRY_SHARE - 1), _LONGEST_REST)
         was_long = sum(by_namespace.values()) > CALM_BOUND
         if not was_long and not self._records:
             return

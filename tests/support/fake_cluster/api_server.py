@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from support.driven_ledger import DrivenLedger
 from support.fake_cluster.checks import CheckedShell
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.reservations.effects import (
     Bind,
@@ -34,7 +34,7 @@ from thalweg_operator.reservations.events import (
     TimePassed,
     WriteAnswered,
 )
-from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.step.state import State
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.nodes import Node
@@ -79,8 +79,8 @@ class ApiServer:
         self.effects: list[Effect] = []
         self.put_write: Callable[[Any], object] = self.writes.append
         self.cluster = Cluster()
-        self.ledger = Ledger(self.cluster)
-        self.shell = CheckedShell(self.cluster, self.ledger, lambda _: None, lambda: self.now)
+        self.shell = CheckedShell(State(self.cluster), lambda _: None, lambda: self.now)
+        self.ledger = self.shell.ledger
         self.state, self.view = DrivenLedger.of(self.shell), ExtenderView(self.shell, lambda: "")
         self.shell.lead({kind: self._take for kind in get_args(Effect) if kind is not RequestRound})
         if policies_first:

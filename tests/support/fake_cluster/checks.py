@@ -16,17 +16,16 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, Departure, Effect, Evict, Nominate, RequestRound
 from thalweg_operator.reservations.events import Event, PlanMade, PlannedPlacement, SchedulerAnswered
 from thalweg_operator.reservations.ledger import ledger as ledger_module
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import Stage
 from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key
 from thalweg_operator.reservations.victims.victims import is_whole
 from thalweg_operator.shell import Shell
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.policy_index import PolicyIndex
 from flowcore.model.pod_index import AffinityMatch, PodIndex, incoming_term_matches
 
@@ -62,8 +61,8 @@ class LedgerChecks:
     #: Pods that got a place without a round.
     priced: ClassVar[int] = 0
 
-    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
-        self._cluster, self._ledger = cluster, ledger
+    def __init__(self, state: State) -> None:
+        self._state, self._cluster, self._ledger = state, state.cluster, state.ledger
         self._groups: dict[str, list[PlannedPlacement]] = {}
         self._ids_before_plan: set[int] = set()
 
@@ -101,13 +100,13 @@ class LedgerChecks:
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Around what may read and must not write."""
-        before = self._state()
+        before = self._snapshot()
         yield
-        assert self._state() == before
+        assert self._snapshot() == before
 
-    def _state(self) -> bytes:
+    def _snapshot(self) -> bytes:
         state = io.BytesIO()
-        _StatePickler(state).dump((self._ledger, self._cluster))
+        _StatePickler(state).dump(self._state)
         return state.getvalue()
 
     def check(self) -> None:
@@ -123,7 +122,7 @@ class LedgerChecks:
             assert each.pod.key == key
             if each.phase is Phase.AWAITING_REPLACEMENT:
                 assert each.owner is not Owner.OTHERS
-                assert key in self._ledger.moves.awaited
+                assert key in self._state.moves.awaited
                 assert key not in self._cluster.pods
             else:
                 assert key in waiting, f"{key} is reserved and does not wait"
@@ -133,7 +132,7 @@ class LedgerChecks:
             assert (each.phase is Phase.FOREIGN) == (each.owner is Owner.OTHERS)
             assert each.phase not in (Phase.BINDING, Phase.PAUSED) or each.owner is Owner.BINDER
         assert len({each.id for each in reservations.values()}) == len(reservations)
-        assert self._ledger.moves.awaited.keys() <= reservations.keys()
+        assert self._state.moves.awaited.keys() <= reservations.keys()
 
     # --- no transition outside the table ---
 
@@ -199,7 +198,7 @@ class LedgerChecks:
         if write.departure is Departure.PARTIAL_GANG:
             return
         ledger, key = self._ledger, write.pod.key
-        if key in ledger.moves.without_place:
+        if key in self._state.moves.without_place:
             return
         record = ledger.victims[key]
         assert record.pod.uid == write.pod.uid
@@ -279,22 +278,27 @@ class CheckedShell(Shell):
 
     Attributes:
         step_effects: of the last step.
+        checked: a test that checks for itself, in hundreds of thousands of steps, may turn this off.
     """
+
+    checked = True
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
+        state: State,
         request_round: Callable[[RequestRound], None],
         clock: Callable[[], float],
     ) -> None:
-        super().__init__(cluster, ledger, request_round, clock)
-        self.checks, self.step_effects = LedgerChecks(cluster, ledger), list[Effect]()
+        super().__init__(state, request_round, clock)
+        self.checks, self.step_effects = LedgerChecks(state), list[Effect]()
 
     def apply(self, event: Event) -> None:
         """See Shell."""
+        self.step_effects = []
+        if not self.checked:
+            super().apply(event)
+            return
         with self.checks.step(event) as step:
-            self.step_effects = []
             super().apply(event)
             step.effects = self.step_effects
 

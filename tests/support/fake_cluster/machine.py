@@ -32,8 +32,6 @@ from flowcore.model.policies import SCHEDULER_NAME, Policy, ReschedulingMode, Re
 ANSWERS = (
     (Answer.DONE, ""),
     (Answer.DONE, ""),
-    (Answer.DONE, ""),
-    (Answer.DONE, ""),
     (Answer.REFUSED, "made up"),
     (Answer.REFUSED, ""),
     (Answer.RETRYING, "made up"),
@@ -111,19 +109,6 @@ class LedgerMachine(RuleBasedStateMachine):
     def write_is_sent(self, at: int, answer: tuple[Answer, str], lost: bool, shown_first: bool) -> None:  # noqa: FBT001
         self.send(at % len(self.world.writes), answer, lost=lost, shown_first=shown_first)
 
-    @rule(drawn=st.lists(answers, min_size=1, max_size=8), shown=st.booleans())
-    def a_round_is_carried_out(self, drawn: list[tuple[Answer, str]], shown: bool) -> None:  # noqa: FBT001
-        """As on most days, but for some answers."""
-        self.world.show()
-        self.world.make_plan()
-        self.world.deliver(100)
-        for answer in drawn:
-            self.world.pass_time(0.1)
-            if self.world.writes:
-                self.send(0, answer)
-        if shown:
-            self.world.show()
-
     @rule(seconds=st.sampled_from((0.05, 0.2, 1.0, 3.0, 7.0, 20.0, 70.0)))
     def time_passes(self, seconds: float) -> None:
         self.world.pass_time(seconds)
@@ -184,7 +169,7 @@ class LedgerMachine(RuleBasedStateMachine):
                 break
         assert not world.ledger.reservations
         assert not world.ledger.victims
-        assert not world.ledger.moves.awaited
+        assert not world.shell.state.moves.awaited
         self.others_act()
         for name, node in world.nodes.items():
             taken = sum(dict(pod.usage).get("cpu", 0) for pod in world.api.values() if pod.node_name == name)
@@ -202,6 +187,28 @@ class LedgerMachine(RuleBasedStateMachine):
     def may_be_partial(self, pods: Sequence[Pod]) -> bool:
         """Whether a gang of these pods may be bound in part at the end: one was refused too often."""
         return max(self.refused[pod.key] for pod in pods) > KEPT_TRIES
+
+
+class WholeRounds(LedgerMachine):
+    """Rounds whose writes are sent at once."""
+
+    @rule(drawn=st.lists(answers, min_size=1, max_size=8), shown=st.booleans(), comes=st.booleans())
+    def a_round_is_carried_out(self, drawn: list[tuple[Answer, str]], shown: bool, comes: bool) -> None:  # noqa: FBT001
+        """As on most days, but for some answers."""
+        self.world.show()
+        self.world.make_plan()
+        self.world.deliver(100)
+        for answer in drawn:
+            self.world.pass_time(0.1)
+            if self.world.writes:
+                self.send(0, answer)
+        if shown:
+            self.world.show()
+        if comes:
+            self.another_comes()
+
+    def another_comes(self) -> None:
+        """Another pod, which wants the room that was given back, if there is any such."""
 
 
 class Disturbances(LedgerMachine):
@@ -223,7 +230,7 @@ class Disturbances(LedgerMachine):
         self.world.start()
 
 
-class Gangs(LedgerMachine):
+class Gangs(WholeRounds):
     """Gangs and pods by themselves want the same room."""
 
     MOST_SINGLES = 4
@@ -240,8 +247,13 @@ class Gangs(LedgerMachine):
         self.singles += 1
         self.world.create_pod(f"single-{self.singles}", pod_class=sized(100), scheduler_name=SCHEDULER_NAME)
 
+    def another_comes(self) -> None:
+        """See WholeRounds."""
+        if self.singles < self.MOST_SINGLES:
+            self.pod_comes()
 
-class Preemption(LedgerMachine):
+
+class Preemption(WholeRounds):
     """Nodes full of pods of low priority, urgent pods and gangs."""
 
     MOST_URGENT = 5
@@ -302,7 +314,7 @@ class Preemption(LedgerMachine):
         return False
 
 
-class Moves(LedgerMachine):
+class Moves(WholeRounds):
     """Pods with controllers, and large pods that fit only if some of them move.
 
     Attributes:
@@ -389,7 +401,7 @@ class SteeredPods(LedgerMachine):
         self.world.create_pod(name, **fields)
 
     @precondition(lambda self: len(self.world.api) < len(self.NAMES))
-    @rule(at=st.integers(0, 100), show=st.booleans())
+    @rule(at=st.sampled_from(range(36)), show=st.booleans())
     def pod_comes(self, at: int, show: bool) -> None:  # noqa: FBT001 - hypothesis calls it
         name = next(name for name in self.NAMES if f"{NAMESPACE}/{name}" not in self.world.api)
         self.create(name, pick(self.KINDS, at))
@@ -397,7 +409,7 @@ class SteeredPods(LedgerMachine):
             self.world.show()
 
     @precondition(lambda self: self.world.api)
-    @rule(at=st.integers(0, 4), how=st.integers(0, 100), node=st.sampled_from((*NODES, "unknown")))
+    @rule(at=st.integers(0, 4), how=st.sampled_from(range(36)), node=st.sampled_from((*NODES, "unknown")))
     def others_change_a_pod(self, at: int, how: int, node: str) -> None:
         """People, controllers, kubelets and other schedulers."""
         world, key = self.world, pick(self.world.api, at)
@@ -431,10 +443,3 @@ class SteeredPods(LedgerMachine):
     )
     def attempt_ends(self, at: int, fails: bool, message: str) -> None:  # noqa: FBT001
         self.world.end_attempt(pick(self.world.attempts, at), fails=fails, message=message)
-
-    @precondition(lambda self: self.world.api)
-    @rule(at=st.integers(0, 4), nodes=st.sets(st.sampled_from(NODES)), known=st.booleans())
-    def asks_without_an_attempt(self, at: int, nodes: set[str], known: bool) -> None:  # noqa: FBT001
-        """Prioritize and preempt ask the same: asked twice, the same answer, and nothing has changed."""
-        key = pick(self.world.api, at)
-        self.world.advise(self.world.extender_pod(key, nominated=None if known else ""), sorted(nodes))

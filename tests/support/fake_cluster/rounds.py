@@ -21,8 +21,8 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
 from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
 from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims.replaced import victim_of
 from thalweg_operator.reservations.victims.replacements import recent_moves
-from thalweg_operator.reservations.victims.victims import victim_of
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods
@@ -167,9 +167,9 @@ class Rounds(ApiServer):
             cluster,
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
-            excluded={*ledger.victims, *(move.victim.key for move in ledger.moves.awaited.values())},
+            excluded={*ledger.victims, *(move.victim.key for move in self.shell.state.moves.awaited.values())},
             unevictable_reasons=unevictable.reasons(ledger, self.now),
-            moves=recent_moves(cluster, ledger, self.now),
+            moves=recent_moves(self.shell.state, self.now),
         )
         return to_snapshot(
             cluster,

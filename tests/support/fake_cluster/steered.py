@@ -6,9 +6,8 @@ from typing import Any
 from support.fake_cluster.cluster import FakeCluster
 from thalweg_operator.delivery.nominator import write_kind
 from thalweg_operator.reservations.effects import CountNomination, Log, WriteCondition
-from thalweg_operator.reservations.events import Answer, GateUnneeded
+from thalweg_operator.reservations.events import Answer, GateUnneeded, PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import PlannedPod
 from thalweg_operator.reservations.steering.waves import UNORDERED
@@ -38,7 +37,7 @@ class SteeredCluster(FakeCluster):
     def start(self, *, policies_first: bool = False) -> None:
         """See ApiServer. kube-scheduler knows the nodes as well."""
         super().start(policies_first=policies_first)
-        self.ledger.nominations.node_changes.clear()
+        self.state.shell.state.nominations.node_changes.clear()
 
     def set_policy(self, **policy: Any) -> None:
         """The policy changes."""
@@ -64,15 +63,16 @@ class SteeredCluster(FakeCluster):
 
     def add_plan(self, planned: Sequence[PlannedPod]) -> None:
         """Placements that have their reservations are handed on, as at the end of a plan."""
-        step = Step(self.cluster, self.ledger, self.now, [])
-        nomination_plans.add_plan(step, planned)
-        self.shell.carry_out(step.effects)
+        state = self.shell.state
+        state.now, state.effects = self.now, []
+        nomination_plans.add_plan(state, planned)
+        self.shell.carry_out(state.effects)
 
     def set_free(self, pod: Pod) -> None:
         """The plan has no node for a pod of ``Prefer``."""
-        step = Step(self.cluster, self.ledger, self.now, [])
-        nomination_plans.set_free(step, pod)
-        self.shell.carry_out(step.effects)
+        policy = self.cluster.policies.of(pod, self.cluster.namespaces)
+        assert policy is not None
+        self.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
 
     def open(self, pod: Pod) -> None:
         """Nothing would come of the pod's waiting behind our gate."""

@@ -16,8 +16,6 @@ from thalweg_operator.reservations.events import (
     NodePut,
     NodeRemoved,
     NumaNodeSet,
-    PodGroupPut,
-    PodGroupRemoved,
     PodPut,
     PodRemoved,
     PoliciesChanged,
@@ -27,17 +25,17 @@ from thalweg_operator.reservations.events import (
     TimePassed,
 )
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, holds, infeasible_nodes
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import reserve
-from thalweg_operator.reservations.victims.victims import named_victim
+from thalweg_operator.reservations.step.state import State
+from thalweg_operator.reservations.victims.replaced import named_victim
 from thalweg_operator.shell import Shell
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster, Population
+from flowcore.cluster.round_gangs import gangs_for
 from flowcore.cluster.snapshot import Victim
 from flowcore.model.devices import DeviceClass
-from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNode
@@ -66,7 +64,7 @@ class DrivenLedger:
     ) -> None:
         cluster = Cluster()
         self.rounds_requested, self.request_round = 0, request_round
-        self.follow(Shell(cluster, Ledger(cluster), self._request_round, clock))
+        self.follow(Shell(State(cluster), self._request_round, clock))
         self.effects: list[Effect] = []
         self.shell.lead(dict.fromkeys(get_args(Effect), self.effects.append) | dict(handlers or {}))
         self.policies = PolicyStore(put_in_force=lambda accepted: self.apply(PoliciesChanged(accepted)))
@@ -94,7 +92,7 @@ class DrivenLedger:
         self.storage, self.device_classes, self.gangs = cluster.storage, cluster.device_classes, cluster.gangs
         self.pod_index = cluster.occupancy.pod_index
         self.reservations: dict[str, Reservation] = ledger.reservations
-        self.victims, self.held, self.withdrawing = ledger.victims, ledger.held, ledger.withdrawing
+        self.victims, self.held = ledger.victims, ledger.held
         self.in_flight = ledger.in_flight
         self.numa = NumaTracker(cluster, ledger)
 
@@ -121,7 +119,7 @@ class DrivenLedger:
 
     def look_after(self) -> None:
         """Time passes; whatever is looked at now and then only is due."""
-        self.ledger.victims_seen = self.ledger.gangs_seen = -math.inf
+        self.shell.state.victims_seen = self.shell.state.gangs_seen = -math.inf
         self.apply(TimePassed())
 
     def sync(self) -> None:
@@ -155,12 +153,6 @@ class DrivenLedger:
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
         self.apply(DeviceClassSet(name, device_class))
 
-    def upsert_pod_group(self, group: PodGroup) -> None:
-        self.apply(PodGroupPut(group))
-
-    def delete_pod_group(self, key: GangKey) -> None:
-        self.apply(PodGroupRemoved(key))
-
     # --- the ledger ---
 
     @property
@@ -172,7 +164,7 @@ class DrivenLedger:
 
     def gangs_of(self, asked: Sequence[tuple[Pod, Delivery]]) -> tuple[list[tuple[str, ...]], list[Gang]]:
         """For each of these waiting pods the names of its gangs, and these gangs."""
-        return self.gangs.gangs_for(asked, self.ledger.gang_pods(), self.cluster.domain)
+        return gangs_for(self.gangs, asked, self.ledger.gang_pods(), self.cluster.domain)
 
     def reserve(self, pod: Pod, node: str, owner: Owner = Owner.BINDER) -> bool:
         reserved = reserve(self.cluster, self.ledger, pod, node, owner)
@@ -182,13 +174,6 @@ class DrivenLedger:
     def release(self, key: str, uid: str) -> None:
         self.ledger.release(key, uid)
         self._ask()
-
-    def release_hold(self, pod: Pod) -> None:
-        if pod.key in self.ledger.held:
-            self.release(pod.key, pod.uid)
-
-    def swap(self, key: str, other: str) -> None:
-        self.ledger.swap(key, other)
 
     def holds(self, key: str) -> bool:
         return holds(self.cluster, self.ledger, key)
@@ -200,7 +185,7 @@ class DrivenLedger:
         return self.ledger.waits_for_victim(key)
 
     def infeasible_nodes(self, pod: Pod, nodes: Sequence[str]) -> list[str]:
-        return infeasible_nodes(self.cluster, self.ledger, pod, nodes)
+        return infeasible_nodes(self.shell.state, pod, nodes)
 
     def conflicts_in_flight(self, pod: Pod, node: str, fewer: Sequence[Pod] = ()) -> bool:
         return conflicts_in_flight(self.cluster, self.ledger, pod, node, fewer)

@@ -1,4 +1,4 @@
-"""A cluster's books, rounds in this process, and recorders of bindings, nominations, evictions and conditions."""
+"""Cluster and ledger, rounds in this process, and recorders of bindings, nominations, evictions and conditions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.round_loop import RoundLoop
@@ -61,7 +61,7 @@ class EvictionCall:
 
 @dataclass
 class EvictionScene:
-    """A cluster's books, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
+    """Cluster and ledger, rounds in this process, and the ears of binder, nominator, evictor and condition writer."""
 
     now: float = 1000.0
     alive: bool = True

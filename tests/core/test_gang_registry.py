@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from support.profiles import examples
 
 from flowcore.cluster.gang_registry import GangRegistry
+from flowcore.cluster.round_gangs import gangs_for
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec, PodGroup
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
@@ -47,7 +48,7 @@ def told(
     of: GangRegistry, *asked: Pod, coming: tuple[str, ...] = (), delivery: Delivery = Delivery.BINDER
 ) -> list[Gang]:
     """The gangs of a round; every asked pod of them names them."""
-    names, gangs = of.gangs_for([(pod, delivery) for pod in asked], dict.fromkeys(coming, "n2"), _rack)
+    names, gangs = gangs_for(of, [(pod, delivery) for pod in asked], dict.fromkeys(coming, "n2"), _rack)
     by_name = {gang.name for gang in gangs}
     assert {name for each in names for name in each} == by_name
     for pod, each in zip(asked, names, strict=True):
@@ -152,7 +153,7 @@ def test_pods_that_disagree() -> None:
     )
     apart = [member(name, terms={"topology_key": name}) for name in ("rack", "zone", "rack-2")]
     of = book(*apart)
-    names, gangs = of.gangs_for([(pod, Delivery.BINDER) for pod in apart], {}, lambda _node, _label: "")
+    names, gangs = gangs_for(of, [(pod, Delivery.BINDER) for pod in apart], {}, lambda _node, _label: "")
     assert gangs[0].unschedulable_reason == "gang ml/train: its pods name different topologies: rack, rack-2, zone"
     assert names == [("gang ml/train",)] * 3
 
@@ -188,8 +189,8 @@ def test_gangs_of_a_group_wait_for_each_other() -> None:
     unit = "gang ml/train, gang web/eval"
     assert told(of, *here, *there) == [Gang("gang ml/train", 1, unit), Gang("gang web/eval", 2, unit)]
     assert "0 can be planned now" in told(of, *here)[0].unschedulable_reason
-    names, gangs = of.gangs_for(
-        [(pod, Delivery.BINDER) for pod in here] + [(pod, Delivery.OBSERVE) for pod in there], {}, _rack
+    names, gangs = gangs_for(
+        of, [(pod, Delivery.BINDER) for pod in here] + [(pod, Delivery.OBSERVE) for pod in there], {}, _rack
     )
     assert len(names) == 4
     assert {gang.unschedulable_reason.partition(": ")[2] for gang in gangs} == {
@@ -207,7 +208,7 @@ def test_all_pods_of_a_gang_are_delivered_the_same_way() -> None:
     """Policies govern pod by pod; half a gang that is only observed would never be there."""
     pods = [member(name) for name in "abc"]
     ways = [Delivery.BINDER, Delivery.BINDER, Delivery.OBSERVE]
-    _, gangs = book(*pods).gangs_for(list(zip(pods, ways, strict=True)), {}, _rack)
+    _, gangs = gangs_for(book(*pods), list(zip(pods, ways, strict=True)), {}, _rack)
     assert gangs[0].unschedulable_reason == "gang ml/train: its pods are not delivered the same way: Binder, Observe"
 
 
@@ -218,7 +219,7 @@ def test_pods_that_changed_since_the_round_was_begun() -> None:
     of.put(bound("a"))
     of.drop("ml/b")
     of.put(member("c", key("other"), min_member=1))
-    names, gangs = of.gangs_for([(pod, Delivery.BINDER) for pod in pods], {}, _rack)
+    names, gangs = gangs_for(of, [(pod, Delivery.BINDER) for pod in pods], {}, _rack)
     assert names == [(), (), ("gang ml/other",)]
     assert gangs == [Gang("gang ml/other", 1)]
 
@@ -273,7 +274,7 @@ def test_the_book_is_what_a_recount_finds(seed: int, data: st.DataObject) -> Non
             of.drop_group(keys[2])
     anew = book(*groups.values(), *pods.values())
     asked = [(p, Delivery.BINDER) for p in pods.values() if not (p.node_name or p.terminal or p.deleting)]
-    assert of.gangs_for(asked, {}, _rack) == anew.gangs_for(asked, {}, _rack)
+    assert gangs_for(of, asked, {}, _rack) == gangs_for(anew, asked, {}, _rack)
     assert _parts(of) == _parts(anew)
 
 
