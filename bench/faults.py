@@ -58,7 +58,7 @@ def _rows(report: Path) -> list[dict[str, str]]:
 
 @click.command()
 @click.option("--only", default="", metavar="WORD", help="Faults whose name has this word.")
-@click.option("--slow", is_flag=True, help="Also those that the default test run leaves out.")
+@click.option("--slow", is_flag=True, help="Also those that take minutes.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(only: str, slow: bool, output: str) -> None:  # noqa: FBT001 - click calls it
     """Measures the time to converge after each fault."""

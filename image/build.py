@@ -44,11 +44,12 @@ class CannotBuild(Exception):
     """The image cannot be built here; the message says what to do."""
 
 
-def build(output: Path, *, fresh: bool = False) -> str:
+def build(output: Path, *, name: str = "thalweg", fresh: bool = False) -> str:
     """Builds the image into an OCI layout and returns the digest of its manifest, ``sha256:...``.
 
     Args:
         output: folder of the layout; made if it is missing.
+        name: what the layout calls the image, such as ``ghcr.io/acme/thalweg:1.0.0``.
         fresh: whether nothing of earlier builds is used, except wheels.
 
     Raises:
@@ -66,18 +67,18 @@ def build(output: Path, *, fresh: bool = False) -> str:
         wheels = _wheels(cache)
         store = Path(scratch) if fresh else cache
         base = _base(store)
-        names = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
+        arguments = {"BASE": base, "PIP_NO_INDEX": "1", "PIP_FIND_LINKS": "/wheels"}
         _buildah(
             store,
             *("bud", "--quiet", "--file", HERE / "Containerfile", "--ignorefile", ROOT / ".containerignore"),
-            *(f"--build-arg={name}={value}" for name, value in names.items()),
+            *(f"--build-arg={key}={value}" for key, value in arguments.items()),
             *("--volume", f"{wheels}:/wheels:ro", "--isolation", "chroot", "--network", "host"),
             *("--layers", "--timestamp", "0", "--identity-label=false"),
             *("--label", f"org.opencontainers.image.version={_version()}"),
             *("--tag", "thalweg", ROOT),
         )
         digest = Path(scratch) / "digest"
-        _buildah(store, "push", "--quiet", "--digestfile", digest, "thalweg", f"oci:{output}:thalweg")
+        _buildah(store, "push", "--quiet", "--digestfile", digest, "thalweg", f"oci:{output}:{name}")
         return digest.read_text().strip()
 
 
@@ -169,10 +170,11 @@ def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("output", type=Path, metavar="OUT", help="folder for the OCI layout")
+    parser.add_argument("--name", default="thalweg", help="what the layout calls the image (default: thalweg)")
     parser.add_argument("--fresh", action="store_true", help="use nothing of earlier builds")
     arguments = parser.parse_args()
     try:
-        print(build(arguments.output, fresh=arguments.fresh))  # noqa: T201
+        print(build(arguments.output, name=arguments.name, fresh=arguments.fresh))  # noqa: T201
     except CannotBuild as error:
         sys.exit(f"Error: {error}")
 

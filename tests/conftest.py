@@ -3,17 +3,20 @@
 The default tier is what `python -m pytest` runs. `-m slow` runs the other one: the folders of `_SLOW`, single tests
 that are marked slow, and the property tests of all other folders once more, with all their examples.
 
-Some processes run the tests, a file at a time each. The control plane is built before they start, where progress can be
-seen, and files of tests that compute alternate with those that wait for a control plane.
+Some processes run the tests. Each takes a group of files at a time: those that want the same control plane, so that it
+is started once and none stands idle beside another one like it; every other file alone. The control plane is built
+before the processes start, where progress can be seen. Groups that compute alternate with those that wait.
 """
 
 import os
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import is_hypothesis_test
 from support.controlplane import build_in_sight
+from support.file_groups import GroupScheduling, group_of
 from support.profiles import FULL, QUICK, is_exploring, register_profiles
 
 # Tests start hundreds of processes. Where Python may keep no bytecode, as in many images, each would compile anew all
@@ -27,7 +30,7 @@ os.environ.setdefault("GOGC", "200")
 #: Folders of tests that are all slow.
 _SLOW = {"bench", "browser", "chart", "controlplane", "e2e", "faults", "install", "oracle", "visible"}
 #: Folders of tests that want the control plane's executables.
-_REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "smoke"}
+_REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "release", "smoke"}
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
 #: Folders among the others with files that take a minute or more. They come first, in this order.
@@ -58,6 +61,12 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
         build_in_sight(config)
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> GroupScheduling:
+    """Groups of files, not single ones."""
+    return GroupScheduling(config, log)
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Marks the slow tests, before `-m` chooses, and puts the files into an order."""
@@ -76,26 +85,19 @@ def _folder(path: Path) -> str:
 
 
 def _alternate(items: list[pytest.Item]) -> None:
-    """Files that wait are spread evenly over those that compute; within a file the order stays.
+    """Groups that wait are spread evenly over those that compute; within a group the order stays.
 
-    Of those that wait, files that want the same control plane follow each other: tests/e2e/conftest.py keeps one at a
-    time. Before them come those that start their own, which take longest. Files that wait end a little before the
-    others: at the end no process is alone with a long one.
+    Of those that wait, groups of many tests come first. Groups that wait end a little before the others: at the end no
+    process is alone with a long one.
     """
-    files: dict[Path, list[pytest.Item]] = {}
+    groups: dict[str, list[pytest.Item]] = {}
     for item in items:
-        files.setdefault(item.path, []).append(item)
-    waiting = [path for path in files if _folder(path) in _WAITING]
-    others = [path for path in files if path not in waiting]
-    waiting.sort(key=lambda path: ("e2e" in path.parts, _plane_of(files[path][0])))
-    others.sort(key=lambda path: [_folder(path) == each for each in _LONGEST], reverse=True)
-    places = {path: 0.9 * number / len(waiting) for number, path in enumerate(waiting)}
-    places |= {path: number / len(others) for number, path in enumerate(others)}
-    items[:] = [item for path in sorted(files, key=places.__getitem__) for item in files[path]]
-
-
-def _plane_of(item: pytest.Item) -> tuple[bool, bool, str]:
-    """What a file says about the control plane that it wants; last come those that nobody can use afterwards."""
-    module = getattr(item, "module", None)
-    options = sorted(getattr(module, "PLANE", {}).items())
-    return hasattr(module, "BREAKS_PLANE"), hasattr(module, "STEERED"), str(options)
+        groups.setdefault(group_of(item.path), []).append(item)
+    folders = {group: _folder(tests[0].path) for group, tests in groups.items()}
+    waiting = [group for group in groups if folders[group] in _WAITING]
+    others = [group for group in groups if folders[group] not in _WAITING]
+    waiting.sort(key=lambda group: -len(groups[group]))
+    others.sort(key=lambda group: [folders[group] == each for each in _LONGEST], reverse=True)
+    places = {group: 0.9 * number / len(waiting) for number, group in enumerate(waiting)}
+    places |= {group: number / len(others) for number, group in enumerate(others)}
+    items[:] = [item for group in sorted(groups, key=places.__getitem__) for item in groups[group]]

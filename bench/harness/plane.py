@@ -9,8 +9,7 @@ from contextlib import asynccontextmanager
 from itertools import islice
 from typing import Any
 
-from prometheus_client.parser import text_string_to_metric_families
-from thalweg.crds import custom_resource_definitions, gate_admission
+from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
 from thalweg_controlplane.objects import object_path, pod
 from thalweg_operator.constants import POLICIES_PATH
@@ -97,17 +96,9 @@ async def version(api: Api) -> str:
     return str(page["metadata"]["resourceVersion"])
 
 
-async def cut_watches(api: Api) -> int:
-    """How many watches the API server has ended because their readers did not keep up."""
-    text = str(await api.request("GET", "/metrics"))
-    return int(
-        sum(
-            sample.value
-            for family in text_string_to_metric_families(text)
-            for sample in family.samples
-            if sample.name == "apiserver_terminated_watchers_total"
-        )
-    )
+def gate_admission() -> list[dict[str, Any]]:
+    """The admission policy that gates pods, and its binding."""
+    return [each for each in rights_by_file()["gates"] if each["kind"].startswith("MutatingAdmissionPolicy")]
 
 
 async def _install_crds(api: Api) -> None:

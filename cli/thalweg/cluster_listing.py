@@ -11,7 +11,7 @@ from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import JsonReader
 from thalweg_operator.errors import Refused
 
-from flowcore.api.kinds import KINDS, NODE, NODE_METRICS, POD, POD_METRICS, PRIORITY_CLASS, ObjectKind
+from flowcore.api.kinds import IN_DUMPS, KINDS, NODE, POD, ObjectKind
 from thalweg.source import SourceError
 
 _PAGE: Final = "500"
@@ -52,7 +52,7 @@ async def list_objects(client: ApiClient) -> Listing:
         ConnectionLost: it does not answer.
     """
     listing = Listing()
-    for kind in (*KINDS, PRIORITY_CLASS, NODE_METRICS, POD_METRICS):
+    for kind in (*KINDS, *IN_DUMPS):
         try:
             listing.objects += [each async for each in _objects(client, kind)]
         except Refused as error:

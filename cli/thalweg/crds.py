@@ -10,21 +10,12 @@ import yaml
 
 def custom_resource_definitions() -> list[dict[str, Any]]:
     """All CRDs."""
-    return _manifests("crds")
-
-
-def gate_admission() -> list[dict[str, Any]]:
-    """The admission policy that gates pods, and its binding."""
-    return [manifest for manifest in _manifests("rights") if manifest["kind"].startswith("MutatingAdmissionPolicy")]
+    return [manifest for path in _files("crds") for manifest in yaml.safe_load_all(path.read_text())]
 
 
 def rights_by_file() -> dict[str, list[dict[str, Any]]]:
     """The manifests in rights/ by the name of their file, without its suffix."""
     return {path.stem: list(yaml.safe_load_all(path.read_text())) for path in _files("rights")}
-
-
-def _manifests(folder: str) -> list[dict[str, Any]]:
-    return [manifest for path in _files(folder) for manifest in yaml.safe_load_all(path.read_text())]
 
 
 def _files(folder: str) -> list[Path]:

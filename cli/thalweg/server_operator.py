@@ -12,12 +12,15 @@ from thalweg_operator.api.client import ApiClient
 from thalweg_operator.errors import ConnectionLost
 from yarl import URL
 
+from flowcore.model.amount_text import short_bytes
 from thalweg.leader_endpoint import is_loopback
 from thalweg.live import ANSWER_WITHIN, TOKEN_HEADER, LiveOperator, problem_of
 from thalweg.live_service import CHARTS_VIEW
 from thalweg.source import SourceError, SourceOptions
 
 _CONNECT_WITHIN: Final = 10.0
+#: Bytes of an answer at most: several times the plan of 50,000 pods. A server that sends without end ends no machine.
+_MAX_ANSWER: Final = 64 * 2**20
 
 
 class ServerOperator(LiveOperator):
@@ -46,13 +49,30 @@ class ServerOperator(LiveOperator):
                 headers=headers,
                 allow_redirects=False,  # the token is for this URL
             ) as response:
-                answer = await response.read()
+                answer = await _read(response)
+        except _TooLongError:
+            problem = f"answers with more than {short_bytes(_MAX_ANSWER)}: that is no answer of Thalweg"
+            raise SourceError(f"the operator's view at {self._url} {problem}") from None
         except (aiohttp.ClientError, TimeoutError) as error:
             said = str(error) or "no answer in time"
             raise SourceError(f"the operator's view at {self._url} cannot be asked: {said}") from error
         if response.status != 200:
             raise SourceError(problem_of(answer) or f"the operator's view at {self._url} answers {response.status}")
         return answer
+
+
+class _TooLongError(Exception):
+    """An answer is longer than any answer is."""
+
+
+async def _read(response: aiohttp.ClientResponse) -> bytes:
+    parts, size = list[bytes](), 0
+    async for part in response.content.iter_any():
+        parts.append(part)
+        size += len(part)
+        if size > _MAX_ANSWER:
+            raise _TooLongError
+    return b"".join(parts)
 
 
 def checked_url(text: str) -> URL:

@@ -55,6 +55,11 @@ NODE_TOPOLOGY: Final = ObjectKind(
 )
 #: In dumps only: the API server writes a pod's priority into the pod.
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
+#: In dumps only: their pods are not planned, but whether what they name exists can be told.
+RESOURCE_CLAIMS: Final = (
+    ObjectKind("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True),
+    ObjectKind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io", namespaced=True),
+)
 #: What filters on volumes read.
 STORAGE: Final = (
     ObjectKind("PersistentVolume", "persistentvolumes"),
@@ -81,6 +86,8 @@ _METRICS: Final = "metrics.k8s.io"
 NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
 POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
 
+#: In dumps, beside all that are watched.
+IN_DUMPS: Final = (PRIORITY_CLASS, *RESOURCE_CLAIMS, NODE_METRICS, POD_METRICS)
 #: All that are watched.
 KINDS: Final = (
     NODE,

@@ -92,6 +92,12 @@ class WireGate(Wire):
     name: str = ""
 
 
+class WireResourceClaim(Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
+
+
 class WireSpread(Wire):
     topology_key: str = ""
     when_unsatisfiable: str = ""
@@ -117,7 +123,7 @@ class WirePodSpec(Wire):
     preemption_policy: str | None = None
     scheduler_name: str | None = None
     scheduling_gates: list[WireGate] | None = None
-    resource_claims: list[WireGate] | None = None
+    resource_claims: list[WireResourceClaim] | None = None
     volumes: list[WireVolume] | None = None
     host_network: bool | None = None
     host_users: bool | None = None

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from flowcore.api.base import Wire
+from flowcore.api.base import Wire, WireMeta
 from flowcore.api.devices import WireDeviceClass
 from flowcore.api.disruption_budgets import WireDisruptionBudget
 from flowcore.api.gangs import WirePodGroup
@@ -19,6 +19,7 @@ from flowcore.api.kinds import (
     POD,
     POD_GROUPS,
     PRIORITY_CLASS,
+    RESOURCE_CLAIMS,
 )
 from flowcore.api.node_topology import WireNodeTopology
 from flowcore.api.nodes import WireNamespace, WireNode
@@ -26,6 +27,13 @@ from flowcore.api.pod_objects import WirePod
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
 from flowcore.model.nodes import MEASURED_BANDWIDTH
+
+
+class _Named(Wire):
+    """An object of which only its existence counts."""
+
+    metadata: WireMeta
+
 
 _WIRES: Final[dict[str, type[Wire]]] = {
     NODE.kind: WireNode,
@@ -37,6 +45,7 @@ _WIRES: Final[dict[str, type[Wire]]] = {
     PRIORITY_CLASS.kind: PriorityClass,
     **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
     **STORAGE_WIRES,
+    **dict.fromkeys((kind.kind for kind in RESOURCE_CLAIMS), _Named),
 }
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))

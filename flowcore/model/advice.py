@@ -44,6 +44,7 @@ class Advice(msgspec.Struct, frozen=True):
         known: whether the watch has shown this pod, by name and UID, and that it is pending. Otherwise no node passes.
         managed: whether a policy steers it.
         node: where it is to go; "" when the plan has no node for it, or it is not managed.
+        holder: key of the pod whose place there it takes, mostly its own; "": no place of the plan is meant.
         hold: whether it must stay pending where ``node`` is not among the nodes asked about.
         infeasible_nodes: nodes without room for it once what is on its way has arrived; withheld from every pod.
         scores: what prioritize says of nodes, 0 (dearest) to 10 (cheapest); nodes not named score 0.
@@ -54,6 +55,7 @@ class Advice(msgspec.Struct, frozen=True):
     known: bool = True
     managed: bool = False
     node: str = ""
+    holder: str = ""
     hold: bool = False
     infeasible_nodes: Collection[str] = ()
     scores: Mapping[str, int] = msgspec.field(default_factory=dict)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from enum import Enum
+from enum import StrEnum
 
 import msgspec
 
@@ -10,8 +10,11 @@ import msgspec
 DATA = "scheduling.thalweg/data"
 
 
-class Level(Enum):
-    """What a place of data names: a node by its name, a rack or a zone by the value of the policy's label."""
+class Level(StrEnum):
+    """What a place of data names: a node by its name, a rack or a zone by the value of the policy's label.
+
+    Text, since a round hashes each place once, and the hash of a plain Enum is a call of Python.
+    """
 
     NODE = "node"
     RACK = "rack"

@@ -54,7 +54,7 @@ from thalweg_operator.policies.handlers import watch_policies
 from thalweg_operator.policies.resync import PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
-from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.saved_lines import SavedLines
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
@@ -120,14 +120,14 @@ class Operator:
         self.metrics = Metrics()
         self.bad_input = BadInput(self.metrics)
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
-        ledger = Ledger(cluster)
+        state = State(cluster)
         batcher = Batcher(settings.idle_window, settings.max_window)
-        self._shell = shell = Shell(
-            cluster, ledger, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked)
-        )
+        self._shell = shell = Shell(state, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked))
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
         self._policies = PolicyStore(put_in_force=lambda accepted: shell.apply(PoliciesChanged(accepted)))
-        self._gate_admission = GateAdmission(api_client, self._policies, lambda: policies_of_waiting(cluster, ledger))
+        self._gate_admission = GateAdmission(
+            api_client, self._policies, lambda: policies_of_waiting(cluster, state.ledger)
+        )
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
         cores = available_cores() if settings.cores is None else settings.cores
         self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory, cores)

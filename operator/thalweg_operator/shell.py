@@ -11,13 +11,12 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, get_args
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Bind, Effect, RequestRound, Write
 from thalweg_operator.reservations.events import Answer, Event, WriteAnswered
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.step import wanted
 from thalweg_operator.reservations.step.advance import advance
+from thalweg_operator.reservations.step.state import State
 
 #: Type of an effect -> what carries it out.
 Handlers = Mapping[type[Effect], Callable[[Any], object]]
@@ -28,7 +27,7 @@ class Shell:
     """See the module. One event loop owns it.
 
     Attributes:
-        cluster, ledger: to be read by everybody, and changed by ``apply`` alone.
+        state, cluster, ledger: to be read by everybody, and changed by ``apply`` alone.
         failure: the error that a step ended with, None while there is none. The ledger may be half-changed then, so no
             further step is taken, and the operator ends.
         clock: seconds of a monotonic clock.
@@ -37,12 +36,11 @@ class Shell:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
+        state: State,
         request_round: Callable[[RequestRound], None],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.cluster, self.ledger, self.clock = cluster, ledger, clock
+        self.state, self.cluster, self.ledger, self.clock = state, state.cluster, state.ledger, clock
         self._request_round = request_round
         self._handlers: Handlers | None = None
         self.failure: Exception | None = None
@@ -59,7 +57,7 @@ class Shell:
         for observer in self.observers:
             observer(event)
         try:
-            effects = advance(self.cluster, self.ledger, event, self.clock())
+            effects = advance(self.state, event, self.clock())
             if effects:
                 self.carry_out(effects)
         except Exception as error:
@@ -80,7 +78,7 @@ class Shell:
 
     def is_wanted(self, write: Write) -> bool:
         """Whether a write is still wanted."""
-        return wanted.is_wanted(self.cluster, self.ledger, write, self.clock())
+        return wanted.is_wanted(self.state, write, self.clock())
 
     def bind_problem(self, write: Bind, *, retry: bool, ends: bool) -> str:
         """See ``wanted.bind_problem``."""

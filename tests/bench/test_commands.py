@@ -4,7 +4,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import msgspec
 import pytest
 from harness.figures.measurements import MEASUREMENTS, Measurement
 from harness.figures.results import Results
@@ -13,16 +12,10 @@ from support.repository import ROOT
 BENCH = ROOT / "bench"
 #: Commands that the performance page does not show -> arguments of a small run.
 OTHERS = {
-    "fixes.py": ("--nodes", "50", "--clusters", "2"),
     "hardening.py": ("--only", "gangs"),
-    "page.py": ("--nodes", "50", "--pods", "200", "--runs", "1"),
-    "scale_fleet.py": ("--nodes", "50", "--pods", "100", "--classes", "5", "--clusters", "2", "--rounds", "1"),
-    "scale_shards.py": ("--nodes", "16", "--pods", "50", "--classes", "4", "--seeds", "1"),
-    "solvers.py": ("--small", "-n", "1"),
-    "usage_poll.py": ("--nodes", "20", "--pods", "100"),
 }
-#: What `scale_limits.py` reads is what `scale.py` prints. `performance.py` runs those that the page shows.
-TOGETHER = {"scale.py", "scale_limits.py", "performance.py"}
+#: It runs those that the page shows.
+TOGETHER = {"performance.py"}
 #: It reads the openb trace, which is not here.
 WITH_TRACE = {"openb.py"}
 SHOWN = [each for each in MEASUREMENTS if not each.needs_openb]
@@ -43,7 +36,6 @@ def run(script: str, *arguments: str | Path) -> str:
     return done.stdout
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("measurement", SHOWN, ids=lambda each: each.name)
 def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> None:
@@ -55,21 +47,8 @@ def test_the_page_can_be_measured(measurement: Measurement, tmp_path: Path) -> N
     assert any(kept.values()), kept
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize("script", OTHERS)
 def test_other_commands(script: str) -> None:
     """The command ends well and prints something."""
     assert run(script, *OTHERS[script])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(1800)
-def test_limits_of_a_measured_scale(tmp_path: Path) -> None:
-    """A restart beside the simulated API server, and the limits that follow from it."""
-    measured = tmp_path / "scale.json"
-    measured.write_text(
-        run("scale.py", "--nodes", "50", "--running", "200", "--pods", "20", "--times", "1", "-o", "json")
-    )
-    assert msgspec.json.decode(measured.read_bytes())["conditions"]
-    assert run("scale_limits.py", measured)

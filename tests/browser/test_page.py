@@ -374,16 +374,17 @@ def test_every_view_by_keyboard(view: Watched) -> None:
     expect(page.locator("g.block").first).to_be_visible()
     page.locator("body").press("Tab")
     for title in VIEWS:
-        page.get_by_role("link", name=title, exact=True).focus()
-        page.keyboard.press("Enter")
-        expect(page.get_by_role("link", name=title, exact=True)).to_have_attribute("aria-current", "page")
+        link = page.get_by_role("link", name=title, exact=True)
+        link.press("Enter")
+        expect(link).to_have_attribute("aria-current", "page")
         expect(page.get_by_role("heading", level=1).first).to_be_visible()
     page = view.open("Flow")
-    first = page.locator("g.block").first
-    first.focus()
-    page.keyboard.press("ArrowDown")
-    expect(page.locator("g.block.class").nth(1)).to_be_focused()
-    page.keyboard.press("ArrowRight")
+    first, second = (page.locator("g.block.class").nth(at) for at in range(2))
+    expect(first).to_be_visible()
+    expect(page.get_by_role("link", name="Flow", exact=True)).to_have_attribute("aria-current", "page")
+    first.press("ArrowDown")
+    expect(second).to_be_focused()
+    second.press("ArrowRight")
     expect(page.locator("g.block.group:focus, g.block.left:focus")).to_have_count(1)
 
 

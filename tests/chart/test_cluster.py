@@ -191,7 +191,7 @@ IGNORABLE = "kube-scheduler schedules all pods as if there were no plan"
         ({"mode": "Binder"}, set()),
         ({"mode": "Extender"}, {IGNORABLE}),
         ({"mode": "Extender", "extender.ignorable": False}, {STRICT}),
-        ({"mode": "SecondScheduler"}, {STRICT}),
+        ({"mode": "SecondScheduler", "image.repository": "registry.example/thalweg"}, {STRICT}),
     ],
     ids=["binder", "ignorable", "strict", "second"],
 )
@@ -200,13 +200,15 @@ async def test_install_and_uninstall(
 ) -> None:
     """One command installs CRDs and all objects; its notes say what strict and ignorable mean, and name three steps.
 
-    Viewers may read policies then. Uninstall leaves nothing: the fixture looks.
+    They warn where the image is the one of the sources, which nobody has. Viewers may read policies then. Uninstall
+    leaves nothing: the fixture looks.
     """
     _, api = plane
     notes = (await release("install", "thalweg", CHART, **values)).partition("\nNOTES:\n")[2]
     assert re.findall(r"^  (\d)\. ", notes, re.MULTILINE) == ["1", "2", "3"]
     assert "<no value>" not in notes
     assert {each for each in (STRICT, IGNORABLE) if each in notes} == said
+    assert ("No pod will start" in notes) == ("image.repository" not in values)
     for words in ("PriorityClass thalweg", "kubectl thalweg why POD", "--audience thalweg-view", "uninstall --list"):
         assert words in notes
     await api.wait_for(POLICIES, lambda _: True)

@@ -155,6 +155,7 @@ def test_common_values_reach_every_pod(helm: Helm, mode: str) -> None:
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "nodeSelector": {"pool": "system"},
         "priorityClass.create": False,
+        "image.repository": "registry.example/thalweg",
         "image.digest": f"sha256:{'0' * 64}",
     }
     objects = helm.template(values)
@@ -171,7 +172,7 @@ def test_common_values_reach_every_pod(helm: Helm, mode: str) -> None:
         assert "priorityClassName" not in spec
         for container in spec["containers"]:
             if "kube-scheduler" not in container["image"]:
-                assert container["image"] == f"thalweg@sha256:{'0' * 64}"
+                assert container["image"] == f"registry.example/thalweg@sha256:{'0' * 64}"
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -19,7 +19,7 @@ from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.checks import judge
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import Answer, Outcome
-from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, Pod, PolicyObject, SchedulerFacts
+from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
@@ -27,6 +27,7 @@ from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFile
 from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.doctor.visibility import LONG
 from thalweg.option_types import NamespacedName
+from thalweg.wire_objects import Pod
 from thalweg_controlplane.build import KUBERNETES_VERSION
 
 from flowcore.api.kinds import POLICY

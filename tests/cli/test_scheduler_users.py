@@ -11,14 +11,8 @@ from thalweg.doctor.findings import Verdict
 from thalweg.scheduler_users.patches import patches
 from thalweg.scheduler_users.printing import warn
 from thalweg.scheduler_users.reading import SchedulerUsers
-from thalweg.scheduler_users.users import (
-    Pod,
-    SchedulerUser,
-    Workload,
-    scheduler_users,
-    schedulers_of,
-    what_becomes,
-)
+from thalweg.scheduler_users.users import SchedulerUser, scheduler_users, schedulers_of, what_becomes
+from thalweg.wire_objects import Pod, Workload
 
 from flowcore.api.policies import parse_policy
 from flowcore.model.cost_policy import KnownModels

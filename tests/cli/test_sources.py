@@ -150,6 +150,31 @@ async def test_a_token_goes_to_no_other_address(tmp_path: Path) -> None:
     assert f"the operator's view at http://127.0.0.1:{port} answers 307" in done.stderr
 
 
+async def test_an_answer_without_end_is_one_sentence(tmp_path: Path) -> None:
+    """What --server names may send for ever: it is given up, and no memory fills."""
+    sent = 0
+
+    async def endless(request: web.Request) -> web.StreamResponse:
+        nonlocal sent
+        answer = web.StreamResponse()
+        await answer.prepare(request)
+        while True:
+            await answer.write(b" " * 2**20)
+            sent += 2**20
+
+    view = web.Application()
+    view.router.add_route("*", "/{path:.*}", endless)
+    claims = base64.urlsafe_b64encode(b'{"aud": ["thalweg-view"]}').decode().rstrip("=")
+    (tmp_path / "token").write_text(f"a.{claims}.c")
+    config = _kubeconfig(tmp_path, free_address())
+    async with listening(view) as port:
+        words = ("--server", f"http://127.0.0.1:{port}", "--token-file", tmp_path / "token")
+        done = await asyncio.to_thread(thalweg, "plan", "--kubeconfig", config, *words)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
+    assert f"the operator's view at http://127.0.0.1:{port} answers with more than 64Mi" in done.stderr
+    assert sent < 128 * 2**20
+
+
 def test_a_file_of_two_tokens_is_none(tmp_path: Path) -> None:
     """A line break in a header is one sentence before anything is sent, and no traceback."""
     claims = base64.urlsafe_b64encode(b'{"aud": ["thalweg-view"]}').decode().rstrip("=")

@@ -33,8 +33,13 @@ OBJECTS = [node(LONG), node("b"), pod("p", "3"), pod("[bold]q", "5"), *(pod(f"mo
 
 
 @contextmanager
-def terminal(*arguments: str, columns: int, **environment: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
-    """The command with a pseudo-terminal as standard output and error; and the other end of that."""
+def terminal(
+    *arguments: str, columns: int, bar: bool = False, **environment: str
+) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
+    """The command with a pseudo-terminal as standard output; and the other end of that.
+
+    `bar`: as standard error too, where a command that takes more than two seconds draws a bar.
+    """
     ours, theirs = pty.openpty()
     ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     kept = {name: value for name, value in os.environ.items() if name not in ("NO_COLOR", "COLUMNS")}
@@ -42,7 +47,7 @@ def terminal(*arguments: str, columns: int, **environment: str) -> Iterator[tupl
         [sys.executable, "-m", "thalweg", *arguments],
         stdin=subprocess.DEVNULL,
         stdout=theirs,
-        stderr=theirs,
+        stderr=theirs if bar else subprocess.DEVNULL,
         env={**kept, "TERM": "xterm-256color", **environment},
     ) as process:
         os.close(theirs)
@@ -113,7 +118,7 @@ def test_ctrl_c_is_130(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     item = "- {kind: Pod, metadata: {name: p%d}, spec: {containers: [{name: c, image: i}]}}"
     path.write_text("\n".join(["kind: List", "items:", *(item % at for at in range(40_000))]))
-    with terminal("simulate", "-f", str(path), columns=80) as (process, ours):
+    with terminal("simulate", "-f", str(path), columns=80, bar=True) as (process, ours):
         shown = b""
         while b"reading" not in shown:  # the bar of a large file, two seconds after its reading began
             assert select.select([ours], [], [], 60)[0], shown

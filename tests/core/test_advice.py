@@ -5,7 +5,6 @@ from dataclasses import replace as replace_outcome
 from typing import Any
 
 import pytest
-from harness.small_fixes import NOW, draw_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import json
@@ -13,6 +12,7 @@ from msgspec.structs import replace
 from support.cli import Manifest, pod
 from support.profiles import examples
 from support.scenario_state import scenario_of
+from support.small_fixes import NOW, draw_scenario
 
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.fixes import find_fixes
@@ -152,14 +152,52 @@ def test_a_claim_or_a_storage_class_that_does_not_exist(policies: list[Manifest]
     assert answer.next == "Create StorageClass gp33, or name another one in the claim."
 
 
+def test_a_priority_class_that_does_not_exist() -> None:
+    """It is named beside those that are there; the API server would refuse the next such pod."""
+    classes: list[Manifest] = [
+        {"kind": "PriorityClass", "metadata": {"name": name}, "value": 5} for name in ("batch", "urgent")
+    ]
+    waits = one("p", "9", priorityClassName="urgnt", preemptionPolicy="Never")
+    answer = ask(scenario_of([node("a"), *classes, waits]), "default/p")
+    missing = "PriorityClass urgnt does not exist, so its priority counts as 0; there are batch and urgent."
+    assert answer.evidence[0] == missing
+    assert answer.next.startswith("Create PriorityClass urgnt, or name another one")
+    # A dump without any says nothing of what is there, and a priority that is written into the pod needs no class.
+    written = one("p", "9", priorityClassName="urgnt", preemptionPolicy="Never", priority=7)
+    for objects in ([waits], [*classes, written]):
+        assert not any(
+            "PriorityClass" in each for each in ask(scenario_of([node("a"), *objects]), "default/p").evidence
+        )
+
+
+@pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
+def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
+    """Such pods are kube-scheduler's, and it waits for the claim too."""
+    field = f"{kind[:1].lower()}{kind[1:]}Name"
+    waits = one("p", resourceClaims=[{"name": "gpu", field: "one-gpu"}], schedulerName="thalweg")
+
+    def there(name: str, namespace: str = "default") -> Manifest:
+        return {"apiVersion": "resource.k8s.io/v1", "kind": kind, "metadata": {"name": name, "namespace": namespace}}
+
+    answer = ask(scenario_of([node("a"), waits, there("two-gpus"), there("one-gpu", "other")]), "default/p")
+    assert f"{kind} default/one-gpu does not exist." in answer.evidence
+    assert answer.next == f"Create {kind} one-gpu in namespace default."
+    for objects in ([], [there("one-gpu")]):
+        answer = ask(scenario_of([node("a"), waits, *objects]), "default/p")
+        assert not answer.evidence
+        assert answer.next.startswith("Leave the pod to kube-scheduler")
+
+
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
     """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
     claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
-    dra = one("dra", resourceClaims=[{"name": "gpu"}])
+    dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
+    theirs = one("theirs", resourceClaims=[{"name": "gpu"}])
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
-    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, one("gated", schedulingGates=gates)])
+    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, theirs, one("gated", schedulingGates=gates)])
     assert "delivery: Extender" in ask(scenario, "default/claimed").next
     assert ask(scenario, "default/dra").next.startswith("Leave the pod to kube-scheduler")
+    assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated
     assert "kubectl get workloads.kueue.x-k8s.io -n default" in gated
@@ -287,14 +325,16 @@ def test_what_a_removed_taint_lets_in_is_told_and_comes_last() -> None:
     assert answer.fixes.index(removed) > 0
 
 
-def test_nodes_are_added_before_pools_are_opened_and_gpu_nodes_last() -> None:
+@pytest.mark.parametrize("wanted", [{}, {"kubernetes.io/arch": "amd64"}], ids=["any node", "a label of all nodes"])
+def test_nodes_are_added_before_pools_are_opened_and_gpu_nodes_last(wanted: dict[str, str]) -> None:
     """Pods that ask for no GPU are not sent to GPU nodes by the first advice, nor to a pool for others."""
+    amd64 = {"kubernetes.io/arch": "amd64"}
     nodes = [
-        node("gp-0"),
-        node("mem-0", "4", taints=[MEMORY_TAINT], pool="memory"),
-        node("gpu-0", "96", gpus=8, taints=[GPU_TAINT]),
+        node("gp-0", **amd64),
+        node("mem-0", "4", taints=[MEMORY_TAINT], pool="memory", **amd64),
+        node("gpu-0", "96", gpus=8, taints=[GPU_TAINT], **amd64),
     ]
-    pods = [one(f"nightly-{at}", "2", kind="Job", owner="nightly") for at in range(4)]
+    pods = [one(f"nightly-{at}", "2", kind="Job", owner="nightly", nodeSelector=wanted) for at in range(4)]
     answer = ask(scenario_of([*nodes, *pods]), "job/default/nightly")
     changes = [fix.change[0] for fix in answer.fixes]
     assert answer.fixes[0].change == [AddNodes(1, "gp-0")]

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
-from harness.small_fixes import CPU_STEP, NOW, cheapest, draw_scenario
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.small_fixes import CPU_STEP, NOW, cheapest, draw_scenario
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints

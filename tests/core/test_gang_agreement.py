@@ -10,6 +10,7 @@ from support.model import node, snapshot
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.cluster.indexes.gang_registry import GangRegistry
+from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
@@ -31,7 +32,7 @@ def told(*pods: Pod) -> dict[str, Gang]:
     for pod in pods:
         book.put(pod)
     waiting = [pod for pod in pods if not pod.node_name]
-    names, gangs = book.gangs_for([(pod, Delivery.BINDER) for pod in waiting], {}, lambda _node, _label: "")
+    names, gangs = gangs_for(book, [(pod, Delivery.BINDER) for pod in waiting], {}, lambda _node, _label: "")
     by_name = {gang.name: gang for gang in gangs}
     return {pod.name: by_name[name] for pod, of_it in zip(waiting, names, strict=True) for name in of_it}
 
@@ -70,7 +71,7 @@ def test_the_oldest_controller_decides() -> None:
     book.put(old)
     book.put(new)
     book.drop(old.key)
-    _, gangs = book.gangs_for([(new, Delivery.BINDER)], {}, lambda _node, _label: "")
+    _, gangs = gangs_for(book, [(new, Delivery.BINDER)], {}, lambda _node, _label: "")
     assert gangs[0].unschedulable_reason == "gang ml/train: 1 of 3 pods exist"
 
 

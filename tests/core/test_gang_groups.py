@@ -12,6 +12,7 @@ import pytest
 
 from flowcore.api import Interner, WirePod, to_pod
 from flowcore.cluster.indexes.gang_registry import GangRegistry
+from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.model.gang_spec import GANG, GANG_GROUP, GANG_MIN_MEMBER, GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod, PodClass
@@ -41,7 +42,7 @@ def told(pods: list[Pod]) -> list[Gang]:
     book = GangRegistry()
     for pod in pods:
         book.put(pod)
-    return book.gangs_for([(pod, Delivery.BINDER) for pod in pods], {}, lambda _node, _label: "")[1]
+    return gangs_for(book, [(pod, Delivery.BINDER) for pod in pods], {}, lambda _node, _label: "")[1]
 
 
 def calls(work: Callable[[], object]) -> int:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from flowcore.api import Interner
-from flowcore.api.kinds import KINDS, NODE_METRICS, POD_METRICS, PRIORITY_CLASS
+from flowcore.api.kinds import IN_DUMPS, KINDS
 from flowcore.api.policies import GROUP
 from flowcore.api.read_fields import read_fields
 from flowcore.model.cost_policy import KnownModels
@@ -148,7 +148,7 @@ def test_reading_twice_changes_nothing() -> None:
     assert [read_fields(item) for item in kept] == kept
 
 
-@pytest.mark.parametrize("kind", [*KINDS, PRIORITY_CLASS, NODE_METRICS, POD_METRICS], ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", [*KINDS, *IN_DUMPS], ids=lambda kind: kind.kind)
 def test_an_object_of_every_kind_has_a_name_afterwards(kind: Any) -> None:
     """No kind that is dumped is forgotten."""
     item: dict[str, Any] = {"apiVersion": kind.api_version, "kind": kind.kind, "metadata": {"name": "x"}, "spec": {}}

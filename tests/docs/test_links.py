@@ -5,11 +5,9 @@ import re
 from pathlib import Path
 
 import pytest
+from support.repository import ROOT, pages
 
-ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    [*ROOT.glob("docs/**/*.md"), *(ROOT / name for name in ("README.md", "CHANGELOG.md", "bench/README.md"))]
-)
+PAGES = sorted([*pages(), ROOT / "bench" / "README.md"])
 #: Files of the repository that name pages of docs/ in comments, docstrings and messages.
 SOURCES = sorted(
     path
@@ -25,6 +23,8 @@ SOURCES = sorted(
         "crds",
         "rights",
         "charts",
+        "image",
+        "tools",
     )
     for pattern in ("*.py", "*.yaml", "*.tpl", "NOTES.txt")
     for path in (ROOT / folder).rglob(pattern)
@@ -66,7 +66,7 @@ def test_pages_named_in_the_code() -> None:
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 def test_modules_named_in_pages(page: Path) -> None:
     """A file of the packages or tests in a code span exists."""
-    folders = "flowcore|operator|extender|cli|controlplane|tests|bench|crds|rights"
+    folders = "flowcore|operator|extender|cli|controlplane|tests|bench|crds|rights|tools|image"
     for name in re.findall(rf"`((?:{folders})/[\w./-]*)`", page.read_text()):
         assert (ROOT / name).exists(), f"there is no {name}"
 

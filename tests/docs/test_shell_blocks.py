@@ -14,7 +14,7 @@ from thalweg.main import main
 from thalweg_controlplane.certificates import Authority
 
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 BLOCK = re.compile(r"^( *)```sh\n(.*?)^\1```", re.DOTALL | re.MULTILINE)
 #: A word that stands for something of the reader's.
 PLACEHOLDER = re.compile(r"\b[A-Z]{2,}(/|$)|\.\.\.$")
@@ -23,6 +23,7 @@ PLACEHOLDER = re.compile(r"\b[A-Z]{2,}(/|$)|\.\.\.$")
 CANNOT_RUN = {
     "kubectl": "needs a cluster of the reader's; tests/e2e applies the YAML blocks, tests/controlplane what `up` says",
     "helm": "needs a cluster with an image; tests/install installs the chart",
+    "git": "marks the reader's commit; tests/release does it in a clone",
     "docker": "needs a daemon; tests/install builds the image without one",
     "apt-get": "installs packages of the machine",
     "pip": "installs packages; tests/install installs the wheel",

@@ -118,7 +118,7 @@ def spread(name: str) -> dict[str, Any]:
         pytest.param(apart, "Hold", id="apart-Hold"),
         pytest.param(spread, "Gate", id="spread-Gate"),
         # kube-scheduler asks for the pods in its own order, which may break the spread on the way: minutes of attempts.
-        pytest.param(spread, "Hold", id="spread-Hold", marks=pytest.mark.slow),
+        pytest.param(spread, "Hold", id="spread-Hold"),
     ],
 )
 async def test_our_gangs_by_the_extender(scene: ClusterScenario, waiting: str, rule: Any) -> None:

@@ -9,7 +9,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from support.cluster_scenario import ClusterScenario
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from support.recording_shell import RecordingShell
 from support.watching import watched_cluster

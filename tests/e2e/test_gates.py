@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import web
+from harness.plane import gate_admission
 from support.certificates import authority, issued
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, until
-from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.api import STRATEGIC_PATCH
 from thalweg_controlplane.objects import collection_path, pod

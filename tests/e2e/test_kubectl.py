@@ -428,7 +428,6 @@ async def answer_of_dump(file: Path) -> Any:
     return json.loads(out)
 
 
-@pytest.mark.slow
 async def test_the_real_kubectl(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], request: pytest.FixtureRequest
 ) -> None:

@@ -15,7 +15,7 @@ from thalweg_controlplane import Api, ControlPlane
 __all__ = ["executable"]
 
 # It is built in minutes, and scrapes every ten seconds at most.
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.slow]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 PLANE = {"kwok": True}
 BREAKS_PLANE = True

@@ -278,7 +278,6 @@ async def test_without_the_base(scene: ClusterScenario, plane: tuple[ControlPlan
     await scene.node_of("p")
 
 
-@pytest.mark.slow  # the operator insists for ten seconds
 async def test_without_the_lease(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
     """An account that may not use the lease: the operator ends, names the right, and has written nothing."""
     control, api = plane

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from harness.plane import gate_admission
 from support.cli import thalweg
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, running_operator, until
-from thalweg.crds import gate_admission
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import collection_path, pod
 

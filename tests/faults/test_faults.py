@@ -56,7 +56,7 @@ async def memory_before(world: FaultWorld, oracle: Oracle) -> int:
 
 
 def _parameters() -> list[object]:
-    slow = [pytest.mark.slow, pytest.mark.timeout(1800)]
+    slow = [pytest.mark.timeout(1800)]
     return [pytest.param(fault, id=fault.name, marks=slow if fault.slow else []) for fault in FAULTS]
 
 

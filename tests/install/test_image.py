@@ -54,7 +54,6 @@ def test_every_pin_has_hashes_and_no_place() -> None:
         assert "://" not in text
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("machine", ["x86_64", "aarch64"])
 def test_every_pinned_package_has_a_wheel(machine: str, tmp_path: Path) -> None:
     """For both architectures, so that no compiler is needed."""
@@ -107,7 +106,6 @@ def test_how_it_runs(image: Image) -> None:
     assert whole["config"]["Labels"]["org.opencontainers.image.version"] == PROJECT["version"]
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_two_builds_give_the_same_digest(image: Image, tmp_path: Path) -> None:
     """From Debian's packages on, with nothing kept from the first build but the wheels."""

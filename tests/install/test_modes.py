@@ -86,7 +86,6 @@ async def test_binder(release: Release) -> None:
     await release.remove_pods()
 
 
-@pytest.mark.slow
 async def test_extender(release: Release) -> None:
     """The cluster's kube-scheduler, strict and with the stored configuration, asks over mutual TLS and binds.
 
@@ -132,7 +131,6 @@ async def renew_both(release: Release) -> None:
     await until(reloaded, WITHIN, lambda: "an operator to read the new certificates")
 
 
-@pytest.mark.slow
 async def test_second_scheduler(release: Release) -> None:
     """A kube-scheduler of the release's own asks and binds; the cluster's own never hears of the pods.
 
@@ -158,7 +156,6 @@ async def test_second_scheduler(release: Release) -> None:
     await release.remove_pods()
 
 
-@pytest.mark.slow
 async def test_change_to_binder(release: Release) -> None:
     """Mode Binder has no right to open gates: an upgrade and a rollback to it open them first, and pods are placed."""
     async with release.installed():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 from structlog.testing import capture_logs
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics

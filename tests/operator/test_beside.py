@@ -3,7 +3,7 @@
 import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.reservations.ledger.in_flight import InFlight
 from thalweg_operator.reservations.ledger.reservation import Owner
 

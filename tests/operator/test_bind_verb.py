@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 from hypothesis import given
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.client import api_path, connect, pod_path
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.metrics import Metrics

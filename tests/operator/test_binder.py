@@ -1,4 +1,4 @@
-"""Every answer to a binding leads to one binding or to none, and the books say which."""
+"""Every answer to a binding leads to one binding or to none, and the ledger says which."""
 
 import asyncio
 import socket
@@ -12,8 +12,8 @@ from typing import Any
 import msgspec
 import pytest
 from aiohttp import web
-from support.driven_ledger import DrivenLedger
 from support.fake_api import BindingServer, answering, connected, hang_up, refusal, serving
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import pod_path
 from thalweg_operator.api.fence import Fence
@@ -576,7 +576,7 @@ async def test_sent_means_that_it_left(tmp_path: Path, monkeypatch: pytest.Monke
     async with connected(server.port, tmp_path) as connection:
         events: Any = SimpleNamespace(write=lambda *_arguments, **_options: None)
         made = Binder(connection, state.shell, Metrics(), events, ProgressLog(), 4)
-        await asyncio.wait_for(made.until_sent(), 1)  # nothing was put in line
+        await asyncio.wait_for(made.until_sent(), 30)  # nothing was put in line
         task = asyncio.create_task(made.run())
         assert state.reserve(POD, "n")
         made.put(Bind(POD, "n", state.generation))

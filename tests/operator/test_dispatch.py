@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import PlanMade, PlannedPlacement
 from thalweg_operator.reservations.ledger.ledger import Ledger
@@ -16,7 +16,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import PlannedPod
-from thalweg_operator.reservations.steering.records import NominationBooks
+from thalweg_operator.reservations.steering.records import NominationRecords
 from thalweg_operator.reservations.steering.waves import UNORDERED
 from thalweg_operator.reservations.step import plans
 
@@ -90,7 +90,7 @@ class Case:
         requested = self.state.rounds_requested
         with (
             patch.object(nomination_plans, "add_plan", self._add_plan),
-            patch.object(NominationBooks, "is_withdrawing", lambda _books, unit: unit in self.withdrawn),
+            patch.object(NominationRecords, "is_withdrawing", lambda _records, unit: unit in self.withdrawn),
         ):
             self.state.apply(made)
         return self.state.rounds_requested > requested

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.sinks import PodGroupSink, pod_group_decoder
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.ledger.reservation import Owner

@@ -10,7 +10,7 @@ import pytest
 import yaml
 from aiohttp import web
 from support.fake_api import refusal, serving
-from support.fake_cluster import FakeCluster
+from support.fake_cluster.steered import SteeredCluster
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.delivery.policy_status import PolicyStatus
 from thalweg_operator.policies.auto_waiting import GATE_FROM, HOLD_BELOW, describe, gating, policies_of_waiting
@@ -152,15 +152,15 @@ async def test_auto_tells_the_api_server_and_the_policy(tmp_path: Path) -> None:
 
 def test_who_counts_for_auto() -> None:
     """Pods that are held or gated and have no reservation: kube-scheduler has not rejected them by itself."""
-    world = FakeCluster(waiting="Auto")
+    world = SteeredCluster(waiting="Auto")
     for name in ("held", "planned", "fresh"):
         world.pod(name, f"u-{name}")
     world.pod("gated", "u-gated", gated=True)
-    world.deliver_watch()
+    world.show()
     for name in ("held", "planned"):
         assert world.schedule(f"ns/{name}")[1] == []
-    assert world.plan("ns/planned", "a")
-    found = Counter(policies_of_waiting(world.state.cluster, world.state.ledger))
+    assert world.plan_pod("ns/planned", "a")
+    found = Counter(policies_of_waiting(world.cluster, world.state.ledger))
     assert found == {"": 2, "steered": 2}
 
 
@@ -169,10 +169,10 @@ def test_who_counts_for_auto() -> None:
 ])  # fmt: skip
 def test_auto_lets_pods_out_that_a_new_node_would_help(waiting: str, condition: str, opened: bool) -> None:  # noqa: FBT001
     """Cluster autoscalers do not look at gated pods. With Gate, people wanted it so."""
-    world = FakeCluster(waiting=waiting)
+    world = SteeredCluster(waiting=waiting)
     pod = world.pod(gated=True)
-    world.deliver_watch()
-    policy = world.state.cluster.policies.of(pod, world.state.namespaces)
+    world.show()
+    policy = world.cluster.policies.of(pod, world.state.namespaces)
     assert policy is not None
     world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", condition)]))
     assert world.write_kinds == ["open"] * opened

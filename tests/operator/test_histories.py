@@ -1,4 +1,4 @@
-"""Whatever happens in whatever order: no exception, books that add up, and nothing left when all is gone.
+"""Whatever happens in whatever order: no exception, sums that add up, and nothing left when all is gone.
 
 Uids that change under one name, deletions that were lost, nodes and policies that come and go, answers out of order.
 """
@@ -22,7 +22,7 @@ def run(seed: int, steps: int) -> None:
 
 @settings(max_examples=examples(150))
 @given(st.integers(0, 2**32), st.integers(1, 250))
-def test_books_add_up_and_empty(seed: int, steps: int) -> None:
+def test_sums_add_up_and_empty(seed: int, steps: int) -> None:
     """After each event nodes are charged for what is there and what comes; after the last one has gone, for nothing."""
     run(seed, steps)
 
@@ -30,6 +30,6 @@ def test_books_add_up_and_empty(seed: int, steps: int) -> None:
 @pytest.mark.slow
 @settings(max_examples=examples(3_000))
 @given(st.integers(0, 2**32), st.integers(1, 400))
-def test_books_add_up_and_empty_after_long_histories(seed: int, steps: int) -> None:
+def test_sums_add_up_and_empty_after_long_histories(seed: int, steps: int) -> None:
     """The same, longer and more often."""
     run(seed, steps)

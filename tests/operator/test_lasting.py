@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.round_loop import RoundLoop
@@ -27,7 +27,7 @@ from flowcore.model.pods import Pod, PodClass
 
 
 class Scene:
-    """Books, the round loop and its worker in this process; bindings are done at once."""
+    """Cluster and ledger, the round loop and its worker in this process; bindings are done at once."""
 
     def __init__(self) -> None:
         self.now, self.alive, self.replica = 100_000.0, False, Replica()

@@ -1,32 +1,36 @@
 """Any history of the ledger: whatever happens in whatever order, its invariants hold after each event.
 
-`support.ledger_checks` counts anew: the usage of each node is bound + ledger; no pod is in two places; no gang is
-handed on in part; no phase changes but by the table of transitions; advice changes nothing.
+`support.fake_cluster.checks` counts anew: the usage of each node is bound + ledger; no pod is in two places; no gang is
+handed on in part; nobody is evicted in vain; no phase changes but by the table of transitions; advice changes nothing.
+`support.fake_cluster.machine` has what may happen; here are the clusters that it happens to.
 """
 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
+import pytest
 from hypothesis import Phase as HypothesisPhase
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
-from support.ledger_world import NAMESPACE, LedgerWorld
+from hypothesis.stateful import initialize, precondition, rule
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.machine import Disturbances, Gangs, Moves, Preemption, SteeredPods, gang, pick, room, sized
+from support.fake_cluster.rounds import Plan
+from support.fake_cluster.steered import CLASS, steering
 from support.profiles import examples
 from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import Answer, PlannedEviction, PlannedPlacement
+from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
 
 from flowcore.cluster.victims import victim_key
-from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict
-from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -47,7 +51,7 @@ from flowcore.model.policies import (
 )
 from flowcore.model.selectors import LabelSelector, Requirement
 
-NODES = ("a", "b", "c")
+NODES = SteeredPods.NODES
 NAMES = tuple(f"p{at}" for at in range(5))
 SMALL = PodClass(requests=(("cpu", 100),))
 WITH_PORT = PodClass(requests=(("cpu", 100),), host_ports=(HostPort("TCP", "0.0.0.0", 80),))  # noqa: S104
@@ -62,11 +66,6 @@ MOVING = ReschedulingPolicy(ReschedulingMode.ACT)
 def make_node(name: str, cpu: int = 300) -> Node:
     """A node that is its own host."""
     return Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", cpu), ("pods", 5)))
-
-
-def gang(name: str, count: int) -> GangRef:
-    """Membership of a gang that needs so many pods."""
-    return GangRef(GangKey(GangSource.THALWEG, NAMESPACE, name), GangSpec(min_member=count))
 
 
 def kinds_of_pods() -> dict[str, dict[str, Any]]:
@@ -97,9 +96,9 @@ def kinds_of_pods() -> dict[str, dict[str, Any]]:
 
 
 PODS = kinds_of_pods()
-pods = st.sampled_from(list(PODS))
 #: What others change about a pod.
 CHANGES: dict[str, dict[str, Any]] = {
+    **{what: {} for what in ("goes", "is bound", "is nominated", "is nominated again", "is replaced under its name")},
     "is deleted": {"deleting": True},
     "ends": {"terminal": True},
     "has another label": {"labels": (("app", "z"),)},
@@ -131,71 +130,24 @@ bound_policies = st.sampled_from(
 )
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class AnyMachine(SteeredPods):
     """Users, controllers, the API server, kube-scheduler, rounds and restarts, in any order."""
+
+    NAMES, KINDS, CHANGES = NAMES, PODS, CHANGES
 
     @initialize(
         steered=steered_policies,
         bound=bound_policies,
-        first=st.lists(pods, min_size=3, max_size=4),
+        first=st.lists(st.sampled_from(list(PODS)), min_size=3, max_size=4),
         running=st.booleans(),
     )
     def begin(self, steered: tuple[Policy, ...], bound: tuple[Policy, ...], first: list[str], running: bool) -> None:  # noqa: FBT001
-        self.world = LedgerWorld([make_node(name) for name in NODES], steered + bound)
+        self.set_up([make_node(name) for name in NODES], steered + bound)
         for name, kind in zip(NAMES, first, strict=False):
-            self._create(name, kind)
+            self.create(name, kind)
             if running and name == NAMES[0]:
                 self.world.change_pod(f"{NAMESPACE}/{name}", node_name=NODES[0], usage=SMALL.requests, gated=False)
         self.world.show()
-
-    def _create(self, name: str, kind: str) -> None:
-        fields = PODS[kind]
-        if "replaces" in fields:
-            running = [pod.name for pod in self.world.api.values() if pod.node_name and not pod.terminal]
-            fields = {**fields, "replaces": min(running, default=None)}
-        self.world.create_pod(name, **fields)
-
-    @staticmethod
-    def _pick(keys: Iterable[str], at: int) -> str:
-        ordered = sorted(keys)
-        return ordered[at % len(ordered)]
-
-    # --- people and controllers ---
-
-    @precondition(lambda self: len(self.world.api) < len(NAMES))
-    @rule(kind=pods, show=st.booleans())
-    def pod_comes(self, kind: str, show: bool) -> None:  # noqa: FBT001 - hypothesis calls it
-        self._create(next(name for name in NAMES if f"{NAMESPACE}/{name}" not in self.world.api), kind)
-        if show:
-            self.world.show()
-
-    @precondition(lambda self: self.world.api)
-    @rule(
-        at=st.integers(0, 4),
-        what=st.sampled_from(
-            (*CHANGES, "goes", "is bound", "is nominated", "is nominated", "is replaced under its name")
-        ),
-        node=st.sampled_from((*NODES, "unknown")),
-    )
-    def others_change_a_pod(self, at: int, what: str, node: str) -> None:
-        """People, controllers, kubelets and other schedulers."""
-        world, key = self.world, self._pick(self.world.api, at)
-        pod = world.api[key]
-        match what:
-            case "goes":
-                world.remove_pod(key)
-            case "is bound" if not pod.node_name:
-                world.change_pod(key, node_name=node, usage=pod.pod_class.requests, gated=False)
-            case "is nominated" if not pod.node_name:
-                world.change_pod(key, nominated_node="" if pod.nominated_node else node)
-            case "is replaced under its name":
-                kept = {
-                    name: getattr(pod, name)
-                    for name in ("pod_class", "scheduler_name", "labels", "gang", "gated", "owner")
-                }
-                world.create_pod(pod.name, **kept)
-            case _:
-                world.change_pod(key, **CHANGES.get(what, {}))
 
     @rule(
         what=st.sampled_from(("node changes", "node goes", "namespace changes", "policies change", "restart")),
@@ -226,19 +178,6 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.world.set_policies(steered + bound)
             case "restart":
                 self.world.start()
-
-    # --- the operator ---
-
-    @precondition(lambda self: self.world.watch)
-    @rule(count=st.sampled_from((1, 2, 10)))
-    def watch_shows(self, count: int) -> None:
-        self.world.show(count)
-
-    @precondition(lambda self: self.world.plan is None)
-    @rule(count=st.sampled_from((1, 2, 10)))
-    def round_plans(self, count: int) -> None:
-        self.world.make_plan()
-        self.world.deliver(count)
 
     @precondition(lambda self: self.world.plan is None)
     @rule(choose=st.randoms(use_true_random=False), count=st.sampled_from((1, 2, 10)))
@@ -294,21 +233,6 @@ class LedgerMachine(RuleBasedStateMachine):
         to = choose.choice(NODES) if departure is Departure.MIGRATION or choose.random() < 0.5 else ""
         return PlannedEviction(pod.key, pod.uid, departure, to)
 
-    @precondition(lambda self: self.world.plan is not None)
-    @rule(count=st.sampled_from((1, 2, 10)))
-    def plan_goes_on(self, count: int) -> None:
-        self.world.deliver(count)
-
-    @precondition(lambda self: self.world.writes)
-    @rule(
-        at=st.integers(0, 5),
-        answer=st.sampled_from((Answer.DONE, Answer.DONE, Answer.DONE, Answer.REFUSED, Answer.RETRYING)),
-        lost=st.sampled_from((False, False, False, True)),
-        shown_first=st.booleans(),
-    )
-    def write_is_sent(self, at: int, answer: Answer, lost: bool, shown_first: bool) -> None:  # noqa: FBT001
-        self.world.send(at % len(self.world.writes), answer, lost=lost, shown_first=shown_first)
-
     @precondition(lambda self: self.world.writes)
     @rule()
     def writes_are_carried_out(self) -> None:
@@ -318,35 +242,8 @@ class LedgerMachine(RuleBasedStateMachine):
         self.world.remove_deleting_pods()
         self.world.show()
 
-    @rule(seconds=st.sampled_from((0.05, 0.2, 1.0, 3.0, 7.0, 20.0, 70.0)))
-    def time_passes(self, seconds: float) -> None:
-        self.world.pass_time(seconds)
-
-    # --- kube-scheduler ---
-
-    @precondition(lambda self: self.world.schedulable())
-    @rule(at=st.integers(0, 4), fits=st.sampled_from((NODES, NODES, ("a",), ("b", "c"), ())), binds=st.booleans())
-    def scheduler_tries(self, at: int, fits: tuple[str, ...], binds: bool) -> None:  # noqa: FBT001
-        key = self._pick(self.world.schedulable(), at)
-        self.world.attempt(key, fits)
-        if binds:
-            self.world.end_attempt(key, fails=False)
-
-    @precondition(lambda self: self.world.attempts)
-    @rule(
-        at=st.integers(0, 5),
-        fails=st.booleans(),
-        message=st.sampled_from((HELD_MESSAGE, UNSEEN_MESSAGE, "2 Insufficient cpu")),
-    )
-    def attempt_ends(self, at: int, fails: bool, message: str) -> None:  # noqa: FBT001
-        self.world.end_attempt(self._pick(self.world.attempts, at), fails=fails, message=message)
-
-    # --- the end ---
-
-    def teardown(self) -> None:
+    def check_the_end(self) -> None:
         """Nothing that we reserve stays for ever; and when all is gone, nothing is remembered."""
-        if not hasattr(self, "world"):
-            return
         world = self.world
         world.settle()
         world.wait(15, 1.0)
@@ -360,24 +257,125 @@ class LedgerMachine(RuleBasedStateMachine):
         ledger = world.ledger
         assert not ledger.reservations
         assert not ledger.victims
-        assert not ledger.moves.awaited
-        assert not ledger.moves.by_owner
-        assert not ledger.moves.without_place
+        assert not world.shell.state.moves.awaited
+        assert not world.shell.state.moves.by_owner
+        assert not world.shell.state.moves.without_place
         assert not ledger.waiting_groups
         assert not ledger.unevictable
-        assert not ledger.checking
+        assert not world.shell.state.checking
         assert not ledger.pending
-        assert not ledger.evicting
+        assert not world.shell.state.evicting
         assert not world.cluster.occupancy.usage
 
 
-LedgerMachine.TestCase.settings = settings(
+class SteeringMachine(SteeredPods, Disturbances):
+    """Small pods that kube-scheduler binds, and plans for any of them at any time."""
+
+    NAMES = ("p", "q", "r")
+    KINDS: ClassVar = {
+        "open": {"pod_class": CLASS, "scheduler_name": STEERED_NAME},
+        "gated": {"pod_class": CLASS, "scheduler_name": STEERED_NAME, "gated": True},
+    }
+    CHANGES: ClassVar = {"goes": {}, "is nominated": {}}
+
+    @initialize(prefer=st.booleans())
+    def begin(self, prefer: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        self.set_up([room(name, 300) for name in NODES], [steering(steering="Prefer" if prefer else "Require")])
+
+    @precondition(lambda self: self.world.plan is None and self.world.cluster.waiting)
+    @rule(at=st.integers(0, 2), node=st.sampled_from(NODES), wave=st.sampled_from(((0, 0), (1, 1), (1, 2))))
+    def a_pod_is_planned(self, at: int, node: str, wave: tuple[int, int]) -> None:
+        """Whether or not it has its place already."""
+        waiting, policies = self.world.cluster.waiting, self.world.cluster.policies
+        pod = waiting[pick(waiting, at)]
+        policy = policies.of(pod, self.world.cluster.namespaces)
+        if policy is not None and node in self.world.cluster.nodes:
+            placement = PlannedPlacement(pod, policy, node, wave, atomic_group="", optional=False, saving=0)
+            self.world.bring(Plan(0, self.world.cluster.generation, [placement]))
+            self.world.deliver(1)
+
+    @precondition(lambda self: self.world.api)
+    @rule(at=st.integers(0, 4), nodes=st.sets(st.sampled_from(NODES)), known=st.booleans())
+    def asks_without_an_attempt(self, at: int, nodes: set[str], known: bool) -> None:  # noqa: FBT001
+        """Prioritize and preempt ask the same: asked twice, the same answer, and nothing has changed."""
+        key = pick(self.world.api, at)
+        self.world.advise(self.world.extender_pod(key, nominated=None if known else ""), sorted(nodes))
+
+    @rule(delivery=st.sampled_from(("Extender", "Extender", "Observe")))
+    def the_policy_changes(self, delivery: str) -> None:
+        selects = {"podSelector": {}, "schedulerNames": [STEERED_NAME]}
+        self.world.set_policies([steering(delivery=delivery, selects=selects)])
+
+    def check_the_end(self) -> None:
+        """Every reservation ends, though nobody follows any more."""
+        world = self.world
+        world.settle()
+        world.wait(30, 0.5)
+        world.wait(120, 2.0)
+        left = {key: each.owner for key, each in world.ledger.reservations.items() if each.owner is Owner.STEERING}
+        assert not left, left
+        for pod in world.api.values():
+            if not pod.node_name and pod.nominated_node:
+                assert pod.nominated_node != pod.planned_node, "a nomination of ours that nobody ends"
+
+
+class GangMachine(Gangs):
+    """A gang whose bindings are refused, lost or late is whole or absent at rest."""
+
+    @initialize(
+        rooms=st.lists(st.integers(1, 3), min_size=1, max_size=3), sizes=st.lists(st.integers(2, 3), max_size=3)
+    )
+    def begin(self, rooms: list[int], sizes: list[int]) -> None:
+        self.set_up([room(f"n{at}", 100 * pods) for at, pods in enumerate(rooms)], [Policy("bound")])
+        for size in (2, *sizes):
+            self.gang_comes(size)
+        self.world.show()
+
+
+class PreemptionMachine(Preemption, Disturbances):
+    """Nobody leaves in vain, and a gang comes whole or not at all; evictions are refused, lost, or take long."""
+
+    @initialize(
+        rooms=st.lists(st.integers(2, 4), min_size=1, max_size=3),
+        first=st.lists(st.sampled_from(Preemption.SIZES), min_size=2),
+    )
+    def begin(self, rooms: list[int], first: list[int]) -> None:
+        self.set_up([room(f"n{at}", 100 * pods) for at, pods in enumerate(rooms)], [Policy("bound")])
+        for at, cpu in enumerate(first):
+            self.low_pod_runs(f"n{at % len(rooms)}", cpu)
+        self.world.show()
+
+
+class MoveMachine(Moves, Disturbances):
+    """Nodes that are half full: replacements come to reserved room."""
+
+    PAUSE = REPLACEMENT_TIMEOUT
+
+    @initialize(more=st.lists(st.sampled_from(("n0", "n1", "n2")), unique=True, max_size=2), keeps_names=st.booleans())
+    def begin(self, more: list[str], keeps_names: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        nodes = [room(f"n{at}", 400) for at in range(3)]
+        self.set_up(nodes, [self.moving(ReschedulingMode.ACT)])
+        self.keeps_names = keeps_names
+        self.owned_pods_run([*[node.name for node in nodes] * 2, *more])
+        self.world.show()
+
+
+AnyMachine.TestCase.settings = settings(
     max_examples=examples(100),
     stateful_step_count=40,
     report_multiple_bugs=False,
     phases=[HypothesisPhase.reuse, HypothesisPhase.generate, HypothesisPhase.shrink],
 )
-TestLedgerMachine = LedgerMachine.TestCase
+SteeringMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30)
+GangMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=12)
+PreemptionMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
+MoveMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
+TestAnyMachine, TestSteeringMachine = AnyMachine.TestCase, SteeringMachine.TestCase
+TestGangMachine, TestPreemptionMachine, TestMoveMachine = (
+    GangMachine.TestCase,
+    PreemptionMachine.TestCase,
+    MoveMachine.TestCase,
+)
 
 
 # --- what the machine found ---
@@ -386,7 +384,7 @@ TestLedgerMachine = LedgerMachine.TestCase
 def test_a_policy_that_changes_while_a_plan_comes_in_parts() -> None:
     """A gang that was planned for the binder is not bound once its policy says that kube-scheduler binds."""
     binder = Policy("steered", selects=STEERED, delivery=Delivery.BINDER)
-    world = LedgerWorld([make_node(name) for name in NODES], [binder])
+    world = FakeCluster([make_node(name) for name in NODES], [binder])
     for name in NAMES[:2]:
         world.create_pod(name, **PODS["steered, of a gang"])
     world.create_pod(NAMES[2], **PODS["ours"])
@@ -403,10 +401,35 @@ def test_a_policy_that_changes_while_a_plan_comes_in_parts() -> None:
 
 def test_nothing_is_remembered_of_a_pod_whose_name_another_one_has() -> None:
     """The watch may show the new pod without the end of the old one."""
-    world = LedgerWorld([make_node("a")], [])
+    world = FakeCluster([make_node("a")], [])
     old = world.create_pod("p", **PODS["ours"])
     world.show()
     world.ledger.record(old).backoff_until = world.now + 60.0
     world.create_pod("p", **PODS["ours"])
     world.show()
     assert not world.ledger.pending
+
+
+@pytest.mark.parametrize("happening", ["the node of its place changes", "the policy moves no pods"])
+def test_nobody_is_moved_once_the_place_is_lost(happening: str) -> None:
+    """The eviction stands in line meanwhile: the pod stays, and so the pod that wants its room waits."""
+    world = FakeCluster([room(f"n{at}", 400) for at in range(3)], [Moves.moving(ReschedulingMode.ACT)])
+    for at in range(6):
+        fields = {"node_name": f"n{at % 3}", "usage": SMALL.requests, "owner": "controller"}
+        world.create_pod(f"small-{at}", pod_class=SMALL, scheduler_name=SCHEDULER_NAME, **fields)
+    world.create_pod("large", pod_class=sized(300), scheduler_name=SCHEDULER_NAME)
+    world.show()
+    world.make_plan()
+    world.deliver(100)
+    world.pass_time(0.2)
+    (place,) = [each for each in world.ledger.reservations.values() if each.phase is Phase.AWAITING_REPLACEMENT]
+    assert world.writes
+    if happening == "the policy moves no pods":
+        world.set_policies([Moves.moving(ReschedulingMode.OFF)])
+    else:
+        world.put_node(msgspec.structs.replace(room(place.node, 400), unschedulable=True))
+    world.show()
+    world.pass_time(0.2)
+    while world.writes:
+        world.send(0)
+    assert not any(pod.deleting for pod in world.api.values())

@@ -11,8 +11,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.fake_cluster import FakeCluster
-from support.ledger_world import NAMESPACE, LedgerWorld
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
 from thalweg_extender.limits import DEFAULT_LIMITS
@@ -66,9 +67,9 @@ def make_node(name: str, cpu: int = 400) -> Node:
     return Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", cpu), ("pods", 10)))
 
 
-def world_of(*policies: Policy) -> LedgerWorld:
+def world_of(*policies: Policy) -> FakeCluster:
     """A world in which a round has planned a pod of each policy just now."""
-    world = LedgerWorld([make_node(name) for name in NAMES], policies)
+    world = FakeCluster([make_node(name) for name in NAMES], policies)
     for policy in policies:
         world.create_pod(f"first-{policy.name}", **fields_of(policy))
     world.show()
@@ -82,7 +83,7 @@ def fields_of(policy: Policy) -> dict[str, Any]:
     return {"pod_class": CLASS, "scheduler_name": policy.selects.scheduler_names[0]}
 
 
-def come(world: LedgerWorld, name: str = "p", policy: Policy = BINDER, **fields: Any) -> list[Effect]:
+def come(world: FakeCluster, name: str = "p", policy: Policy = BINDER, **fields: Any) -> list[Effect]:
     """A pod comes, and what follows."""
     world.create_pod(name, **{**fields_of(policy), **fields})
     effects: list[Effect] = []
@@ -157,7 +158,7 @@ def test_a_round_says_more(reason: str) -> None:
     assert rounds(effects)[0].at_once
 
 
-CHANGES: dict[str, Callable[[LedgerWorld], object]] = {
+CHANGES: dict[str, Callable[[FakeCluster], object]] = {
     "prices of long ago": lambda world: world.pass_time(PRICES_HOLD + 1),
     "another pod that waits": lambda world: come(world, "large", pod_class=LARGE),
     "a pod a moment ago": lambda world: come(world, "one"),
@@ -170,7 +171,7 @@ CHANGES: dict[str, Callable[[LedgerWorld], object]] = {
 }
 
 
-def count_web(world: LedgerWorld) -> None:
+def count_web(world: FakeCluster) -> None:
     """A pod that may not be bound beside too many others is on its way: who they are was planned."""
     spread = InterPodConstraints(spread=(SpreadConstraint(HOSTNAME, 1, WEB),))
     world.create_pod("counts", **{**fields_of(BINDER), "constraints": spread, "labels": (("app", "web"),)})
@@ -247,7 +248,7 @@ def test_a_node_that_got_a_pod_since_is_left_out() -> None:
 
 def test_a_node_that_got_a_pod_while_the_plan_was_made_is_left_out() -> None:
     """The plan does not know of it. What the plan itself places is in its prices."""
-    world = LedgerWorld([make_node(name) for name in NAMES], [BINDER])
+    world = FakeCluster([make_node(name) for name in NAMES], [BINDER])
     world.create_pod("first", **fields_of(BINDER))
     world.show()
     world.make_plan()
@@ -357,7 +358,7 @@ def test_no_node_is_cheapest_where_many_come() -> None:
 # --- pods that kube-scheduler binds ---
 
 
-def ask(world: LedgerWorld, name: str, nodes: list[str]) -> tuple[Outcome, list[str]]:
+def ask(world: FakeCluster, name: str, nodes: list[str]) -> tuple[Outcome, list[str]]:
     return world.ask(f"{NAMESPACE}/{name}", nodes)
 
 
@@ -388,7 +389,7 @@ def test_a_pod_that_nobody_asks_about_gets_its_round() -> None:
     """kube-scheduler may be busy, or not there."""
     world = world_of(EXTENDER)
     come(world, policy=EXTENDER)
-    assert not world.ledger.nominations.unasked.keys() - {f"{NAMESPACE}/p"}
+    assert not world.shell.state.nominations.unasked.keys() - {f"{NAMESPACE}/p"}
     world.now += QUESTION_WITHIN
     assert rounds(world.apply(TimePassed()))[0].at_once
 
@@ -399,10 +400,10 @@ def test_a_pod_that_another_round_has_planned_asks_for_none() -> None:
     come(world, policy=EXTENDER)
     world.make_plan()
     world.deliver(10)
-    assert world.ledger.nominations.unasked
+    assert world.shell.state.nominations.unasked
     world.now += QUESTION_WITHIN
     assert not rounds(world.apply(TimePassed()))
-    assert not world.ledger.nominations.unasked
+    assert not world.shell.state.nominations.unasked
 
 
 def test_a_round_that_has_planned_it_meanwhile_changes_nothing() -> None:
@@ -421,8 +422,8 @@ def test_a_round_that_has_planned_it_meanwhile_changes_nothing() -> None:
 
 
 @pytest.fixture
-def world() -> FakeCluster:
-    return FakeCluster()
+def world() -> SteeredCluster:
+    return SteeredCluster()
 
 
 def question(pod: Pod) -> ExtenderPod:
@@ -436,22 +437,22 @@ async def asking(view: ExtenderView, pod: Pod) -> asyncio.Task[None]:
     return task
 
 
-def plan_made(world: FakeCluster) -> None:
-    """A round is over; what it planned was reserved before (``FakeCluster.plan``)."""
+def plan_made(world: SteeredCluster) -> None:
+    """A round is over; what it planned was reserved before (``SteeredCluster.plan_pod``)."""
     world.state.apply(PlanMade(1, world.state.generation, (), ()))
 
 
-async def waits_for_its_round(world: FakeCluster, pod: Pod) -> None:
+async def waits_for_its_round(world: SteeredCluster, pod: Pod) -> None:
     """The watch shows a new pod, and a question about it is answered once a round has planned it for node a."""
-    world.deliver_watch()
+    world.show()
     task = await asking(world.view, pod)
     assert not task.done()
-    world.plan(pod.key, "a")
+    world.plan_pod(pod.key, "a")
     plan_made(world)
     await task
 
 
-async def test_the_first_question_waits_for_the_first_round(world: FakeCluster) -> None:
+async def test_the_first_question_waits_for_the_first_round(world: SteeredCluster) -> None:
     """Then it is answered with the planned node: one attempt, and no nomination."""
     pod = world.pod()
     await waits_for_its_round(world, pod)
@@ -459,43 +460,43 @@ async def test_the_first_question_waits_for_the_first_round(world: FakeCluster) 
     assert not world.write_kinds
 
 
-async def test_a_round_without_the_pod_does_not_end_the_wait(world: FakeCluster) -> None:
+async def test_a_round_without_the_pod_does_not_end_the_wait(world: SteeredCluster) -> None:
     """The pod came while it was made. The next one is for it."""
     pod = world.pod()
-    world.deliver_watch()
+    world.show()
     task = await asking(world.view, pod)
     plan_made(world)
     await asyncio.sleep(0)
     assert not task.done()
-    policy = world.state.cluster.policies.of(pod, world.state.namespaces)
+    policy = world.cluster.policies.of(pod, world.state.namespaces)
     assert policy is not None
     world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
     await task
     assert world.schedule(pod.key) == (Outcome.HELD, [])
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)  # its round was in vain
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)  # its round was in vain
 
 
-async def test_a_question_before_our_watch_shows_the_pod(world: FakeCluster) -> None:
+async def test_a_question_before_our_watch_shows_the_pod(world: SteeredCluster) -> None:
     """It waits for the watch, and then for the round."""
     pod = world.pod()
     task = await asking(world.view, pod)
-    world.deliver_watch()
+    world.show()
     await asyncio.sleep(0)
     assert not task.done()
-    world.plan(pod.key, "b")
+    world.plan_pod(pod.key, "b")
     plan_made(world)
     await task
     assert world.schedule(pod.key) == (Outcome.STEERED, ["b"])
 
 
-async def test_nobody_waits_for_long(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_nobody_waits_for_long(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """After a wait in vain questions are answered at once, until a round is over."""
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
     pod, other = world.pod(), world.pod("other", "v")
-    world.deliver_watch()
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    world.show()
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
-    await asyncio.wait_for(world.view.until_planned(question(other), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(other), ["a"]), 30)
     plan_made(world)
     task = await asking(world.view, other)
     assert not task.done()
@@ -503,33 +504,33 @@ async def test_nobody_waits_for_long(world: FakeCluster, monkeypatch: pytest.Mon
     await asyncio.gather(task, return_exceptions=True)
 
 
-async def test_questions_about_pods_that_are_not_there(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_questions_about_pods_that_are_not_there(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """Anybody may ask them. They wait once, and the questions about real pods wait for their rounds all the same."""
     gone = Pod("ns", "gone", "x", CLASS, scheduler_name=STEERED_NAME)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
-    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
-    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(gone), ["a"]), 30)
     pod = world.pod()
     await waits_for_its_round(world, pod)
 
 
-async def test_the_watch_is_waited_for_again_later(world: FakeCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_watch_is_waited_for_again_later(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     """It was late for a moment."""
     monkeypatch.setattr(extender_view, "WATCH_RESTS", 0.0)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 0.01)
     pod = world.pod()
-    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+    await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)
     monkeypatch.setattr(extender_view, "LONGEST_WAIT", 1000.0)
     task = await asking(world.view, pod)
     assert not task.done()
-    world.deliver_watch()
-    world.plan(pod.key, "a")
+    world.show()
+    world.plan_pod(pod.key, "a")
     plan_made(world)
     await task
 
 
-async def test_waiting_answers_leave_room_for_others(world: FakeCluster) -> None:
+async def test_waiting_answers_leave_room_for_others(world: SteeredCluster) -> None:
     """However many ask at once, most are answered: kube-scheduler's own question never finds the listener busy."""
     ghosts = [Pod("ns", f"gone-{number}", "x", CLASS, scheduler_name=STEERED_NAME) for number in range(64)]
     tasks = [await asking(world.view, ghost) for ghost in ghosts]
@@ -540,7 +541,7 @@ async def test_waiting_answers_leave_room_for_others(world: FakeCluster) -> None
 
 
 async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(
-    world: FakeCluster, monkeypatch: pytest.MonkeyPatch
+    world: SteeredCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After each further wait in vain twice as many rounds pass, up to a limit; one that helped makes it one again."""
 
@@ -559,22 +560,22 @@ async def test_long_rounds_hold_kube_scheduler_up_ever_more_rarely(
         raise AssertionError("no answer waits any more")
 
     pods = [world.pod(), world.pod("other", "v")]
-    world.deliver_watch()
+    world.show()
     found = [await rounds_without_a_wait() for _ in range(7)]
     assert found == [1, 2, 4, 8, 16, 16, 16]
     task = await asking(world.view, pods[1])
-    world.plan(pods[1].key, "a")
+    world.plan_pod(pods[1].key, "a")
     plan_made(world)
     await task
     assert await rounds_without_a_wait() == 1
 
 
-async def test_pods_of_others_do_not_wait(world: FakeCluster) -> None:
+async def test_pods_of_others_do_not_wait(world: SteeredCluster) -> None:
     """Nor those of gangs, for which no node of a sample would do."""
     theirs = world.pod("theirs", "v", scheduler_name="default-scheduler")
     gang = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     member = world.pod("member", "w", gang=gang)
     world.set_policy(delivery="Extender", selects={"schedulerNames": [STEERED_NAME], "podSelector": {}})
-    world.deliver_watch()
+    world.show()
     for pod in (theirs, member):
-        await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 1)
+        await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.metrics import Metrics
@@ -62,10 +62,9 @@ class Driven:
         self.state.policies.offer("p", "u", 1, spec)
         cluster, ledger, metrics = self.state.cluster, self.state.ledger, Metrics()
         self.usage = UsagePoller(None, cluster, UsageSettings(), metrics, BadInput(metrics))  # type: ignore[arg-type]
-        running = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: True)
+        running = RunningPodsTracker(self.state.shell.state, self.clock, self.wall_clock, lambda: True)
         self.builder = RequestBuilder(
-            cluster,
-            ledger,
+            self.state.shell.state,
             self.state.policies,
             1.0,
             RoundDeadline(60.0, 1.0),

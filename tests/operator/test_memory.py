@@ -11,7 +11,7 @@ from support.leaks import grown_containers, nbytes, tracked_objects
 TESTS = Path(__file__).parents[1]
 
 
-async def test_all_books_return_to_where_they_began() -> None:
+async def test_all_records_return_to_where_they_began() -> None:
     """2,000 pods and 480 nodes with labels, resources, selectors and names of their own come and go.
 
     No container that can be reached from the operator's parts or the worker's replica has more entries than before,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from support.draw import Case, crowded_cases
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
 from thalweg_operator.planning.round_request import queue_usage
@@ -119,7 +119,7 @@ class Scene:
         return {key: (each.phase, each.node) for key, each in self.ledger.reservations.items()}
 
     def moves(self) -> tuple[RecentMove, ...]:
-        return recent_moves(self.state.cluster, self.ledger, self.now)
+        return recent_moves(self.state.shell.state, self.now)
 
 
 @pytest.mark.parametrize(("scheduler", "owner"), [("thalweg", Owner.BINDER), (STEERED_NAME, Owner.STEERING)])
@@ -434,7 +434,7 @@ def test_a_pod_leaves_though_its_replacement_has_no_place() -> None:
     scene.change("web-1", deleting=True)
     scene.pass_time(0.2)
     assert not scene.evictions()
-    assert not scene.ledger.moves.without_place
+    assert not scene.state.shell.state.moves.without_place
 
 
 @pytest.mark.parametrize("to", ["b", ""])
@@ -454,7 +454,7 @@ def test_a_policy_that_observes_evicts_nobody(to: str) -> None:
     plan_alone(scene, to)
     assert not scene.evictions()
     assert not scene.ledger.reservations
-    assert not scene.ledger.moves.without_place
+    assert not scene.state.shell.state.moves.without_place
 
 
 CALLED_OFF: dict[str, Callable[[Scene], object]] = {
@@ -482,7 +482,7 @@ def test_an_eviction_for_a_rule_is_called_off(change: Callable[[Scene], object],
     assert not scene.evictions()
     scene.pass_time(0.2)
     assert not scene.ledger.reservations
-    assert not scene.ledger.moves.without_place
+    assert not scene.state.shell.state.moves.without_place
     assert not scene.moves()
 
 
@@ -521,7 +521,7 @@ async def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
     scene.state.cluster.queues.put("q", Queue("q", pods=LabelSelector()))
 
     async def used() -> dict[str, int]:
-        return dict((await queue_usage(scene.state.cluster, scene.ledger))["q"].used)
+        return dict((await queue_usage(scene.state.shell.state))["q"].used)
 
     scene.plan_move()
     assert await used() == {"cpu": 400 + 800, "pods": 2}

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from aiohttp import web
 from support.fake_api import Answer, answering, serving
-from support.fake_cluster import FakeCluster
+from support.fake_cluster.steered import SteeredCluster
 from support.operator import until
 from support.recording_shell import RecordingShell
 from thalweg_operator.api.backoff import Backoff
@@ -65,12 +65,12 @@ async def nominating(
 @pytest.mark.parametrize("status", [403, 422])
 async def test_a_refused_gate_opening_is_sent_once_in_a_back_off(tmp_path: Path, status: int) -> None:
     """However many rounds ask for it meanwhile; its pod is told why."""
-    world = FakeCluster()
+    world = SteeredCluster()
     shell = world.state.shell
     async with nominating(tmp_path, answering(status, "webhook says no"), NEVER, shell) as (server, nominator):
-        world.put_write = nominator.put  # type: ignore[method-assign]
+        world.put_write = nominator.put
         pod = world.pod(gated=True)
-        world.deliver_watch()
+        world.show()
         for _ in range(50):
             world.open(pod)
             await asyncio.sleep(0)
@@ -78,7 +78,7 @@ async def test_a_refused_gate_opening_is_sent_once_in_a_back_off(tmp_path: Path,
         for _ in range(50):
             world.open(pod)
         world.pod("other", "u2", gated=True)
-        world.deliver_watch()
+        world.show()
         nominator.put(OpenGate(world.api["ns/other"], 0))
         await until(lambda: server.patches["other"], 10, lambda: "a later write")
         assert server.patches["p"] == 1

@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.histories import send_changes
 from support.profiles import examples
 from thalweg_operator.api import sinks
 from thalweg_operator.planning.worker.messages import join_request, request_decoder, request_encoder, split_request
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations.ledger.numa_zones import finds_zone, nodes_without_zone, planned_needs
+from thalweg_operator.reservations.ledger.numa_zones import finds_zone, planned_needs
 
 from flowcore.api import Interner
 from flowcore.cluster.indexes.numa_index import REPORTED_AFTER
@@ -260,5 +260,5 @@ def test_what_is_kept_says_what_each_node_says_anew(
         }
         new = [Pod("ns", "new", "u-new", PodClass(numa=needs)) for needs in asked]
         for each in (*new, *(reservation.pod for reservation in state.reservations.values())):
-            refused = nodes_without_zone(state.cluster, state.ledger, each, NODES)
+            refused = state.shell.state.numa_zones.nodes_without_zone(each, NODES)
             assert refused == {name for name in NODES if not finds_zone(state.cluster, state.ledger, each, name)}

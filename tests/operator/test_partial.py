@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.reservations.effects import Bind, Evict
 from thalweg_operator.reservations.events import Answer, PoliciesChanged
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -35,7 +35,7 @@ class Case:
     @property
     def in_line(self) -> set[str]:
         """Uids (pods' names, here) of those in the evictor's line, whyever they are."""
-        return self.state.ledger.evicting
+        return self.state.shell.state.evicting
 
     def put(self, name: str, **fields: Any) -> None:
         """A pod of the gang."""

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.fake_cluster import FakeCluster
+from support.fake_cluster.steered import SteeredCluster
 from thalweg_extender.answers import to_preempt
 from thalweg_extender.wire import MetaPod, MetaVictims
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -12,7 +12,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 CANDIDATES: dict[str, MetaVictims | None] = {"b": MetaVictims([MetaPod("somebody")])}
 
 
-def preempted(world: FakeCluster, key: str = "ns/p") -> dict[str, list[str]]:
+def preempted(world: SteeredCluster, key: str = "ns/p") -> dict[str, list[str]]:
     """UIDs of the pods that kube-scheduler may evict for a pod, by node."""
     extender_pod = world.extender_pod(key)
     answer = to_preempt(world.view.advise(extender_pod, list(CANDIDATES)), CANDIDATES)
@@ -22,13 +22,13 @@ def preempted(world: FakeCluster, key: str = "ns/p") -> dict[str, list[str]]:
     }
 
 
-def awaiting(**policy: Any) -> FakeCluster:
+def awaiting(**policy: Any) -> SteeredCluster:
     """A pod is planned on node a, and waits for the pod there to leave."""
-    world = FakeCluster(replaces={"victims": "Governed"}, **policy)
+    world = SteeredCluster(replaces={"victims": "Governed"}, **policy)
     world.pod("old", "u-old", node_name="a", scheduler_name="thalweg")
     world.pod(replaces="old")
-    world.deliver_watch()
-    assert world.plan("ns/p", "a")
+    world.show()
+    assert world.plan_pod("ns/p", "a")
     assert world.state.reservations["ns/p"].phase is Phase.AWAITING_VICTIM
     return world
 
@@ -38,27 +38,27 @@ def test_victims_are_told_once_the_eviction_api_lets_them_go(steering: str) -> N
     """Before that kube-scheduler would delete a pod that a PodDisruptionBudget may keep."""
     world = awaiting(steering=steering)
     assert preempted(world) == {}
-    world.change("ns/old", deleting=True)
-    world.deliver_watch()
+    world.change_pod("ns/old", deleting=True)
+    world.show()
     assert preempted(world) == {"a": ["u-old"]}
-    world.put_pod("ns/old", None)
-    world.deliver_watch()
+    world.remove_pod("ns/old")
+    world.show()
     assert preempted(world) == {}
 
 
 def test_a_nomination_that_follows_the_answer_is_the_plans() -> None:
     """kube-scheduler writes it itself, without our annotation: the reservation stays until a round confirms it."""
     world = awaiting()
-    world.change("ns/old", deleting=True)
-    world.deliver_watch()
-    world.change("ns/p", nominated_node="a")
-    world.deliver_watch()
+    world.change_pod("ns/old", deleting=True)
+    world.show()
+    world.change_pod("ns/p", nominated_node="a")
+    world.show()
     assert world.state.reservations["ns/p"].phase is Phase.AWAITING_VICTIM
-    world.put_pod("ns/old", None)
-    world.deliver_watch()
+    world.remove_pod("ns/old")
+    world.show()
     held = world.state.reservations["ns/p"]
     assert (held.phase, held.owner, held.node) == (Phase.HELD, Owner.STEERING, "a")
-    assert world.plan("ns/p", "a")
+    assert world.plan_pod("ns/p", "a")
     world.settle()
     assert world.schedule("ns/p")[1] == ["a"]
 
@@ -66,8 +66,8 @@ def test_a_nomination_that_follows_the_answer_is_the_plans() -> None:
 def test_a_nomination_for_another_node_is_somebody_elses() -> None:
     """The plan gives way to it."""
     world = awaiting()
-    world.change("ns/p", nominated_node="b")
-    world.deliver_watch()
+    world.change_pod("ns/p", nominated_node="b")
+    world.show()
     reservation = world.state.reservations["ns/p"]
     assert (reservation.owner, reservation.node) == (Owner.OTHERS, "b")
 
@@ -83,9 +83,9 @@ def test_a_nomination_for_another_node_is_somebody_elses() -> None:
 )
 def test_who_chooses_where_the_plan_has_no_node(policy: dict[str, Any], chooses: bool) -> None:  # noqa: FBT001
     """kube-scheduler, if the policy only prefers its plan and lets pods preempt at once; else nobody is evicted."""
-    world = FakeCluster(**policy)
+    world = SteeredCluster(**policy)
     pod = world.pod()
-    world.deliver_watch()
+    world.show()
     assert preempted(world) == {}, "no plan yet"
     world.set_free(pod)
     assert preempted(world) == ({"b": ["somebody"]} if chooses else {})
@@ -93,7 +93,7 @@ def test_who_chooses_where_the_plan_has_no_node(policy: dict[str, Any], chooses:
 
 def test_pods_that_no_policy_governs_preempt_as_ever() -> None:
     """Their candidates come back as they were found."""
-    world = FakeCluster(selects={"podSelector": {"matchLabels": {"app": "other"}}})
+    world = SteeredCluster(selects={"podSelector": {"matchLabels": {"app": "other"}}})
     world.pod(scheduler_name="default-scheduler")
-    world.deliver_watch()
+    world.show()
     assert preempted(world) == {"b": ["somebody"]}

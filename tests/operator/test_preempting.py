@@ -3,8 +3,8 @@
 from typing import Any
 
 import pytest
-from support.driven_ledger import DrivenLedger
-from support.eviction_scene import EvictionScene
+from support.fake_cluster.driven_ledger import DrivenLedger
+from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -408,5 +408,5 @@ async def test_kube_scheduler_evicts_nobody_while_a_round_may() -> None:
     asked = ExtenderPod(pod.namespace, pod.name, pod.uid, {}, STEERED_NAME, "")
     for _ in range(2):
         await scene.turn(1)
-        assert not advise(scene.state.cluster, scene.state.ledger, asked, ["n1"]).may_preempt
+        assert not advise(scene.state.shell.state, asked, ["n1"]).may_preempt
     assert scene.evictions() == ["n0-0"]

@@ -105,9 +105,9 @@ async def test_list_then_watch(tmp_path: Path) -> None:
     """What was there, what comes, changes and goes arrives in order; the watch goes on from the list's version."""
     async with reflecting(tmp_path, a=1, b=2) as case:
         assert case.mirror.values == {"a": 1, "b": 2}
-        await case.server.put("c", 3)
-        await case.server.put("a", 4)
-        await case.server.remove("b")
+        case.server.put("c", 3)
+        case.server.put("a", 4)
+        case.server.remove("b")
         await case.equal()
         assert case.mirror.done[2:] == ["c=3", "a=4", "-b"]
         (watch,) = case.server.watches
@@ -152,13 +152,13 @@ async def test_an_expired_watch_relists_and_notices_deletions(tmp_path: Path) ->
         case.server.objects.pop("vanished")
         case.server.version += 100
         case.server.objects["new"] = case.server.thing("new", 3)
-        await case.server.expire_history()
+        case.server.expire_history()
         await case.server.close_watches()
         await case.equal()
         assert "-vanished" in case.mirror.done
         assert len(case.server.lists) == 2
         assert case.count("thalweg_relists_total") == 1
-        await case.server.put("later", 4)
+        case.server.put("later", 4)
         await case.equal()
 
 
@@ -177,7 +177,7 @@ async def test_a_relist_that_fails_is_tried_again(tmp_path: Path) -> None:
     async with reflecting(tmp_path, a=1, b=2) as case:
         case.server.list_faults = [refusal(500, "etcd is away"), refusal(429, "later"), web.Response(body=b"{half")]
         case.server.objects.pop("b")
-        await case.server.expire_history()
+        case.server.expire_history()
         case.server.version += 1
         case.server._oldest = case.server.version
         await case.server.close_watches()
@@ -188,12 +188,12 @@ async def test_a_relist_that_fails_is_tried_again(tmp_path: Path) -> None:
 async def test_a_connection_dropped_in_the_middle_of_a_line(tmp_path: Path) -> None:
     """Half an event is no event: it comes again with the next watch, and nothing is listed anew."""
     async with reflecting(tmp_path, a=1) as case:
-        await case.server.put("b", 2)
+        case.server.put("b", 2)
         await case.equal()
         case.server.version += 1
         event = json.dumps({"type": "MODIFIED", "object": case.server.thing("b", 77)}).encode()
         await case.server.close_watches(event[:-20])
-        await case.server.put("c", 3)
+        case.server.put("c", 3)
         await case.equal()
         assert case.mirror.values == {"a": 1, "b": 2, "c": 3}
         assert len(case.server.lists) == 1
@@ -206,7 +206,7 @@ async def test_events_cut_into_pieces(tmp_path: Path) -> None:
         event = json.dumps({"type": "ADDED", "object": case.server.thing("a", 1)}).encode() + b"\n"
         case.server.objects["a"] = case.server.thing("a", 1)
         for at in range(0, len(event), 7):
-            await case.server.raw(event[at : at + 7])
+            case.server.raw(event[at : at + 7])
             await asyncio.sleep(0.001)
         await case.equal()
 
@@ -214,8 +214,8 @@ async def test_events_cut_into_pieces(tmp_path: Path) -> None:
 async def test_a_garbage_object_is_skipped_and_counted(tmp_path: Path) -> None:
     """An object of the wrong shape stops no other, in a list or in a watch."""
     async with reflecting(tmp_path, good=1, bad="not a number") as case:
-        await case.server.put("bad", ["still", "not"])
-        await case.server.put("good", 2)
+        case.server.put("bad", ["still", "not"])
+        case.server.put("good", 2)
         await case.equal()
         assert case.mirror.values == {"good": 2}
         assert case.count("thalweg_unreadable_objects_total") == 2
@@ -237,10 +237,10 @@ async def test_a_garbage_line_does_not_end_the_reflector(tmp_path: Path, line: b
     async with reflecting(tmp_path, a=1) as case:
         case.server.objects.pop("a")  # the event that got garbled
         case.server.version += 1
-        await case.server.raw(line)
-        await case.server.put("b", 2)
+        case.server.raw(line)
+        case.server.put("b", 2)
         await case.equal()
-        await case.server.put("c", 3)
+        case.server.put("c", 3)
         await case.equal()
 
 
@@ -260,8 +260,8 @@ async def test_a_garbage_list_is_asked_for_again(tmp_path: Path) -> None:
 async def test_bookmarks_move_the_version_on(tmp_path: Path) -> None:
     """After a dropped connection the watch goes on from the bookmark, not from the last event."""
     async with reflecting(tmp_path, a=1) as case:
-        await case.server.put("a", 2)
-        await case.server.bookmark()
+        case.server.put("a", 2)
+        case.server.bookmark()
         await case.equal()
         await until(lambda: case.count("thalweg_watch_events_total") == 2, 10, lambda: "the bookmark to arrive")
         await case.server.close_watches()
@@ -273,12 +273,12 @@ async def test_bookmarks_move_the_version_on(tmp_path: Path) -> None:
 async def test_an_error_in_mid_watch_goes_on_from_where_it_was(tmp_path: Path) -> None:
     """Events that were applied are not played again: an old state in between would count room twice or not at all."""
     async with reflecting(tmp_path, a=1) as case:
-        await case.server.put("a", 2)
-        await case.server.put("a", 3)
+        case.server.put("a", 2)
+        case.server.put("a", 3)
         await case.equal()
-        await case.server.send_event("ERROR", {"kind": "Status", "code": 500, "message": "etcd hiccup"})
+        case.server.send_event("ERROR", {"kind": "Status", "code": 500, "message": "etcd hiccup"})
         await asyncio.wait_for(case.server.watched(2), 10)
-        await case.server.put("a", 4)
+        case.server.put("a", 4)
         await case.equal()
         assert case.mirror.done == ["a=1", "a=2", "a=3", "a=4"]
         assert case.server.watches[-1]["resourceVersion"] == "12"
@@ -293,7 +293,7 @@ async def test_refusals_are_waited_out(tmp_path: Path) -> None:
             refusal(504, "too large version"),
         ]
         await case.server.close_watches()
-        await case.server.put("b", 2)
+        case.server.put("b", 2)
         await case.equal()
         assert len(case.server.lists) == 1
 
@@ -309,7 +309,7 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
         await asyncio.wait_for(reflector.synced.wait(), 10)
         case = Case(server, mirror, reflector, metrics)
         await server.watched()
-        await server.put("a", 1)
+        server.put("a", 1)
         await case.equal()
         assert case.count("thalweg_relists_total") == 0
         gone = [web.Response(status=404) for _ in range(2)]
@@ -344,12 +344,12 @@ async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatc
         await asyncio.wait_for(reflector.synced.wait(), 10)
         case = Case(server, mirror, reflector, metrics)
         await server.watched()
-        await server.put("a", 1)
+        server.put("a", 1)
         await case.equal()
         newer.set()
         await server.close_watches()
         await server.watched(2)
-        await server.put("b", 2)
+        server.put("b", 2)
         await case.equal()
         assert mirror.done.count("-a") == 0
         task.cancel()
@@ -359,7 +359,7 @@ async def test_a_kind_that_is_not_there_when_it_must_be(tmp_path: Path) -> None:
     """A 404 for nodes or pods is a failure like any other: nobody takes it for an empty cluster."""
     async with reflecting(tmp_path, a=1) as case:
         case.server.list_faults = [web.Response(status=404), refusal(403, "not yours")]
-        await case.server.expire_history()
+        case.server.expire_history()
         case.server.version += 1
         case.server._oldest = case.server.version
         await case.server.close_watches()
@@ -392,7 +392,7 @@ async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> Non
     async with reflecting(tmp_path, a=1) as case:
         case.server.watch_faults = [web.Response(body=b"") for _ in range(3)]
         await case.server.close_watches()
-        await case.server.put("b", 2)
+        case.server.put("b", 2)
         await case.equal()
         assert len(case.server.lists) == 1
 
@@ -411,7 +411,7 @@ async def test_a_half_open_connection_is_given_up(tmp_path: Path, monkeypatch: p
         await asyncio.wait_for(server.watched(), 10)
         proxy.freeze()
         before = proxy.connections
-        await server.put("a", 1)
+        server.put("a", 1)
         await until(lambda: mirror.values == {"a": 1}, 10, lambda: "the event that nobody forwarded")
         assert proxy.connections > before
         assert len(server.lists) == 1
@@ -428,7 +428,7 @@ async def test_listed_again_on_demand(tmp_path: Path) -> None:
         await until(lambda: case.reflector.listed_at >= demanded, 10, lambda: "another list")
         await case.equal()
         await case.server.watched(2)
-        await case.server.put("c", 3)
+        case.server.put("c", 3)
         await case.equal()
         assert case.reflector.version == case.server.version
         assert case.count("thalweg_relists_total") == 1

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_scene import EvictionScene, sized
-from support.fake_cluster import FakeCluster
+from support.fake_cluster.eviction_scene import EvictionScene, sized
+from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_extender.answers import Outcome
 from thalweg_operator.reservations.victims.victims import EVICTION_TIMEOUT
@@ -457,15 +457,15 @@ async def test_a_policy_that_allows_it_no_more() -> None:
 
 def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
     """While there is somebody to replace the pod is held; without, it is like any other that the plan leaves."""
-    world = FakeCluster(steering="Prefer")
+    world = SteeredCluster(steering="Prefer")
     old = world.pod("old", "u1", node_name="a", scheduler_name="x")
     new = world.pod(replaces="old")
-    world.deliver_watch()
+    world.show()
     world.schedule(new.key)
     world.set_free(new)
     assert not world.write_kinds
     assert world.schedule(new.key)[0] is Outcome.HELD
-    world.put_pod(old.key, None)
-    world.deliver_watch()
+    world.remove_pod(old.key)
+    world.show()
     world.set_free(new)
     assert world.write_kinds == ["wake"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.sinks import pod_decoder
@@ -969,3 +969,55 @@ async def test_a_round_is_told_of_gangs(case: Case) -> None:
     assert (
         found.unschedulable_reason == "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/b: annotation x: no"
     )
+
+
+def dear(case: Case, seconds: float) -> None:
+    """From now on the pods of a round are said to have cost so much together."""
+    plan = case.worker.ask
+
+    async def ask(request: RoundRequest) -> RoundReply:
+        reply = await plan(request)
+        return msgspec.structs.replace(reply, namespace_seconds={"ns": seconds if len(request.pending) > 1 else 0.001})
+
+    case.worker.ask = ask  # type: ignore[method-assign]
+
+
+async def test_what_nothing_helped_is_not_planned_beside_each_new_pod(case: Case) -> None:
+    """Its reason and its code stay. Room that comes free is for all that wait, whoever comes at the same time."""
+    dear(case, 0.1)
+    case.node("n", cpu=2000)
+    case.pod("runs", node_name="n", usage=(("cpu", 1500),))
+    for at in range(8):
+        case.pod(f"large-{at}", pod_class=PodClass(requests=(("cpu", 1000 + at),)))
+    await told(case, "ns/large-7", "Insufficient cpu")
+    await until(lambda: len(case.worker.requests[-1].pending) == 8, 10, lambda: "all are planned")
+    case.pod("small", pod_class=PodClass(requests=(("cpu", 10),)))
+    await bound(case, "ns/small")
+    assert [each.key for each in case.worker.requests[-1].pending] == ["ns/small"]
+    await asyncio.sleep(0)
+    waiting = case.metrics.registry.get_sample_value("thalweg_waiting_pods", {"reason": "NodeResourcesFit"})
+    assert waiting == 8
+    case.state.delete_pod("ns/runs")
+    await bound(case, "ns/large-0")
+
+
+async def test_a_pod_that_waits_for_another_follows_it(case: Case) -> None:
+    """Nothing came free when the other one was bound; the pod has its turn soon all the same."""
+    dear(case, 0.1)
+    case.node("n", cpu=100_000, labels=(("zone", "a"),))
+    term = AffinityTerm("zone", LabelSelector((Requirement("app", "In", ("db",)),)), ("ns",))
+    case.pod("follows", constraints=InterPodConstraints(affinity=(term,)))
+    for at in range(8):
+        case.pod(f"large-{at}", pod_class=PodClass(requests=(("cpu", 1_000_000 + at),)))
+    await told(case, "ns/follows", "didn't match pod affinity")
+    case.pod("db", labels=(("app", "db"),))
+    await bound(case, "ns/db")
+
+    async def passes() -> None:
+        while "ns/follows" not in case.ear.bound:
+            case.now += 0.5
+            await asyncio.sleep(0.02)
+
+    began = case.now
+    await asyncio.wait_for(passes(), 10)
+    assert case.now - began <= 4.0

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
@@ -86,11 +86,11 @@ class Driven:
         for namespace in NAMESPACES:
             self.state.set_namespace(namespace, ())
         cluster, ledger = self.state.cluster, self.state.ledger
-        self.tracker = RunningPodsTracker(cluster, ledger, self.clock, self.wall_clock, lambda: self.known)
+        self.tracker = RunningPodsTracker(self.state.shell.state, self.clock, self.wall_clock, lambda: self.known)
         clocks, policies = (self.clock, self.wall_clock), self.state.policies
         usage = MeasuredUsageTracker(cluster, ledger, None)
         deadline = RoundDeadline(60.0, 1.0)
-        self.builder = RequestBuilder(cluster, ledger, policies, 1.0, deadline, *clocks, self.tracker, usage)
+        self.builder = RequestBuilder(self.state.shell.state, policies, 1.0, deadline, *clocks, self.tracker, usage)
 
     def clock(self) -> float:
         """Seconds of a monotonic clock."""

@@ -9,8 +9,9 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.ledger_checks import LedgerChecks
-from support.ledger_world import NAMESPACE, LedgerWorld
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.checks import LedgerChecks
+from support.fake_cluster.cluster import FakeCluster
 from support.profiles import examples
 from thalweg_operator.reservations.events import PricesPlanned
 from thalweg_operator.reservations.ledger.backoff import node_rejected
@@ -30,7 +31,7 @@ IN_RACK_0 = {each: msgspec.structs.replace(each, node_selector=((RACK, "r0"),)) 
 #: Of the size of SMALL, and of no class that another pod has.
 ITS_OWN = msgspec.structs.replace(SMALL, tolerations=(Toleration("its"),))
 #: What happens to a cluster with these pods, by key, and their places.
-Happening: TypeAlias = Callable[[LedgerWorld, list[str], list[str]], None]
+Happening: TypeAlias = Callable[[FakeCluster, list[str], list[str]], None]
 POLICY = Policy("steered", selects=Selects(scheduler_names=(STEERED_NAME,)), delivery=Delivery.EXTENDER)
 
 
@@ -106,7 +107,7 @@ def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
         Node(f"n{at}", labels=((HOSTNAME, f"n{at}"), (RACK, f"r{at % racks}")), allocatable=(("cpu", 400), ("pods", 5)))
         for at in range(3 * racks)
     ]
-    world, scheduler = LedgerWorld(nodes, [POLICY]), Scheduler(nodes)
+    world, scheduler = FakeCluster(nodes, [POLICY]), Scheduler(nodes)
     fields = {"scheduler_name": STEERED_NAME}
     for at, (kind, size) in enumerate(zip(kinds, sizes, strict=False)):
         selector = LabelSelector((Requirement("set", "In", (str(at),)),))
@@ -148,7 +149,7 @@ def test_the_plan_is_carried_out_in_whatever_order_kube_scheduler_asks(
 def test_places_do_shift() -> None:
     """The property above speaks of something: a pod goes to a node that no pod was planned for."""
     nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 400), ("pods", 5))) for name in "ab"]
-    world = LedgerWorld(nodes, [POLICY])
+    world = FakeCluster(nodes, [POLICY])
     key = world.create_pod("p", pod_class=SMALL, scheduler_name=STEERED_NAME).key
     world.create_pod("other", pod_class=LARGE, scheduler_name=STEERED_NAME)
     world.show()
@@ -181,10 +182,10 @@ def test_pods_of_one_size_exchange_their_nodes(*, other: PodClass, exchanged: bo
     assert [world.ledger.reservations[key].node for key in keys] == after
 
 
-def two_places(other: PodClass = SMALL) -> tuple[LedgerWorld, list[str], list[str]]:
+def two_places(other: PodClass = SMALL) -> tuple[FakeCluster, list[str], list[str]]:
     """A cluster with two planned pods, p and another one named q, their keys and their nodes."""
     nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 200), ("pods", 3))) for name in "ab"]
-    world = LedgerWorld(nodes, [POLICY])
+    world = FakeCluster(nodes, [POLICY])
     keys = [
         world.create_pod(name, pod_class=pod_class, labels=(("app", name),), scheduler_name=STEERED_NAME).key
         for name, pod_class in (("p", ITS_OWN), ("q", other))
@@ -205,23 +206,23 @@ def of_app(name: str) -> LabelSelector:
     return LabelSelector((Requirement("app", "In", (name,)),))
 
 
-def excluded_there(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+def excluded_there(world: FakeCluster, keys: list[str], places: list[str]) -> None:
     """A pod that p's node is kept clear of came to q's node. kube-scheduler may not know of it yet."""
     apart = rules("apart", of_app("p"))
     world.create_pod("excluding", pod_class=PodClass(), node_name=places[1], constraints=apart)
 
 
-def excluded_here(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+def excluded_here(world: FakeCluster, keys: list[str], places: list[str]) -> None:
     """A pod that excludes q came to p's node."""
     world.create_pod("excluding", pod_class=PodClass(), node_name=places[0], constraints=rules("apart", of_app("q")))
 
 
-def room_gone(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+def room_gone(world: FakeCluster, keys: list[str], places: list[str]) -> None:
     """Somebody else took the room on p's node."""
     world.create_pod("large", pod_class=LARGE, node_name=places[0], usage=LARGE.requests)
 
 
-def rejected(world: LedgerWorld, keys: list[str], places: list[str]) -> None:
+def rejected(world: FakeCluster, keys: list[str], places: list[str]) -> None:
     """kube-scheduler's filters rejected p's node for q a while ago."""
     node_rejected(world.cluster, world.ledger, world.cluster.pods[keys[1]], places[0], world.now)
 
@@ -257,7 +258,7 @@ def test_pods_that_exchange_nodes_save_what_their_own_preferences_say() -> None:
 def test_how_much_dearer_a_node_may_be(price: int, tolerance: int, outcome: str) -> None:
     """The plan would save 1000 without the pod on its node; the question is about another one of this price."""
     nodes = [Node(name, labels=((HOSTNAME, name),), allocatable=(("cpu", 400), ("pods", 5))) for name in "ab"]
-    world = LedgerWorld(nodes, [POLICY])
+    world = FakeCluster(nodes, [POLICY])
     key = world.create_pod("p", pod_class=SMALL, scheduler_name=STEERED_NAME).key
     world.show()
     world.make_plan()
@@ -280,7 +281,7 @@ def test_affinity_is_worth_a_nomination_among_many_nodes(
     monkeypatch.setattr(nominations, "MANY_NODES", many)
     room = (("cpu", 400), ("pods", 5))
     nodes = [Node(name, labels=((HOSTNAME, name), (RACK, "r")), allocatable=room) for name in "ab"]
-    world = LedgerWorld(nodes, [POLICY])
+    world = FakeCluster(nodes, [POLICY])
     selector = LabelSelector((Requirement("set", "In", ("s",)),))
     key = world.create_pod(
         "p", pod_class=SMALL, labels=(("set", "s"),), constraints=rules("rack", selector), scheduler_name=STEERED_NAME

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pytest
 from aiohttp import web
 from support import virtual_time
-from support.driven_ledger import DrivenLedger
 from support.fake_api import Answer, answering, hang_up, serving
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leases import DirectLeaseClient, LeaseStore
 from thalweg_operator import app, draining
 from thalweg_operator.api import write_queue

@@ -13,8 +13,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support import virtual_time
+from support.fake_api import Scripted, ScriptedApi, event, thing
 from support.profiles import examples
-from support.scripted_api import Answer, ScriptedApi, event, thing
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson, without_depth
 from thalweg_operator.api.reflector import Reflector
@@ -94,17 +94,17 @@ class Reflected:
         assert self.mirror.values == {"late": 7, "later": 8}
 
 
-def always(answer: Answer) -> Callable[[int], Answer]:
+def always(answer: Scripted) -> Callable[[int], Scripted]:
     return lambda _number: answer
 
 
-def made(text: str) -> Callable[[int], Answer]:
+def made(text: str) -> Callable[[int], Scripted]:
     """Another answer each time."""
     return lambda number: text.replace("#", str(number)).encode()
 
 
 GOOD = b'{"metadata": {"resourceVersion": "1"}, "items": []}'
-SICK: dict[str, tuple[Callable[[int], Answer], Callable[[int], Answer]]] = {
+SICK: dict[str, tuple[Callable[[int], Scripted], Callable[[int], Scripted]]] = {
     "a watch that ends at once": (always(GOOD), always(b"")),
     "a watch that is a page of a proxy": (always(GOOD), always(HTML)),
     "a watch that expires after each list": (always(GOOD), always(event("ERROR", {"code": 410}))),
@@ -166,7 +166,7 @@ def test_no_answer_costs_more_than_two_requests_a_second(name: str) -> None:
 
 
 @pytest.mark.parametrize("watch", [always(Refused(404, "no")), always(b"")])
-def test_versions_that_are_not_served_cost_no_more(watch: Callable[[int], Answer]) -> None:
+def test_versions_that_are_not_served_cost_no_more(watch: Callable[[int], Scripted]) -> None:
     """Three versions of a kind, of which the lists say 404, sometimes."""
 
     async def main() -> None:
@@ -210,7 +210,7 @@ def test_a_silent_watch_is_begun_again_and_shows_that_the_server_lives() -> None
 
 
 @pytest.mark.parametrize("watch", [always(b""), always(HTML), always(ConnectionLost("reset"))])
-def test_a_watch_that_ends_at_once_shows_nothing(watch: Callable[[int], Answer]) -> None:
+def test_a_watch_that_ends_at_once_shows_nothing(watch: Callable[[int], Scripted]) -> None:
     """A proxy that accepts watches and does not carry them leaves the snapshot stale, and that is seen."""
 
     async def main() -> None:
@@ -226,7 +226,7 @@ def test_a_watch_that_ends_at_once_shows_nothing(watch: Callable[[int], Answer])
 
 
 @pytest.mark.parametrize("watch", [always(b""), always(event("ERROR", {"code": 410})), always(HTML)])
-def test_failures_in_a_row_are_waited_out_longer_and_longer(watch: Callable[[int], Answer]) -> None:
+def test_failures_in_a_row_are_waited_out_longer_and_longer(watch: Callable[[int], Scripted]) -> None:
     """A watch that ends at once, and lists whose watches do not work: a handful of requests a minute in the end."""
 
     async def main() -> None:
@@ -490,7 +490,7 @@ _errors = st.sampled_from(
     seconds=st.sampled_from([0.0, 0.3, 2.0]),
 )
 def test_any_bytes_are_survived_and_the_truth_is_found_again(
-    lists: list[Answer], watches: list[Answer], *, may_be_absent: bool, seconds: float
+    lists: list[Scripted], watches: list[Scripted], *, may_be_absent: bool, seconds: float
 ) -> None:
     """Lists and watches of arbitrary answers in turn; then the server is well."""
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 from support import virtual_time
-from support.driven_ledger import DrivenLedger
-from support.scripted_api import ScriptedApi
+from support.fake_api import ScriptedApi
+from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.reflector import Reflector

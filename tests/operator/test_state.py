@@ -1,4 +1,4 @@
-"""The books are what a recount would find, whatever sequence of events led there."""
+"""Usage is what a recount would find, whatever sequence of events led there."""
 
 from collections import Counter
 from typing import Any
@@ -7,13 +7,14 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.model import ports_clash
 from support.profiles import examples
 from support.recount import plain, recounted, recounted_pods
 
 from flowcore.cluster.cluster import Population
 from flowcore.cluster.indexes.gang_registry import GangRegistry
+from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
@@ -202,7 +203,7 @@ def taken(state: DrivenLedger) -> dict[str, tuple[Any, ...]]:
 
 @settings(max_examples=examples(200), deadline=None)
 @given(st.lists(EVENTS, max_size=40))
-def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
+def test_usage_equals_a_recount(events: list[tuple[str, Any]]) -> None:
     """Uses, neighbours, waiting pods and populations, reservations included, after every single event."""
     state, receiver = DrivenLedger(), Receiver()
     for kind, what in events:
@@ -249,7 +250,7 @@ def test_books_equal_a_recount(events: list[tuple[str, Any]]) -> None:
         anew.put(pod)
     labels = {name: dict(node.labels).get("zone", "") for name, node in state.nodes.items()}
     coming = {key: each.node for key, each in state.reservations.items()}
-    assert state.gangs_of(asked) == anew.gangs_for(asked, coming, lambda node, _label: labels.get(node, ""))
+    assert state.gangs_of(asked) == gangs_for(anew, asked, coming, lambda node, _label: labels.get(node, ""))
     # And a worker that was told each change once knows the same.
     receiver.take(state)
     assert receiver.nodes == without_reports(state)

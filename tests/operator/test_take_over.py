@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from support.eviction_scene import EvictionScene
+from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import ClearNomination
 from thalweg_operator.reservations.events import QueueSet
 from thalweg_operator.reservations.ledger.transitions import Phase

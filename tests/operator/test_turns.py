@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
 from thalweg_operator.planning.quarantine import Quarantine
-from thalweg_operator.planning.turns import BOUND, NamespaceTurns, TurnSelection
+from thalweg_operator.planning.turns import BOUND, CALM_BOUND, NamespaceTurns, TurnSelection
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource
 from flowcore.model.pods import Pod, PodClass
@@ -33,27 +33,31 @@ class SimulatedRounds:
     def __init__(self, cost: Callable[[Pod], float], fits: Callable[[Pod], bool]) -> None:
         self.turns = NamespaceTurns(Quarantine().class_key)
         self.cost, self.fits = cost, fits
-        self.now, self.generation = 1000.0, 0
+        #: What does not help pods that were planned in vain is counted in ``harmless`` too.
+        self.now, self.generation, self.harmless = 1000.0, 0, 0
         self.waiting: dict[str, Pod] = {}
         self.came: dict[str, float] = {}
         self.planned: dict[str, int] = {}
         self.waits: dict[str, float] = {}
         self.rounds: list[tuple[float, float]] = []
         self.last = TurnSelection(())
+        #: Seconds that pass for each second of CPU time.
+        self.slowness = 1.0
 
     def add(self, pods: Iterable[Pod]) -> None:
         for pod in pods:
             self.waiting[pod.uid], self.came[pod.uid] = pod, self.now
+        self.harmless += 1
         self.generation += 1
 
     def round(self) -> TurnSelection:
-        chosen = self.last = self.turns.choose(list(self.waiting.values()), self.generation, self.now)
+        chosen = self.last = self.choose()
         seconds: dict[str, float] = {}
         for namespace, *_, cost in {(pod.namespace, pod.pod_class, pod.gang, self.cost(pod)) for pod in chosen.pods}:
             seconds[namespace] = seconds.get(namespace, FIXED) + cost
         took = sum(seconds.values())
         self.rounds.append((self.now, took))
-        self.now += took
+        self.now += took * self.slowness
         if chosen.pods:
             self.turns.took(seconds, self.now)
         for pod in chosen.pods:
@@ -61,9 +65,14 @@ class SimulatedRounds:
             if self.fits(pod):
                 self.waits[pod.uid] = self.now - self.came[pod.uid]
                 del self.waiting[pod.uid]
+                self.harmless += 1
                 self.generation += 1
         self.turns.retain(self.waiting.values())
         return chosen
+
+    def choose(self, *always: str) -> TurnSelection:
+        helped = self.generation - self.harmless
+        return self.turns.choose(list(self.waiting.values()), self.generation, helped, self.now, always)
 
     def run(self, until: float) -> None:
         """Rounds while there is reason for one; the loop rests in between."""
@@ -237,7 +246,7 @@ def test_pods_that_must_be_planned_are() -> None:
     world.round()
     for at in range(5):
         world.generation += 1
-        chosen = world.turns.choose(list(world.waiting.values()), world.generation, world.now, {f"mallory/m{at}"})
+        chosen = world.choose(f"mallory/m{at}")
         assert f"mallory/m{at}" in {pod.uid for pod in chosen.pods}
 
 
@@ -316,3 +325,64 @@ def test_low_priorities_have_their_turn_whatever_the_pauses() -> None:
             world.round()
         left += [(pause, uid) for uid in before if world.planned[uid] == before[uid]]
     assert not left
+
+
+@settings(max_examples=examples(30), deadline=None)
+@given(st.integers(60, 400), st.sampled_from([0.0003, 0.0005, 0.002]), st.sampled_from([0.02, 0.1, 0.3]))
+def test_new_pods_do_not_wait_for_pods_that_nothing_helped(count: int, each: float, pause: float) -> None:
+    """Also where all that waits costs less than the bound: a new pod waits for a small part, and for its own round.
+
+    Those that were planned in vain have their turn again and again all the same: a rule may ask for a new pod.
+    """
+    world = poisoned(count, each)
+    world.round()
+    world.round()  # what they cost is known
+    start, before = world.now, dict(world.planned)
+    for at in range(40):
+        world.run(start + pause * at)
+        world.add([made(f"p{at}", "quiet", at)])
+    cycle = count * each + count // 20 * FIXED
+    world.run(world.now + 4.0 + 6 * cycle)
+    assert max(world.waits.values()) <= CALM_BOUND + 0.01 + 4 * FIXED
+    assert all(world.planned[uid] > number for uid, number in before.items())
+
+
+def test_on_a_busy_machine_the_pauses_are_as_much_longer() -> None:
+    """CPU time says who pays; what others wait for is the time that passes."""
+    world = poisoned(300, 0.001)
+    world.slowness = 8.0
+    world.round()
+    world.round()
+    start, before = world.now, dict(world.planned)
+    for at in range(200):
+        world.run(start + 0.5 * at)
+        world.add([made(f"p{at}", "quiet", at)])
+    busy = sum(8.0 * seconds for began, seconds in world.rounds if began >= start)
+    assert busy < 0.45 * (world.now - start)
+    assert all(world.planned[uid] > number for uid, number in before.items())
+    assert sorted(world.waits.values())[100] < 0.2, "most wait for no part"
+
+
+def test_room_that_came_free_is_offered_to_all_at_once() -> None:
+    """Below the bound the oldest and the most urgent go first, beside pods that come just then."""
+    world = poisoned(300, 0.0005)
+    world.round()
+    world.add([made("p", "quiet")])
+    assert {pod.namespace for pod in world.round().pods} == {"quiet"}
+    world.add([made("q", "quiet")])
+    world.generation += 1
+    assert len(world.round().pods) == 301
+
+
+def test_a_stream_without_a_pause_leaves_time_for_those_that_wait() -> None:
+    """A new pod in every round: parts are planned beside them."""
+    world = poisoned(300, 0.0005)
+    world.round()
+    before, end = dict(world.planned), world.now + 20.0
+    at = 0
+    while world.now < end:
+        at += 1
+        world.add([made(f"p{at}", "quiet", at)])
+        world.round()
+    assert all(world.planned[uid] > number for uid, number in before.items())
+    assert max(world.waits.values()) <= CALM_BOUND + 4 * FIXED

@@ -7,7 +7,9 @@ not by hypothesis: it takes a dozen steps that fit together to find such a hole,
 import random
 from collections import Counter, deque
 
-from support.fake_cluster import FakeCluster
+from support.fake_cluster.cluster import asked
+from support.fake_cluster.steered import SteeredCluster
+from thalweg_operator.reservations.events import Event, PodPut, PodRemoved
 
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -26,26 +28,27 @@ class Both:
     """The world, and a kube-scheduler: its cache of pods, and those that it assumes on a node."""
 
     def __init__(self, seed: int) -> None:
-        self.draw, self.world = random.Random(seed), FakeCluster()
-        #: What kube-scheduler's watch has yet to show: when it happened, a key, and the pod or that it is gone.
-        self.coming: deque[tuple[float, str, Pod | None]] = deque()
+        self.draw, self.world = random.Random(seed), SteeredCluster()
+        #: What kube-scheduler's watch has yet to show, and when it happened.
+        self.coming: deque[tuple[float, Event]] = deque()
         self.cache: dict[str, Pod] = {}
         self.assumed: dict[str, tuple[str, float]] = {}
         #: Bindings of ours on their way.
         self.binding: dict[str, tuple[str, str]] = {}
-        store = self.world.put_pod
+        self.world.shell.checked = False
+        publish = self.world.publish
 
-        def store_for_both(key: str, pod: Pod | None) -> None:
-            store(key, pod)
-            self.coming.append((self.world.now, key, pod))
+        def publish_to_both(event: Event) -> None:
+            publish(event)
+            self.coming.append((self.world.now, event))
 
-        self.world.put_pod = store_for_both  # type: ignore[method-assign]
+        self.world.publish = publish_to_both  # type: ignore[method-assign]
         for number in range(8):
             self.comes(number)
-        self.world.deliver_watch()
+        self.world.show()
         self.it_sees(8)
         self.actions = [
-            lambda: self.world.deliver_watch(self.draw.randint(1, 5)),
+            lambda: self.world.show(self.draw.randint(1, 5)),
             lambda: self.it_sees(self.draw.randint(1, 5)),
             *[self.we_plan, self.it_tries] * 2,
             *(self.our_binding_ends, self.we_write, self.its_binding_ends),
@@ -62,19 +65,20 @@ class Both:
 
     def goes(self) -> None:
         if self.world.api:
-            self.world.put_pod(self.draw.choice(sorted(self.world.api)), None)
+            self.world.remove_pod(self.draw.choice(sorted(self.world.api)))
 
     def it_sees(self, most: int) -> None:
         while self.coming and most:
             most -= 1
-            _, key, pod = self.coming.popleft()
-            if pod is None:
-                self.cache.pop(key, None)
-                self.assumed.pop(key, None)
-            else:
-                self.cache[key] = pod
-                if pod.node_name:
+            _, event = self.coming.popleft()
+            match event:
+                case PodRemoved(key=key):
+                    self.cache.pop(key, None)
                     self.assumed.pop(key, None)
+                case PodPut(pod=pod):
+                    self.cache[pod.key] = pod
+                    if pod.node_name:
+                        self.assumed.pop(pod.key, None)
 
     def we_plan(self) -> None:
         if not self.world.state.waiting:
@@ -82,7 +86,7 @@ class Both:
         pod = self.world.state.waiting[self.draw.choice(sorted(self.world.state.waiting))]
         node = self.draw.choice(NODES)
         if pod.scheduler_name == STEERED_NAME:
-            self.world.plan(pod.key, node)
+            self.world.plan_pod(pod.key, node)
         elif pod.scheduler_name == SCHEDULER_NAME and self.world.bind(pod.key, node):
             self.binding[pod.key] = pod.uid, node
 
@@ -95,16 +99,16 @@ class Both:
         if pod is None or self.draw.random() < 0.2:
             self.world.state.release(key, uid)
         else:
-            self.world.change(key, node_name=node, usage=pod.pod_class.requests)
+            self.world.change_pod(key, node_name=node, usage=pod.pod_class.requests)
 
     def we_write(self) -> None:
         if self.world.writes:
-            self.world.send_write(self.draw.randrange(len(self.world.writes)))
+            self.world.send(self.draw.randrange(len(self.world.writes)))
 
     def others_nominate(self) -> None:
         waiting = sorted(key for key, pod in self.world.api.items() if not pod.node_name)
         if waiting:
-            self.world.change(self.draw.choice(waiting), nominated_node=self.draw.choice(("", *NODES)))
+            self.world.change_pod(self.draw.choice(waiting), nominated_node=self.draw.choice(("", *NODES)))
 
     def fits(self, pod: Pod, node: str) -> bool:
         """kube-scheduler's own filter, by what it knows."""
@@ -132,12 +136,11 @@ class Both:
             return
         pod = self.cache[self.draw.choice(keys)]
         fits = [node for node in NODES if self.fits(pod, node)]
-        asked = self.world.extender_pod(pod.key, pod)
         passed: list[str] = []
         if pod.nominated_node in fits:
-            passed = self.world.call_filter(asked, [pod.nominated_node])[1]
+            passed = self.world.filter(asked(pod), [pod.nominated_node])[1]
         if not passed and fits:
-            passed = self.world.call_filter(asked, fits)[1]
+            passed = self.world.filter(asked(pod), fits)[1]
         if passed:
             self.assumed[pod.key] = self.draw.choice(passed), self.world.now
         else:
@@ -145,7 +148,7 @@ class Both:
 
     def it_erases(self, key: str) -> None:
         if key in self.world.api and not self.world.api[key].node_name:
-            self.world.change(key, nominated_node="", unschedulable_message="held")
+            self.world.change_pod(key, nominated_node="", unschedulable_message="held")
 
     def its_binding_ends(self) -> None:
         if self.assumed:
@@ -159,7 +162,7 @@ class Both:
             del self.assumed[key]
             self.it_erases(key)
         else:
-            self.world.change(key, node_name=self.assumed[key][0], usage=pod.pod_class.requests)
+            self.world.change_pod(key, node_name=self.assumed[key][0], usage=pod.pod_class.requests)
 
     def time_passes(self) -> None:
         for _ in range(self.draw.choice((1, 3, 15))):
@@ -169,7 +172,7 @@ class Both:
                     self.bind(key)
             if self.coming and self.world.now - self.coming[0][0] > LAG:
                 self.it_sees(1000)
-            self.world.deliver_watch()
+            self.world.show()
             self.world.look_after()
 
     def check(self) -> None:

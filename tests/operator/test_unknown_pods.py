@@ -10,7 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 from support.extender import UNPACED_LIMITS
-from support.fake_cluster import CLASS, NODES, FakeCluster
+from support.fake_cluster.steered import CLASS, NODES, SteeredCluster
 from thalweg_extender import Outcome, listening
 from thalweg_operator.reservations.ledger.reservation import Owner
 
@@ -22,15 +22,15 @@ LARGE = PodClass(requests=(("cpu", 300),))
 
 
 @pytest.fixture
-def world() -> FakeCluster:
+def world() -> SteeredCluster:
     """A pod of the binder's beside what each test brings."""
-    made = FakeCluster()
+    made = SteeredCluster()
     made.pod("ours", "u-ours", scheduler_name=SCHEDULER_NAME, pod_class=LARGE)
-    made.deliver_watch()
+    made.show()
     return made
 
 
-def unseen(world: FakeCluster, name: str = "theirs", **fields: Any) -> Pod:
+def unseen(world: SteeredCluster, name: str = "theirs", **fields: Any) -> Pod:
     """A pod of the API server's that kube-scheduler knows, and we do not yet."""
     return world.pod(name, f"u-{name}", **{"scheduler_name": "default-scheduler", **fields})
 
@@ -48,10 +48,10 @@ async def post(http: aiohttp.ClientSession, port: int, verb: str, text: bytes) -
 
 
 @pytest.mark.parametrize(("name", "uid"), [("ghost", "x"), ("ours", "x"), ("ours", ""), ("bound", "u-bound")])
-async def test_a_forged_pod_blocks_nobody(world: FakeCluster, name: str, uid: str) -> None:
+async def test_a_forged_pod_blocks_nobody(world: SteeredCluster, name: str, uid: str) -> None:
     """No such pod, another uid, none, or one that is bound: no node passes, and the binder's room is its own."""
     world.pod("bound", "u-bound", node_name="c", usage=CLASS.requests)
-    world.deliver_watch()
+    world.show()
     victims = {"a": {"Pods": [{"UID": "u"}], "NumPDBViolations": 0}}
     async with (
         listening("127.0.0.1", 0, world.view, limits=UNPACED_LIMITS) as port,
@@ -68,10 +68,10 @@ async def test_a_forged_pod_blocks_nobody(world: FakeCluster, name: str, uid: st
     assert not world.writes
 
 
-async def test_thousands_of_label_sets_leave_nothing_behind(world: FakeCluster) -> None:
+async def test_thousands_of_label_sets_leave_nothing_behind(world: SteeredCluster) -> None:
     """Of pods that do not exist, and of one that does: nothing that a caller sends is kept, so memory is flat."""
     real = unseen(world, "real")
-    world.deliver_watch()
+    world.show()
 
     def sends(start: int, number: int) -> list[bytes]:
         return [
@@ -96,75 +96,75 @@ async def test_thousands_of_label_sets_leave_nothing_behind(world: FakeCluster) 
             after = await throw(501, 2_500)
         finally:
             tracemalloc.stop()
-    assert len(world.state.cluster.policies._matching) <= 2
+    assert len(world.cluster.policies._matching) <= 2
     assert after - before < 50_000  # each set is 1 kB
 
 
-def test_a_real_pod_that_our_watch_shows_a_moment_later(world: FakeCluster) -> None:
+def test_a_real_pod_that_our_watch_shows_a_moment_later(world: SteeredCluster) -> None:
     """Held under one constant text. kube-scheduler's own status write queues it again, and then it passes."""
     pod = unseen(world)
     assert world.schedule(pod.key) == (Outcome.UNKNOWN, [])
     assert world.bind("ns/ours", "a")  # so it must not have been let through
-    world.change(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
-    world.deliver_watch()
+    world.change_pod(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.show()
     assert world.schedule(pod.key)[0] is Outcome.PASSED
-    world.advance(5)
+    world.wait(5)
     assert not world.writes
     assert "wake" not in world.write_kinds
 
 
-def test_a_real_pod_that_our_watch_shows_late(world: FakeCluster) -> None:
+def test_a_real_pod_that_our_watch_shows_late(world: SteeredCluster) -> None:
     """It was asked about twice and sleeps: once it is shown it is woken, and again with growing pauses."""
     pod = unseen(world)
     for _ in range(2):
         assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
-    world.change(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
-    world.deliver_watch()
+    world.change_pod(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.show()
     woken = []
     for _ in range(600):
         world.now += 0.1
         world.look_after()
         woken += [write.pod.key for write in world.writes]
         while world.writes:
-            assert world.writes[0].still_wanted()
-            world.send_write()
+            assert world.is_wanted(world.writes[0])
+            world.send(0)
     assert 3 <= len(woken) <= 7
     assert set(woken) == {pod.key}
     assert world.schedule(pod.key)[0] is Outcome.PASSED
-    world.change(pod.key, node_name="b", usage=CLASS.requests)
-    world.deliver_watch()
-    world.advance(200, 1.0)
-    assert not world.ledger.nominations.unseen_wakes
+    world.change_pod(pod.key, node_name="b", usage=CLASS.requests)
+    world.show()
+    world.wait(200, 1.0)
+    assert not world.shell.state.nominations.unseen_wakes
 
 
-def test_another_pod_of_the_same_name_is_woken_no_more_often(world: FakeCluster) -> None:
+def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredCluster) -> None:
     """The pod before it, of a StatefulSet say, was still to be woken when it went."""
     for uid in ("one", "two"):
         pod = world.pod("p", uid, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
-        world.deliver_watch()
+        world.show()
         world.writes.clear()
         for _ in range(200):
             world.now += 0.05
             world.look_after()
         assert 2 <= len(world.writes) <= 3
-    world.put_pod(pod.key, None)
-    world.deliver_watch()
-    assert not world.ledger.nominations.unseen_wakes
+    world.remove_pod(pod.key)
+    world.show()
+    assert not world.shell.state.nominations.unseen_wakes
 
 
-def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: FakeCluster) -> None:
+def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredCluster) -> None:
     """That attempt ends after the nomination and erases it: written again, and the node is not to blame."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
     assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
-    world.deliver_watch()
-    assert world.plan(pod.key, "a")
+    world.show()
+    assert world.plan_pod(pod.key, "a")
     world.now += 1
     world.look_after()
     world.settle()
     assert world.api[pod.key].nominated_node == "a"
-    world.change(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
-    world.deliver_watch()
-    world.advance(0.5)
+    world.change_pod(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
+    world.show()
+    world.wait(0.5)
     assert world.rejected == []
     assert world.api[pod.key].nominated_node == "a"
     assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
@@ -184,15 +184,15 @@ def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: FakeCluster
 )
 def test_preemption_for_a_pod_that_is_not_known(scheduler: str, policy: dict[str, Any], managed: bool) -> None:  # noqa: FBT001
     """Nobody is evicted for one that a policy would steer; for others kube-scheduler does as ever."""
-    world = FakeCluster(**policy)
+    world = SteeredCluster(**policy)
     pod = unseen(world, scheduler_name=scheduler)
     assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=managed)
 
 
-def test_a_namespace_that_is_not_known(world: FakeCluster) -> None:
+def test_a_namespace_that_is_not_known(world: SteeredCluster) -> None:
     """Whether a policy selects it cannot be said: the pod waits, and nobody is evicted for it."""
     pod = unseen(world)
-    world.deliver_watch()
+    world.show()
     world.state.set_namespace("ns", None)
     assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=True)
     world.state.set_namespace("ns", ())
@@ -201,30 +201,31 @@ def test_a_namespace_that_is_not_known(world: FakeCluster) -> None:
 
 def test_the_labels_of_a_request_count_for_nothing() -> None:
     """What governs a pod that is known is what the watch shows of it."""
-    world = FakeCluster(selects={"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]})
+    selects = {"podSelector": {"matchLabels": {"app": "x"}}, "schedulerNames": ["default-scheduler"]}
+    world = SteeredCluster(selects=selects)
     pod = unseen(world)
-    world.deliver_watch()
+    world.show()
     asked = world.extender_pod(pod.key)
     forged = type(asked)(asked.namespace, asked.name, asked.uid, {"app": "x"}, asked.scheduler_name, "")
-    assert world.call_filter(forged, NODES)[0] is Outcome.PASSED
+    assert world.filter(forged, NODES)[0] is Outcome.PASSED
 
 
 @pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
-def test_how_long_a_pod_may_be_on_its_way(world: FakeCluster, unbindable: str, seconds: int) -> None:
+def test_how_long_a_pod_may_be_on_its_way(world: SteeredCluster, unbindable: str, seconds: int) -> None:
     """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
     pod = unseen(world, unbindable_reason=unbindable)
-    world.deliver_watch()
+    world.show()
     assert world.schedule(pod.key)[0] is Outcome.PASSED
-    world.advance(seconds - 5, 1.0)
+    world.wait(seconds - 5, 1.0)
     assert world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
-    world.advance(20, 1.0)
+    world.wait(20, 1.0)
     assert not world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
 
 
-def test_held_as_before_once_it_is_known(world: FakeCluster) -> None:
+def test_held_as_before_once_it_is_known(world: SteeredCluster) -> None:
     """A steered pod without a plan is held under the text of the plan, not of the watch."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
-    world.deliver_watch()
+    world.show()
     assert world.schedule(pod.key) == (Outcome.HELD, [])
     assert HELD_MESSAGE != UNSEEN_MESSAGE
     assert world.state.reserve(world.state.pods["ns/ours"], "a", Owner.BINDER)

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from support.draw import ASPECTS, SCORES, SOFT
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.histories import History, ReplicatedCluster, histories, send_changes
 from support.model import node, snapshot
 from support.profiles import examples

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import msgspec
-from support.eviction_scene import EvictionScene
+from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.events import Answer
 
 from flowcore.model.pods import Pod, PodClass

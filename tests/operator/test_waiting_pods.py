@@ -10,8 +10,8 @@ import msgspec
 import pytest
 from aiohttp import web
 from support import virtual_time
-from support.driven_ledger import DrivenLedger
 from support.fake_api import answering, hang_up, serving
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.events import EventWriter

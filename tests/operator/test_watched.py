@@ -2,7 +2,7 @@
 
 from typing import Any, cast
 
-from support.scripted_api import ScriptedApi
+from support.fake_api import ScriptedApi
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.ledger_world import NAMESPACE, LedgerWorld
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.cluster import FakeCluster
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, WriteAnswered
 from thalweg_operator.reservations.ledger import backoff
@@ -25,7 +26,7 @@ def node(name: str = "a", count: int = 3) -> Node:
     return Node(name, allocatable=(("cpu", 100 * count), ("pods", 10)))
 
 
-class Case(LedgerWorld):
+class Case(FakeCluster):
     """A gang whose pods are all to be bound: "g0", "g1", ... in this order."""
 
     def __init__(self, count: int = 3, *, least: int | None = None, group: tuple[str, ...] = ()) -> None:
@@ -210,7 +211,7 @@ def test_what_ends_the_pause(what: str) -> None:
 @pytest.mark.parametrize("reason", ["no", ""])
 def test_a_refused_pod_pauses(reason: str) -> None:
     """Also with 404, of which the pod is told nothing: it is gone, or the API server does not know it yet."""
-    case = LedgerWorld([node()], [BINDER])
+    case = FakeCluster([node()], [BINDER])
     pod = case.create_pod("p", pod_class=SMALL, scheduler_name=SCHEDULER_NAME)
     case.show()
     case.make_plan()
@@ -225,7 +226,7 @@ def test_a_refused_pod_pauses(reason: str) -> None:
 
 def test_what_was_not_sent_does_not_pause() -> None:
     """The node changed before the binding was sent: the next round has another place for the pod at once."""
-    case = LedgerWorld([node()], [BINDER])
+    case = FakeCluster([node()], [BINDER])
     pod = case.create_pod("p", pod_class=SMALL, scheduler_name=SCHEDULER_NAME)
     case.show()
     case.make_plan()

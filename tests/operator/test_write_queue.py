@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 from support import virtual_time
-from support.driven_ledger import DrivenLedger
 from support.fake_api import answering, refusal, serving
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from support.recording_shell import RecordingShell
 from thalweg_operator.api.backoff import Backoff

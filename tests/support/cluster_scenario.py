@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
+from harness.plane import gate_admission
 from support.cluster_checks import (
     PodHistory,
     check_history,
@@ -14,7 +15,7 @@ from support.cluster_checks import (
     unschedulable_message,
 )
 from support.operator import Operator, until
-from thalweg.crds import custom_resource_definitions, gate_admission
+from thalweg.crds import custom_resource_definitions
 from thalweg_controlplane import Api, ApiError, Oracle
 from thalweg_controlplane.objects import collection_path, node, pod
 

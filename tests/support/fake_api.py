@@ -1,6 +1,7 @@
 """Small API servers that misbehave on command, for what a real one cannot be made to do in time.
 
-They speak HTTP over a socket, and the code under test reaches them through its own connection.
+They speak HTTP over a socket, and the code under test reaches them through its own connection. ``ScriptedApi`` alone
+stands in for that connection: what takes minutes passes in virtual time there.
 """
 
 import asyncio
@@ -12,6 +13,8 @@ from typing import Any
 
 from aiohttp import web
 from thalweg_operator.api.client import ApiClient, connect
+from thalweg_operator.api.outages import Outages
+from thalweg_operator.errors import ConnectionLost, Refused
 
 
 @asynccontextmanager
@@ -50,63 +53,118 @@ async def connected(port: int, folder: Path, connections: int = 16) -> AsyncIter
         yield connection
 
 
-class WatchServer:
-    """Lists and watches one kind at /things, as an API server does, with faults when asked for."""
+class Objects:
+    """Objects of one kind, with their versions and the history that watches show.
 
-    def __init__(self) -> None:
+    Attributes:
+        objects: the truth, by name.
+    """
+
+    def __init__(self, version: int = 1) -> None:
         self.objects: dict[str, dict[str, Any]] = {}
-        self.version = 10
-        self.lists: list[dict[str, str]] = []
-        self.watches: list[dict[str, str]] = []
-        #: Answers that the next lists and watches give instead of their own.
-        self.list_faults: list[web.Response] = []
-        self.watch_faults: list[web.Response] = []
-        #: Called with the number of the list and of the page, before each page.
-        self.before_page: Callable[[int], None] = lambda _page: None
+        self.version = version
         self._oldest = 0
         self._history: list[tuple[int, bytes]] = []
-        self._open: set[web.StreamResponse] = set()
-        self._transports: set[asyncio.Transport] = set()
-        self._changed = asyncio.Condition()
-        self.app = web.Application()
-        self.app.router.add_get("/things", self._serve)
+        self._changed = asyncio.Event()
 
     def thing(self, name: str, value: Any) -> dict[str, Any]:
-        return {"metadata": {"name": name, "resourceVersion": str(self.version)}, "value": value}
+        """An object of the present version."""
+        return thing(name, value, self.version)
 
-    async def put(self, name: str, value: Any) -> None:
+    def put(self, name: str, value: Any) -> None:
         """Creates or changes an object."""
         self.version += 1
         kind = "MODIFIED" if name in self.objects else "ADDED"
         self.objects[name] = self.thing(name, value)
-        await self.send_event(kind, self.objects[name])
+        self.send_event(kind, self.objects[name])
 
-    async def remove(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Deletes an object."""
         self.version += 1
-        gone = self.objects.pop(name)
-        gone["metadata"]["resourceVersion"] = str(self.version)
-        await self.send_event("DELETED", gone)
+        self.send_event("DELETED", self.thing(name, self.objects.pop(name)["value"]))
 
-    async def bookmark(self) -> None:
+    def bookmark(self) -> None:
         """The version has moved on, for other kinds' sake."""
         self.version += 5
-        await self.send_event("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
+        self.send_event("BOOKMARK", {"metadata": {"resourceVersion": str(self.version)}})
 
-    async def send_event(self, kind: str, thing: Any) -> None:
+    def send_event(self, kind: str, of: Any) -> None:
         """An event."""
-        await self.raw(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
+        self.raw(event(kind, of))
 
-    async def raw(self, line: bytes) -> None:
+    def raw(self, line: bytes) -> None:
         """Bytes in place of an event."""
-        async with self._changed:
-            self._history.append((self.version, line))
-            self._changed.notify_all()
+        self._history.append((self.version, line))
+        self._changed.set()
 
-    async def expire_history(self) -> None:
+    def expire_history(self) -> None:
         """Compacts the history: who comes with an older version must list again."""
         self._oldest = self.version
         self._history.clear()
+
+    def restore(self) -> None:
+        """Goes on as after etcd was restored: every version that was given out before has expired."""
+        self.version += 1000
+        self.expire_history()
+        self._changed.set()
+
+    def page(self, start: int = 0, limit: int | None = None) -> bytes:
+        """A list, or a part of it."""
+        names = sorted(self.objects)
+        end = len(names) if limit is None else start + limit
+        meta = {"resourceVersion": str(self.version), **({"continue": str(end)} if end < len(names) else {})}
+        return json.dumps({"metadata": meta, "items": [self.objects[name] for name in names[start:end]]}).encode()
+
+    async def lines(self, since: int, silence: float) -> AsyncIterator[bytes]:
+        """What a watch from this version on shows.
+
+        Raises:
+            TimeoutError: nothing came for so many seconds.
+        """
+        shown = next((at for at, (version, _) in enumerate(self._history) if version > since), len(self._history))
+        while since >= self._oldest:
+            new = self._history[shown:]
+            shown += len(new)
+            if new:
+                yield b"".join(line for _, line in new)
+                continue
+            self._changed.clear()
+            async with asyncio.timeout(silence):
+                await self._changed.wait()
+        status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
+        yield event("ERROR", status)
+
+
+def thing(name: str, value: Any, version: int) -> dict[str, Any]:
+    """An object."""
+    return {"metadata": {"name": name, "resourceVersion": str(version)}, "value": value}
+
+
+def event(kind: str, of: Any) -> bytes:
+    """A line of a watch."""
+    return json.dumps({"type": kind, "object": of}).encode() + b"\n"
+
+
+class WatchServer(Objects):
+    """Lists and watches one kind at /things, as an API server does, with faults when asked for.
+
+    Attributes:
+        lists, watches: the queries of all requests so far.
+        list_faults, watch_faults: answers that the next lists and watches give instead of their own.
+        before_page: called with the number of its first object, before each page.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(version=10)
+        self.lists: list[dict[str, str]] = []
+        self.watches: list[dict[str, str]] = []
+        self.list_faults: list[web.Response] = []
+        self.watch_faults: list[web.Response] = []
+        self.before_page: Callable[[int], None] = lambda _start: None
+        self._open: set[web.StreamResponse] = set()
+        self._transports: set[asyncio.Transport] = set()
+        self.app = web.Application()
+        self.app.router.add_get("/things", self._serve)
 
     async def close_watches(self, half_a_line: bytes = b"") -> None:
         """Drops all watches, in the middle of a line if one is given."""
@@ -130,43 +188,100 @@ class WatchServer:
             return self.list_faults.pop(0)
         start = int(request.query.get("continue", "0"))
         self.before_page(start)
-        limit = int(request.query["limit"])
-        names = sorted(self.objects)
-        more = str(start + limit) if start + limit < len(names) else None
-        meta = {"resourceVersion": str(self.version), **({"continue": more} if more else {})}
-        items = [self.objects[name] for name in names[start : start + limit]]
-        return web.json_response({"metadata": meta, "items": items})
+        return web.Response(body=self.page(start, int(request.query["limit"])), content_type="application/json")
 
     async def _watch(self, request: web.Request) -> web.StreamResponse:
         self.watches.append(dict(request.query))
         if self.watch_faults:
             return self.watch_faults.pop(0)
-        since = int(request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
-        if since < self._oldest:
-            problem = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old resource version"}
-            await response.write(json.dumps({"type": "ERROR", "object": problem}).encode() + b"\n")
-            return response
         transport = request.transport
         assert isinstance(transport, asyncio.Transport)
         self._open.add(response)
         self._transports.add(transport)
         try:
-            place = next((at for at, (version, _) in enumerate(self._history) if version > since), len(self._history))
-            while not transport.is_closing():
-                async with self._changed:
-                    while len(self._history) <= place:
-                        await asyncio.wait_for(self._changed.wait(), 20)
-                    new, place = self._history[place:], len(self._history)
-                for _, line in new:
-                    await response.write(line)
+            async for chunk in self.lines(int(request.query["resourceVersion"]), silence=20):
+                await response.write(chunk)
         except (ConnectionError, TimeoutError):
             pass
         finally:
             self._open.discard(response)
             self._transports.discard(transport)
         return response
+
+
+#: Bytes, or an error to raise, or None for the true answer.
+Scripted = bytes | Exception | None
+
+
+class ScriptedApi(Objects):
+    """Stands in for a Connection, without sockets: well, or with whatever answers a test makes up.
+
+    Attributes:
+        listing, watching: called for each request, with its number.
+        seconds: how long a watch with made up bytes stays open after them.
+        asked: when each request came.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.outages = Outages()
+        self.listing: Callable[[int], Scripted] = lambda _number: None
+        self.watching: Callable[[int], Scripted] = lambda _number: None
+        self.seconds = 0.0
+        self.asked: list[float] = []
+
+    def busiest(self, seconds: float = 10.0) -> int:
+        """Most requests in any window of so many seconds."""
+        return max((sum(at <= other < at + seconds for other in self.asked) for at in self.asked), default=0)
+
+    async def request(self, method: str, path: str, **_options: Any) -> bytes:
+        """See Connection."""
+        answer = await self._answer(self.listing)
+        return self.page() if answer is None else answer
+
+    @asynccontextmanager
+    async def stream(self, path: str, params: dict[str, str], silence: float) -> AsyncIterator["_Content"]:
+        """See Connection."""
+        answer = await self._answer(self.watching)
+        yield _Content(self._live(params, silence) if answer is None else self._made_up(answer))
+
+    async def _answer(self, script: Callable[[int], Scripted]) -> bytes | None:
+        self.asked.append(asyncio.get_running_loop().time())
+        answer = script(len(self.asked))
+        await asyncio.sleep(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    async def _made_up(self, answer: bytes) -> AsyncIterator[bytes]:
+        if answer:
+            yield answer
+        await asyncio.sleep(self.seconds)
+
+    async def _live(self, params: dict[str, str], silence: float) -> AsyncIterator[bytes]:
+        version = params["resourceVersion"]
+        if not version.isdecimal() or len(version) > 9:
+            raise Refused(400, "invalid resource version")
+        if int(version) > self.version:
+            raise Refused(504, "Too large resource version")
+        end = asyncio.get_running_loop().time() + int(params["timeoutSeconds"])
+        try:
+            async for chunk in self.lines(int(version), silence):
+                yield chunk
+                if asyncio.get_running_loop().time() >= end:
+                    return
+        except TimeoutError:
+            raise ConnectionLost("nothing came") from None
+
+
+class _Content:
+    def __init__(self, chunks: AsyncIterator[bytes]) -> None:
+        self._chunks = chunks
+
+    def iter_any(self) -> AsyncIterator[bytes]:
+        return self._chunks
 
 
 Answer = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -1,4 +1,4 @@
-"""Random events against the operator's books: whatever happens, they add up, and nothing is left when all is gone."""
+"""Random events against the operator's state: its sums add up, and nothing is left when all is gone."""
 
 import random
 from collections import Counter
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, get_args
 
 import msgspec
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leaks import grown_containers, tracked_objects
 from support.pod_writes import QueuedWrite
 from support.recount import check_recount
@@ -33,7 +33,7 @@ SELECTS = {"schedulerNames": [STEERED_NAME]}
 
 
 class FuzzedOperator:
-    """The API server's pods, the operator's books in front of them, and all that may happen.
+    """The API server's pods, the operator's state in front of them, and all that may happen.
 
     Args:
         choose: makes every choice.
@@ -109,11 +109,11 @@ class FuzzedOperator:
         empty.policies.forget("x", "u")
         empty.state.take_changes()
         assert len(self.intern) < 12, "sentences of our own and the values of one pod may stay, and nothing else"
-        return grown_containers(empty.books(), self.books(), allowed=0.0, slack=0)
+        return grown_containers(empty.entries(), self.entries(), allowed=0.0, slack=0)
 
-    def books(self) -> Counter[str]:
-        """Entries of all books; but for metrics, which count by a few words of our own, and for this test's own."""
-        found = tracked_objects(cluster=self.state.cluster, ledger=self.state.ledger, policies=self.policies)
+    def entries(self) -> Counter[str]:
+        """Entries of all records; but for metrics, which count by a few words of our own, and for this test's own."""
+        found = tracked_objects(state=self.state.shell.state, policies=self.policies)
         return Counter(found)
 
     # --- what may happen ---
@@ -214,7 +214,7 @@ class FuzzedOperator:
             nominated=pod["status"].get("nominatedNodeName", "") if choose.random() < 0.7 else "",
         )
         nodes = choose.sample(NODES, choose.randint(1, 3))
-        advice = advise(self.state.cluster, self.state.ledger, asked, nodes)
+        advice = advise(self.state.shell.state, asked, nodes)
         outcome, passed, _ = to_filter(advice, nodes)
         self.state.apply(SchedulerAnswered(asked, outcome, passed, advice))
 

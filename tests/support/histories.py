@@ -14,7 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
-from support.driven_ledger import DrivenLedger
+from support.fake_cluster.driven_ledger import DrivenLedger
 from support.verdicts import read_pods, storage_objects
 from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
 from thalweg_operator.planning.worker.replica import Replica

@@ -51,7 +51,7 @@ class Image:
 
 def build_image() -> str:
     """Builds the image by image/build.py into the layout of the tests, unless it is there; its digest."""
-    _require_packages()
+    require_packages()
     known = CACHE / "digests" / _inputs()
     if not known.exists():
         digest = run_build(CACHE / "layout")
@@ -100,7 +100,8 @@ def blob(digest: str, layout: Path = CACHE / "layout") -> Any:
     return json.loads((layout / "blobs" / digest.replace(":", "/")).read_text())
 
 
-def _require_packages() -> None:
+def require_packages() -> None:
+    """Installs what is missing in CI, where it may. Raises NoImage."""
     missing = [name for name in PACKAGES if shutil.which(name) is None]
     if os.geteuid() != 0:
         raise NoImage("the image is built and run as root only")

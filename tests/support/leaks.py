@@ -17,7 +17,7 @@ _PLAIN = (str, bytes, int, float, bool, type(None))
 def tracked_objects(**roots: Any) -> Counter[str]:
     """Entries of all containers that can be reached from these objects, by the path of attributes to each container.
 
-    All entries of a container share one path, so that a book of books is one sum. Arrays count their elements.
+    All entries of a container share one path, so that nested dictionaries are one sum. Arrays count their elements.
     """
     found: Counter[str] = Counter()
     for path, each in _walk(roots):
@@ -49,7 +49,7 @@ def _size(each: Any) -> int:
 def grown_containers(
     before: Counter[str], after: Counter[str], *, allowed: float = 0.1, slack: int = 1
 ) -> dict[str, tuple[int, int]]:
-    """Books that have more entries than before, by more than the allowed share and slack: path -> before, after."""
+    """What has more entries than before, by more than the allowed share and slack: path -> before, after."""
     paths = before.keys() | after.keys()
     return {
         path: (before[path], after[path])

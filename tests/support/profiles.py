@@ -53,6 +53,11 @@ def examples(count: int) -> int:
     return count * _EXPLORE_FACTOR if is_exploring() else count
 
 
+def at_least(count: int) -> int:
+    """How much a test compares that draws until it has enough."""
+    return count * _EXPLORE_FACTOR if is_exploring() else count
+
+
 def batch_seed(batch: int) -> int:
     """The seed of one batch of a test that draws until it has enough."""
     return random.getrandbits(32) if is_exploring() else batch

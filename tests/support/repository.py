@@ -13,4 +13,5 @@ def python_files(*folders: str) -> list[Path]:
 
 def pages() -> list[Path]:
     """All pages that people read."""
-    return sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *(ROOT / "docs").rglob("*.md")])
+    top = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")
+    return sorted([*(ROOT / name for name in top), *(ROOT / "docs").rglob("*.md")])

@@ -6,7 +6,7 @@ A module says with ``PLANE`` which components it wants. With ``STEERED`` it says
 operator, by way of a ``DelayingProxy``, and what the policy says beside that: all pods that name the steered profile
 are governed, and every reservation has ended when a test does.
 
-Modules that want the same share a control plane, one after the other: tests/conftest.py orders them so. A module whose
+Modules that want the same share a control plane, one after the other: support/file_groups.py says which. A module whose
 control plane is no use to others afterwards says so with ``BREAKS_PLANE``.
 
 The operator runs as the account of rights/, and the API server's audit log is free of refusals at the module's end.

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from support.draw import Case, Manifest
-from thalweg_controlplane import Oracle
+from thalweg_controlplane import Oracle, OracleVerdict
 
 from flowcore.api import (
     Interner,
@@ -54,6 +54,8 @@ _KINDS = {
     "csiDrivers": "CSIDriver",
     "csiStorageCapacities": "CSIStorageCapacity",
 }
+#: Pod -> node -> kube-scheduler's verdict.
+Judged = Mapping[str, Mapping[str, OracleVerdict]]
 _FIRST_FILTERS = ("NodeUnschedulable", "NodeName", "TaintToleration", "NodeAffinity", *volume_filters.NAMES)
 
 
@@ -125,15 +127,20 @@ def storage_objects(case: Case) -> list[StorageObject]:
     return [each for each in read if each is not None]
 
 
-def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
+def judged(oracle: Oracle, case: Case, only: str = "") -> Judged:
+    """kube-scheduler's verdicts, by one plugin, or "" for the whole default profile."""
+    plugins, known = [only] if only else [], verdicts_from_cache(case)
+    return oracle.judge(case.nodes, known, case.pending, plugins, case.namespaces, case.storage)[only]
+
+
+def differences(theirs: Judged, case: Case, only: str = "") -> tuple[list[str], Counter[str]]:
     """What differs, a line each, and how many verdicts were ``fits`` and ``rejected``.
 
     Args:
+        theirs: kube-scheduler's verdicts.
         only: one plugin, judging for itself; "" for the whole default profile, where the filter that rejects
             first and its words must be the same too.
     """
-    plugins, known = [only] if only else [], verdicts_from_cache(case)
-    theirs = oracle.judge(case.nodes, known, case.pending, plugins, case.namespaces, case.storage)[only]
     snapshot = snapshot_of(case)
     found, counts = [], Counter[str]()
     for pod in snapshot.pending:
@@ -162,7 +169,12 @@ def differences(oracle: Oracle, case: Case, only: str = "") -> tuple[list[str], 
 
 def assert_same(oracle: Oracle, case: Case, only: str = "") -> Counter[str]:
     """Fails with the case as tests/oracle/cases/ keeps it; returns the counts of ``differences``."""
-    found, counts = differences(oracle, case, only)
+    return assert_agrees(judged(oracle, case, only), case, only)
+
+
+def assert_agrees(theirs: Judged, case: Case, only: str = "") -> Counter[str]:
+    """The same with kube-scheduler's verdicts at hand."""
+    found, counts = differences(theirs, case, only)
     if found:
         kept = json.dumps({"filter": only, **case.to_json()}, indent=1)
         raise AssertionError("\n".join([*found, "To keep it as a regression example in tests/oracle/cases/:", kept]))

@@ -440,3 +440,17 @@ def test_a_live_list_follows_the_newest_state() -> None:
     assert answer_pending(data, PendingQuery(round=plan.number), ALL).total == 3
     data.state_after = 0
     assert "default/web-1" in [each.pod for each in answer_pending(data, PendingQuery(), ALL).items]
+
+
+def test_a_pod_that_the_newest_round_left_out_keeps_its_reason() -> None:
+    """Not every round plans all that wait. A pod that was made anew since has none yet."""
+    data, plan = planned(scenario_of([node("n0", "1"), pod("web-0", "2"), pod("web-1", "2")]))
+    data.source.kind = "live"
+    data.rounds.put(RoundPlan(plan.number + 1, NOW, 0.1, 0, 0, "flow", 1))
+    (before, after) = answer_pending(data, PendingQuery(), ALL).items
+    assert (before.pod, before.code) == ("default/web-0", "NodeResourcesFit")
+    assert "Insufficient cpu" in before.reason
+    again = msgspec.structs.replace(data.scenario.cluster.pods["default/web-1"], uid="again", created=NOW + 1)
+    data.scenario.cluster.put_pod(again)
+    (before, after) = answer_pending(data, PendingQuery(), ALL).items
+    assert (before.code, after.code) == ("NodeResourcesFit", "New")

@@ -295,16 +295,6 @@ TABLES: tuple[PageTable, ...] = (
         (Column("longer by", "mean", 3), Column("jobs", "jobs"), Column("ms of a round", "milliseconds")),
     ),
     PageTable(
-        "rules in the flow",
-        "rules in the flow",
-        (Column("rule", "rule"), Column("sizes", "sizes"), Column("load", "load")),
-        (
-            Column("left, without and with", "left"),
-            Column("gap", "gap", 3, percent=True),
-            Column("CPU s", "seconds", 2),
-        ),
-    ),
-    PageTable(
         "openb usage",
         "openb usage",
         (Column("planned by", "method"),),

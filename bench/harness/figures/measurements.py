@@ -85,8 +85,6 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("data locality", "data_locality.py", (), ("--racks", "2", "--seeds", "1"), repeats=False),
     Measurement("cost models", "cost_models.py", (), ("--nodes", "20", "--seeds", "1"), repeats=False),
     Measurement("interference", "interference.py", (), ("--load", "0.4", "--rounds", "20"), repeats=False),
-    Measurement("rules in the flow", "rules_in_the_flow.py", (), ("--nodes", "60", "--pods", "100", "--running", "300",
-                "--classes", "5", "--budget", "0.2"), repeats=False),
     Measurement("declared networks", "declared_networks.py", (), ("--nodes", "100", "--pods", "200")),
     Measurement("usage", "usage.py", ("--rounds", "--memory"), ("--rounds", "--nodes", "100", "-n", "1")),
     Measurement("openb usage", "usage.py", ("--openb", OPENB, "--pods", "4000", "--seeds", "1,2,3,4,5"),

@@ -24,15 +24,7 @@ from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import Right, release_of, user_of, wanted_rights
 from thalweg.doctor.confinement import confinement_name
 from thalweg.doctor.extender_probe import ask
-from thalweg.doctor.facts import (
-    ClientCertificate,
-    Lease,
-    Meta,
-    Named,
-    NotRead,
-    Pod,
-    SchedulerFacts,
-)
+from thalweg.doctor.facts import ClientCertificate, Lease, NotRead, SchedulerFacts
 from thalweg.doctor.scheduler_reading import (
     NotReadError,
     certificate,
@@ -43,6 +35,7 @@ from thalweg.doctor.scheduler_reading import (
 )
 from thalweg.doctor.view_probe import ViewAnswer, ask_service, ask_url
 from thalweg.option_types import NamespacedName
+from thalweg.wire_objects import Meta, Named, Pod
 
 T = TypeVar("T")
 

@@ -14,6 +14,7 @@ from thalweg.doctor.extender_probe import Answer
 from thalweg.doctor.scheduler_file import SchedulerFile
 from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.option_types import NamespacedName
+from thalweg.wire_objects import Condition, Meta, Pod
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,16 +22,6 @@ class NotRead:
     """Stands for a fact that could not be read; ``problem`` says why."""
 
     problem: str
-
-
-class Meta(msgspec.Struct, frozen=True, rename="camel"):
-    """Metadata of an object."""
-
-    name: str
-    namespace: str = ""
-    generation: int = 0
-    labels: dict[str, str] = {}
-    creation_timestamp: datetime | None = None
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel"):
@@ -51,62 +42,6 @@ class Lease(msgspec.Struct, frozen=True):
     def name(self) -> str:
         """NAMESPACE/NAME."""
         return f"{self.metadata.namespace}/{self.metadata.name}"
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """A condition of any object."""
-
-    type: str
-    status: str
-    reason: str = ""
-    message: str = ""
-
-
-class Named(msgspec.Struct, frozen=True):
-    """An object or a part of one of which only the name is read."""
-
-    name: str
-
-
-class Container(msgspec.Struct, frozen=True):
-    """A container of a pod."""
-
-    image: str = ""
-
-
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Spec of a pod."""
-
-    scheduler_name: str = ""
-    service_account_name: str = ""
-    containers: tuple[Container, ...] = ()
-    node_name: str = ""
-    scheduling_gates: tuple[Named, ...] = ()
-
-
-class PodStatus(msgspec.Struct, frozen=True):
-    """Status of a pod."""
-
-    phase: str = ""
-    conditions: tuple[Condition, ...] = ()
-
-
-class Pod(msgspec.Struct, frozen=True):
-    """A pod."""
-
-    metadata: Meta
-    spec: PodSpec = PodSpec()
-    status: PodStatus = PodStatus()
-
-    @property
-    def key(self) -> str:
-        """NAMESPACE/NAME."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-    @property
-    def waiting(self) -> bool:
-        """Whether the pod has no node and still wants one."""
-        return not self.spec.node_name and self.status.phase not in ("Succeeded", "Failed")
 
 
 class Gate(msgspec.Struct, frozen=True):

@@ -16,11 +16,12 @@ from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import release_of
 from thalweg.doctor.cluster_reader import COMPONENT, KUBE_SCHEDULER, ClusterReader, Request
 from thalweg.doctor.confinement import expected_confinement
-from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
+from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_reading import NotReadError
 from thalweg.option_types import NamespacedName
 from thalweg.source import SourceError
+from thalweg.wire_objects import Pod
 
 T = TypeVar("T")
 

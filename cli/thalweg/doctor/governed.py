@@ -11,8 +11,9 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import BUILT_IN, Policy
-from thalweg.doctor.facts import Facts, NotRead, Pod, PolicyObject
+from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.findings import Finding, Verdict
+from thalweg.wire_objects import Pod
 
 _CHECK = "policies"
 

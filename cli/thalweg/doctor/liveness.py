@@ -9,9 +9,10 @@ from typing import Final
 from thalweg_operator.policies.gate_manifests import GATE_NAME, wants_gate
 
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
-from thalweg.doctor.facts import Facts, Lease, NotRead, Pod, SchedulerFacts
+from thalweg.doctor.facts import Facts, Lease, NotRead, SchedulerFacts
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
+from thalweg.wire_objects import Pod
 
 #: How far clocks may differ. The Date header has whole seconds.
 CLOCKS_DIFFER: Final = timedelta(seconds=5)

@@ -7,10 +7,11 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from flowcore.model.policies import GATE
-from thalweg.doctor.facts import Facts, NotRead, Pod
+from thalweg.doctor.facts import Facts, NotRead
 from thalweg.doctor.findings import Finding, Verdict
 from thalweg.doctor.governed import parsed
 from thalweg.scheduler_users.users import schedulers_of
+from thalweg.wire_objects import Pod
 
 #: As the alert ThalwegPodsWaitLong.
 LONG: Final = timedelta(hours=1)

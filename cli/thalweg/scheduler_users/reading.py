@@ -15,7 +15,8 @@ from thalweg_operator.errors import Refused
 from flowcore.model.policies import Policy
 from thalweg.doctor.facts import PolicyObject
 from thalweg.doctor.governed import parsed
-from thalweg.scheduler_users.users import Pod, SchedulerUser, Workload, scheduler_users, schedulers_of
+from thalweg.scheduler_users.users import SchedulerUser, scheduler_users, schedulers_of
+from thalweg.wire_objects import Pod, Workload
 
 _T = TypeVar("_T", bound=msgspec.Struct)
 

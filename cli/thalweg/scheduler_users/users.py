@@ -7,114 +7,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-import msgspec
-
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Policy
+from thalweg.wire_objects import Meta, Owner, Pod, Workload
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
-_FINISHED: Final = ("Succeeded", "Failed")
 #: Of owners. The API server takes any text in a pod's owner references, line breaks too, and whoever makes a pod writes
 #: them; these names stand in scripts.
 _KIND: Final = re.compile(r"[A-Za-z0-9]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*")
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """An owner of an object."""
-
-    kind: str
-    name: str
-    controller: bool = False
-
-
-class Metadata(msgspec.Struct, frozen=True, rename="camel"):
-    """Metadata of an object."""
-
-    name: str
-    namespace: str = ""
-    labels: dict[str, str] = {}
-    owner_references: tuple[Owner, ...] = ()
-
-
-class Condition(msgspec.Struct, frozen=True):
-    """A condition of a Job."""
-
-    type: str
-    status: str
-
-
-class Status(msgspec.Struct, frozen=True):
-    """Status of a pod or of a Job."""
-
-    phase: str = ""
-    conditions: tuple[Condition, ...] = ()
-
-
-class Gate(msgspec.Struct, frozen=True):
-    """A scheduling gate."""
-
-    name: str
-
-
-class PodSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Spec of a pod, and of a template's pods."""
-
-    scheduler_name: str = ""
-    node_name: str = ""
-    scheduling_gates: tuple[Gate, ...] = ()
-
-
-class Pod(msgspec.Struct, frozen=True):
-    """A pod."""
-
-    metadata: Metadata
-    spec: PodSpec = PodSpec()
-    status: Status = Status()
-
-
-class Template(msgspec.Struct, frozen=True):
-    """A template of pods."""
-
-    spec: PodSpec = PodSpec()
-
-
-class JobSpec(msgspec.Struct, frozen=True):
-    """Spec of a Job."""
-
-    template: Template = Template()
-
-
-class JobTemplate(msgspec.Struct, frozen=True):
-    """A template of Jobs."""
-
-    spec: JobSpec = JobSpec()
-
-
-class WorkloadSpec(msgspec.Struct, frozen=True, rename="camel"):
-    """Spec of an object that makes pods, or Jobs that make pods."""
-
-    template: Template = Template()
-    job_template: JobTemplate | None = None
-
-
-class Workload(msgspec.Struct, frozen=True):
-    """An object that makes pods."""
-
-    metadata: Metadata
-    spec: WorkloadSpec = WorkloadSpec()
-    status: Status = Status()
-
-    @property
-    def scheduler(self) -> str:
-        """What its pods name."""
-        job = self.spec.job_template
-        return (self.spec if job is None else job.spec).template.spec.scheduler_name
-
-    @property
-    def finished(self) -> bool:
-        """Whether it is a Job that makes no more pods."""
-        return any(each.type in ("Complete", "Failed") and each.status == "True" for each in self.status.conditions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +98,7 @@ def scheduler_users(
     }
     by_workload: dict[tuple[str, str, str, str], _Pods] = {key: _Pods() for key in templates}
     for pod in pods:
-        if pod.spec.scheduler_name not in wanted or pod.status.phase in _FINISHED:
+        if pod.spec.scheduler_name not in wanted or pod.finished:
             continue
         kind, name = _workload_of(pod, cron_jobs)
         counts = by_workload.setdefault((kind, pod.metadata.namespace, name, pod.spec.scheduler_name), _Pods())
@@ -212,7 +113,7 @@ def scheduler_users(
     )
 
 
-def _controller(metadata: Metadata) -> Owner | None:
+def _controller(metadata: Meta) -> Owner | None:
     return next((each for each in metadata.owner_references if each.controller), None)
 
 

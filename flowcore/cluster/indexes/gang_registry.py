@@ -12,11 +12,8 @@ from collections.abc import Collection, Container, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.indexes.gang_spec_resolution import ResolvedGangSpec, deciding_owner, resolve_gang_spec
-from flowcore.cluster.indexes.round_gangs import DomainOf, RoundGangs
 from flowcore.model.gang_spec import GangKey, GangRef, GangSpec, PodGroup
-from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Delivery
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,15 +172,6 @@ class GangRegistry:
         return bool(members.waiting or gang.spec.group or (group is not None and group.spec.group))
 
     # --- what it comes to ---
-
-    def gangs_for(
-        self, pending: Sequence[tuple[Pod, Delivery]], reserved: Mapping[str, str], domain_of: DomainOf
-    ) -> tuple[list[tuple[str, ...]], list[Gang]]:
-        """All steps of a ``RoundGangs`` at once: the names of each pod's gangs, and these gangs sorted by name."""
-        round_gangs = RoundGangs(self, pending, reserved, domain_of)
-        for _ in round_gangs.steps():
-            pass
-        return round_gangs.gang_names, round_gangs.gangs
 
     def waiting_pod(self, key: str) -> Pod | None:
         """A waiting pod of a gang, as it is now; None where it does not wait."""

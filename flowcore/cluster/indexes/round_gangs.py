@@ -9,15 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
+from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
-
-if TYPE_CHECKING:
-    from flowcore.cluster.indexes.gang_registry import GangRegistry
 
 #: (node, label) -> the node's value of the label; "" where it has none.
 DomainOf = Callable[[str, str], str]
@@ -269,3 +266,13 @@ def _atomic_group_name(group: tuple[GangKey, ...]) -> str:
     if len(group) > _MAX_LISTED:
         return f"{group[0].display_name} and {len(group) - 1} others of its group"
     return ", ".join(each.display_name for each in group)
+
+
+def gangs_for(
+    registry: GangRegistry, pending: Sequence[tuple[Pod, Delivery]], reserved: Mapping[str, str], domain_of: DomainOf
+) -> tuple[list[tuple[str, ...]], list[Gang]]:
+    """All steps of a ``RoundGangs`` at once: the names of each pod's gangs, and these gangs sorted by name."""
+    round_gangs = RoundGangs(registry, pending, reserved, domain_of)
+    for _ in round_gangs.steps():
+        pass
+    return round_gangs.gang_names, round_gangs.gangs

@@ -34,15 +34,17 @@ def why_skipped(
     evidence = tuple(each.text for each in missing)
     if missing:
         return Finding(WhyKind.BLOCKED, text, evidence, missing[0].step)
-    return Finding(WhyKind.BLOCKED, text, evidence, _next(reason, pod))
+    return Finding(WhyKind.BLOCKED, text, evidence, _next(reason, pod, governed=governed.governs(pod)))
 
 
-def _next(reason: str, pod: Pod) -> str:
+def _next(reason: str, pod: Pod, *, governed: bool) -> str:
     if pod.deleting:
         return "Wait until it is gone: a pod that is being deleted gets no node."
     if reason.startswith(_GATES_ARE_CLOSED):
         gates = reason.removeprefix(_GATES_ARE_CLOSED).split(", ")
         return " ".join(_opens(gate, pod) for gate in gates)
+    if not governed and reason == pod.unsupported_reason:
+        return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
     if reason == pod.unsupported_reason and "resource claims" in reason:
         return "Leave the pod to kube-scheduler, with schedulerName: default-scheduler and no policy that selects it."
     if reason == pod.unbindable_reason:

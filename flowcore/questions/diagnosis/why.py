@@ -11,6 +11,7 @@ from flowcore.questions.diagnosis.blocked import why_skipped
 from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
+from flowcore.questions.diagnosis.missing_names import missing_names
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
@@ -34,14 +35,17 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     found = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
     fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
+    missing = missing_names(scenario, pod)
+    steps = [each.step for each in missing]
+    steps += [each.text for each in fixes] if found.kind not in _WAIT else []
     redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,
         kind=found.kind,
         text=redacted(found.text),
         fixes=fixes,
-        evidence=[redacted(each) for each in found.evidence],
-        next=fixes[0].text if fixes and found.kind not in _WAIT else redacted(found.next),
+        evidence=[redacted(each) for each in (*(each.text for each in missing), *found.evidence)],
+        next=steps[0] if steps else redacted(found.next),
         waiting=waiting,
         alike=alike,
         now=moment_text(context.now),

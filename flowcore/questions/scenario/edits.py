@@ -36,10 +36,15 @@ class Edits:
         self._order = _Order(self._cluster)
         self._gangs: dict[GangKey, list[str]] = {}
         #: The parts of the scenario beside the cluster, and what they were.
-        self._parts: list[tuple[dict[str, Any], dict[str, Any]]] = [
-            (part, dict(part))
-            for part in (scenario.policies, scenario.priority_classes, scenario.node_samples, scenario.pod_samples)
-        ]
+        parts: tuple[dict[Any, Any], ...] = (
+            scenario.policies,
+            scenario.priority_classes,
+            scenario.node_samples,
+            scenario.pod_samples,
+            scenario.named,
+            scenario.names,
+        )
+        self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(part, dict(part)) for part in parts]
 
     def put_node(self, node: Node) -> None:
         """Adds or replaces a node."""
@@ -128,6 +133,17 @@ class Edits:
     def put_policy(self, each: Policy) -> None:
         """Adds or replaces a policy."""
         self.scenario.policies[each.name] = each
+
+    def put_named(self, kind: str, namespace: str, name: str) -> None:
+        """Adds an object of which only its existence counts."""
+        self.scenario.named[kind, namespace, name] = None
+
+    def set_names(self, key: str, names: tuple[tuple[str, str, str], ...]) -> None:
+        """Says which of these objects a pod names, by kind, namespace and name."""
+        if names:
+            self.scenario.names[key] = names
+        else:
+            self.scenario.names.pop(key, None)
 
     def put_priority_class(self, each: PriorityClass) -> None:
         """Adds or replaces a PriorityClass; it counts for pods that are put from now on."""

@@ -30,12 +30,14 @@ from flowcore.api import (
 )
 from flowcore.api.kinds import (
     DISRUPTION_BUDGET,
+    IN_DUMPS,
     KINDS,
     NODE_METRICS,
     NODE_TOPOLOGY,
     POD_METRICS,
     PRIORITY_CLASS,
     QUEUE,
+    RESOURCE_CLAIMS,
     ObjectKind,
 )
 from flowcore.api.metrics import to_node_sample, to_pod_sample
@@ -49,10 +51,11 @@ from flowcore.model.volumes import data_problem
 from flowcore.questions.scenario.dump_commands import ADD_PRIORITIES
 from flowcore.questions.scenario.edits import Edits
 
-_READ: frozenset[ObjectKind] = frozenset((*KINDS, DISRUPTION_BUDGET, PRIORITY_CLASS, NODE_METRICS, POD_METRICS))
+_READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.
 _GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
+_RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
 #: Kinds whose controllers create pods.
 WORKLOADS = frozenset(
     ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -174,6 +177,8 @@ class ObjectReader:
             priority_class = msgspec.convert(item, PriorityClass)
             check_priority_class(priority_class)
             edits.put_priority_class(priority_class)
+        elif kind in _RESOURCE_CLAIMS:
+            edits.put_named(kind, *name_of(item))
         elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
             self._put_sample(item)
         elif kind == "DeviceClass":
@@ -199,6 +204,7 @@ class ObjectReader:
             problem = pod.annotation_problem or "it has no known value"
             self.warnings.append(f"{shown}: {pod.bad_annotation}: {problem}; it is ignored")
         self._edits.put_pod(pod)
+        self._edits.set_names(pod.key, _claims_of(wire))
         self._without_priority.pop(pod.key, None)
         if wire.spec.priority is None or wire.spec.preemption_policy is None:
             self._without_priority[pod.key] = wire
@@ -230,8 +236,22 @@ class ObjectReader:
             if spec is not None:
                 self._edits.put_pod(to_pod(msgspec.structs.replace(wire, spec=spec), self._intern))
                 continue
+            named = (PRIORITY_CLASS.kind, "", wire.spec.priority_class_name or "")
+            self._edits.set_names(key, (*_claims_of(wire), named))
             yield (
                 f"Pod {key}: spec.priorityClassName: the files do not contain PriorityClass "
                 f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
                 f"the classes: {ADD_PRIORITIES}"
             )
+
+
+def _claims_of(wire: WirePod) -> tuple[tuple[str, str, str], ...]:
+    """The resource claims and templates that a pod names, by kind, namespace and name."""
+    namespace, found = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
+    for claim in wire.spec.resource_claims or ():
+        for kind, name in zip(
+            _RESOURCE_CLAIMS, (claim.resource_claim_name, claim.resource_claim_template_name), strict=True
+        ):
+            if name:
+                found.append((kind, namespace, name))
+    return tuple(found)

@@ -12,6 +12,7 @@ from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
 from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
@@ -34,6 +35,8 @@ class Scenario:
         warnings: sentences about objects of a dump that were skipped or replaced.
         gaps: sentences about objects that a dump lacks and that another object names.
         priority_classes: by name, for pods whose priority is not written into their spec; an operator needs none.
+        named: resource claims and their templates, by kind, namespace and name.
+        names: which of them pods name, by key of the pod, and PriorityClasses that are not there; an operator has none.
         node_samples, pod_samples: measured usage, by name and by ``namespace/name``.
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
@@ -47,6 +50,8 @@ class Scenario:
     complete: bool = False
     gaps: list[str] = field(default_factory=list)
     priority_classes: dict[str, PriorityClass] = field(default_factory=dict)
+    named: dict[tuple[str, str, str], None] = field(default_factory=dict)
+    names: dict[str, tuple[tuple[str, str, str], ...]] = field(default_factory=dict)
     node_samples: dict[str, UsageSample] = field(default_factory=dict)
     pod_samples: dict[str, UsageSample] = field(default_factory=dict)
     awaiting: dict[str, AwaitedRoom] = field(default_factory=dict)
@@ -165,7 +170,7 @@ class GovernedScenario:
         """The gangs of waiting pods: names of the gangs by pod key (plannable pods only), and the gangs."""
         deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
         pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
-        names, gangs = self._cluster.gangs.gangs_for(pending, {}, self._cluster.domain)
+        names, gangs = gangs_for(self._cluster.gangs, pending, {}, self._cluster.domain)
         return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs
 
 

@@ -2,7 +2,9 @@
 
 kopf's handlers cost forty times as much per event, and they do not report deletions that happened while a watch was
 down. So Kubernetes' own kinds use reflectors, and kopf serves FlowSchedulingPolicy.
-A new kind needs an entry in ``flowcore.api.kinds``, a sink, and a line in ``watched.py``.
+A new kind needs, in the core, an entry in ``flowcore.api.kinds`` with its reader, a field of ``Cluster``, of its saved
+state and of ``flowcore.questions.scenario``; here a sink, a line in ``watched.py``, and an event that ``advance`` hands
+to ``watches``.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class ExtenderView:
 
     def advise(self, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
         """What to answer about a pod. Changes nothing."""
-        return advise(self._shell.cluster, self._shell.ledger, extender_pod, nodes)
+        return advise(self._shell.state, extender_pod, nodes)
 
     def answered(self, extender_pod: ExtenderPod, advice: Advice, outcome: str, passed: Sequence[str]) -> None:
         """kube-scheduler was answered."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.arrays.snapshot import non_zero_requests
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.usage_samples import Arrival
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
-from flowcore.cluster.usage_samples import Arrival
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import yielding

@@ -123,11 +123,10 @@ class RoundLoop:
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
         self._bindings_sent = bindings_sent
         cluster, ledger = shell.cluster, shell.ledger
-        self._running_pods = RunningPodsTracker(cluster, ledger, shell.clock, wall_clock, budgets_known)
+        self._running_pods = RunningPodsTracker(shell.state, shell.clock, wall_clock, budgets_known)
         self.measured = MeasuredUsageTracker(cluster, ledger, usage)
         self._builder = RequestBuilder(
-            cluster,
-            ledger,
+            shell.state,
             policies,
             budget,
             self._deadline,
@@ -142,6 +141,9 @@ class RoundLoop:
         self._retried: frozenset[str] = frozenset()
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
+        #: When time alone is a reason for a round, and how often it was, or room was kept for a gang: that counts like
+        #: changes that may help pods which wait.
+        self._due_at, self._helped_by_time = float("inf"), 0
         #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
         self._settles_at: float | None = None
         self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
@@ -197,10 +199,12 @@ class RoundLoop:
     def _seconds_to_next_round(self) -> float:
         now = self._clock()
         # All pauses that end after the start of the last round count: the round skipped pauses that ended while it ran.
-        ends = list(backoff.expiries(self._shell.ledger, self._round_started))
+        ends = [now + self._resync, *backoff.expiries(self._shell.ledger, self._round_started)]
         next_retry = self._quarantine.next_retry(self._round_started)
-        ends += [each for each in (next_retry, self._settles_at, self._turns.next_at) if each is not None]
-        return min([self._resync, *(max(0.0, end - now) for end in ends)])
+        ends += [each for each in (next_retry, self._settles_at) if each is not None]
+        self._due_at = min(ends)
+        next_turn = self._turns.next_at
+        return max(0.0, min(self._due_at, self._due_at if next_turn is None else next_turn) - now)
 
     async def _round(self) -> None:
         if not (self._worker_in_sync and self._worker.alive):
@@ -263,6 +267,9 @@ class RoundLoop:
     async def _collect(self) -> PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
         self._round_started, self._settles_at = now, None
+        # A gang that room is kept for is planned with all others: new pods would take the room.
+        holds = any(each.deadline is not None for each in self._builder.backfill_records)
+        self._helped_by_time += holds or now >= self._due_at
         planning_input = self._builder.planning_input()
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
@@ -293,7 +300,8 @@ class RoundLoop:
         always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
 
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            turns.append(self._turns.choose(pods, planning_input.generation, now, always))
+            helped = ledger.helped + self._helped_by_time
+            turns.append(self._turns.choose(pods, planning_input.generation, helped, now, always))
             return turns[-1].pods
 
         selection = self._quarantine.choose(plannable, now, in_turn)
@@ -359,7 +367,8 @@ class RoundLoop:
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))
         known_uids = set(self._policies.uids.values())
-        self.reports.round_ended(request, reply, planning_input, pending_round.unplanned, known_uids)
+        deferred = [policy for _, policy in pending_round.deferred]
+        self.reports.round_ended(request, reply, planning_input, pending_round.unplanned, known_uids, deferred)
         self._waiting.round_ended(pending_round.waiting(reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())

@@ -69,6 +69,7 @@ class RoundReports:
         planning_input: PlanningInput,
         unplanned: Iterable[Policy],
         known_uids: set[str],
+        deferred: Iterable[Policy] = (),
     ) -> None:
         """Records a round.
 
@@ -78,6 +79,7 @@ class RoundReports:
             planning_input: what the request was built from, with the policies as their objects state them.
             unplanned: the policy of each waiting pod that was not part of the request.
             known_uids: uids of the present policy objects.
+            deferred: policies of pods whose turn to be planned comes later.
         """
         policies, uids = planning_input.policies, planning_input.uids
         placed, unplaced = [0] * len(policies), [0] * len(policies)
@@ -91,8 +93,13 @@ class RoundReports:
         if reply is not None:
             self.queue_shares = {share.name: share for share in reply.queue_shares}
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
-            self.contradictions = {}
-            self.proposals = {}
+            # What was found for pods whose turn comes later still holds.
+            kept = {uids.get(policy.name, "") for policy in deferred} & known_uids
+            stated = {uids.get(policy.name, ""): policy for policy in policies}
+            self.contradictions = {
+                uid: found for uid, found in self.contradictions.items() if uid in kept and stated.get(uid) == found[0]
+            }
+            self.proposals = {uid: found for uid, found in self.proposals.items() if uid in kept}
             for place, each in reply.proposals:
                 keys = tuple(request.pending[index].key for index in each.for_pods)
                 uid = uids.get(policies[place].name, "")

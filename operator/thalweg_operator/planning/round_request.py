@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.queue_usage import QueueUsageSums
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.pod_index import PodSignature
@@ -22,8 +21,8 @@ from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.ledger.backoff import rejected_nodes
-from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.victims.victims import victim_of
+from thalweg_operator.reservations.victims.replaced import victim_of
+from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
 
 
@@ -53,8 +52,7 @@ class RequestBuilder:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
+        state: VictimsState,
         policies: PolicyStore,
         budget: float,
         deadline: RoundDeadline,
@@ -65,7 +63,8 @@ class RequestBuilder:
     ) -> None:
         """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
         self._running_pods, self._measured_usage = running_pods, measured_usage
-        self._cluster, self._ledger, self._policies = cluster, ledger, policies
+        self._state, self._policies = state, policies
+        self._cluster, self._ledger = cluster, ledger = state.cluster, state.ledger
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(cluster, clock)
         self._learnt_costs = LearntCosts(cluster, clock, wall_clock)
@@ -158,7 +157,7 @@ class RequestBuilder:
             persistent_usage=persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
             queues=list(cluster.queues.objects.values()),
-            queue_usage=await queue_usage(cluster, self._ledger),
+            queue_usage=await queue_usage(self._state),
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
@@ -169,17 +168,18 @@ class RequestBuilder:
         )
 
 
-async def queue_usage(cluster: Cluster, ledger: Ledger) -> dict[str, QueueUsage]:
+async def queue_usage(state: VictimsState) -> dict[str, QueueUsage]:
     """What the pods of queues hold, reservations included; empty where there are no queues.
 
     The place of a pod that is to move counts once the pod is gone: until then the pod counts.
     """
+    cluster = state.cluster
     if not cluster.queues.objects:
         return {}
     sums = QueueUsageSums(cluster)
     # Both are taken now: a pod that is bound meanwhile counts once.
-    pods, moves = dict(cluster.pods), ledger.moves.awaited
-    for key, reservation in list(ledger.reservations.items()):
+    pods, moves = dict(cluster.pods), state.moves.awaited
+    for key, reservation in list(state.ledger.reservations.items()):
         moved = moves[key].victim if key in moves else None
         running = None if moved is None else pods.get(moved.key)
         if moved is None or running is None or running.uid != moved.uid or running.terminal:

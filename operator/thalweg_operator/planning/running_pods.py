@@ -16,9 +16,9 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.rules.reasons.codes import UNRESOLVABLE
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.victims import unevictable
 from thalweg_operator.reservations.victims.replacements import place_key, recent_moves
+from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
 
 #: Seconds for which running pods are sent on after they were needed: more urgent pods may come.
@@ -47,14 +47,14 @@ class RunningPodsTracker:
 
     def __init__(
         self,
-        cluster: Cluster,
-        ledger: Ledger,
+        state: VictimsState,
         clock: Callable[[], float],
         wall_clock: Callable[[], float],
         budgets_known: Callable[[], bool],
     ) -> None:
         """``budgets_known``: whether PodDisruptionBudgets are watched now. While they are not, nobody is evicted."""
-        self._cluster, self._ledger, self._clock, self._wall_clock = cluster, ledger, clock, wall_clock
+        self._state, self._cluster, self._ledger = state, state.cluster, state.ledger
+        self._clock, self._wall_clock = clock, wall_clock
         self._budgets_known = budgets_known
         self._needed_until = float("-inf")
         self._sent: dict[str, tuple[Pod, RunningPod]] = {}
@@ -124,7 +124,7 @@ class RunningPodsTracker:
         changes.state = RunningState(
             budgets_left(cluster, leaves),
             {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
-            recent_moves(cluster, self._ledger, self._clock()),
+            recent_moves(self._state, self._clock()),
         )
         return changes
 
@@ -141,9 +141,9 @@ class RunningPodsTracker:
             pod is not None
             and is_running(self._cluster, pod)
             and key not in ledger.victims
-            and key not in ledger.moves.without_place
+            and key not in self._state.moves.without_place
             and place_key(pod) not in ledger.reservations
-            and pod.uid not in ledger.evicting
+            and pod.uid not in self._state.evicting
         )
 
     def _to_running_pod(self, pod: Pod, read: _Read) -> RunningPod:

@@ -7,6 +7,9 @@ round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
 - Of the others, so many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
 - Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
 
+After changes that help nobody who waits, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
+were planned in vain are not planned again beside each new pod, but later in small parts.
+
 A lot is what is planned together: the pods of one namespace that are equal for the planner, or a gang with its group.
 Of a namespace's lots every second turn begins with those of the highest priority, and every other one with those that
 were planned the longest time ago. So each lot has its turn.
@@ -25,17 +28,24 @@ from flowcore.model.pods import Pod
 #: Seconds that a round may take for pods that are planned by turns. A pod that comes waits for one round that runs and
 #: for its own: with half a second for both it is bound before anybody asks why it waits.
 BOUND = 0.25
+#: The same while nothing helped pods that were planned in vain. To plan them again brings next to nothing, so others
+#: wait no longer for it than people notice.
+CALM_BOUND = 0.05
 #: Seconds that a new pod may cost before it is planned by turns too. Pods of large bursts cost a tenth of it.
 _CHEAP = 0.001
 #: Part of the time for pods that were planned already and got no node. After a dear lot there are none for a while.
 _RETRY_SHARE = 0.25
-#: Seconds for which rounds with new pods leave them out.
-_LONGEST_REST = 2.0
+#: Seconds for which rounds with new pods leave them out after some were planned again.
+_REST = 0.4
+#: At most so many seconds pass without one after a round that took long on a busy machine.
+_LONGEST_REST = 10.0
+#: Seconds after which they have a turn again though nothing helped them but the cluster changed.
+_CALM_PERIOD = 2.0
 #: What a pod adds to the size of its lot. A lot costs mostly the same, however many equal pods it has.
 _PER_POD = 0.01
 #: Seconds after which what a namespace cost counts half.
 _HALF_LIFE = 60.0
-#: Seconds for a lot below which a namespace is forgotten: a thousand such lots are less than ``BOUND``.
+#: Seconds for a lot below which a namespace is forgotten: 500 such lots are less than ``CALM_BOUND``.
 _LEAST_COST = 0.0001
 #: Seconds that a pod waits for its first turn before it is told so.
 _TOLD_AFTER = 2.0
@@ -133,14 +143,17 @@ class NamespaceTurns:
         #: Pods that wait only.
         self._planned: dict[str, int] = {}
         self._waits_since: dict[str, float] = {}
-        #: uids of pods that were not planned since the cluster changed.
+        #: uids of pods whose turn has not come since ``_due_since``: since then the cluster is that of ``_generation``,
+        #: or has changed in ways that help nobody.
         self._owed: set[str] = set()
-        self._round, self._generation = 0, -1
+        self._round, self._generation, self._helped, self._due_since = 0, -1, -1, float("-inf")
         self._pods: Sequence[Pod] = ()
         self._in_turns = False
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
         self._retried_at = float("-inf")
+        #: When the round was chosen that runs, and until when nobody is planned again unless something helps.
+        self._chosen_at, self._rests_until = 0.0, float("-inf")
         self._next_at: float | None = None
 
     @property
@@ -149,22 +162,27 @@ class NamespaceTurns:
         return self._next_at
 
     def choose(
-        self, pods: Sequence[Pod], generation: int, now: float, always: Collection[str] = frozenset()
+        self, pods: Sequence[Pod], generation: int, helped: int, now: float, always: Collection[str] = frozenset()
     ) -> TurnSelection:
         """Selects the pods of the next round.
 
         Args:
             pods: pods that may be planned.
             generation: of the cluster: without a change only those are planned whose turn has not come.
+            helped: rises with each change after which a pod that was planned in vain may have a node.
             now: seconds of a monotonic clock.
             always: uids of pods that the round has to plan.
         """
         self._round += 1
         self._refill(now)
-        changed, self._generation = generation != self._generation, generation
+        self._chosen_at = now
+        calm = helped == self._helped
+        bound = CALM_BOUND if calm else BOUND
+        # Where new pods went may help after all: a rule may ask for them.
+        due = not calm or (generation != self._generation and now - self._due_since >= _CALM_PERIOD)
         self._pods, self._in_turns, self._next_at = pods, False, None
         if not self._records:
-            return TurnSelection(pods)
+            return self._all(pods, generation, helped, now)
         lots = self._lots(pods)
         costs = {namespace: self._cost_of(namespace, now) for namespace in {lot.namespace for lot in lots}}
         free, limited = list[_Lot](), list[_Lot]()
@@ -175,16 +193,19 @@ class NamespaceTurns:
                 free.append(lot)
             else:
                 limited.append(lot)
-        self._in_turns = sum(costs[lot.namespace] * lot.size for lot in limited) > BOUND
+        self._in_turns = _cost(limited, costs) > bound
         if not self._in_turns:
-            self._owed, self._waits_since = set(), {}
-            return TurnSelection(pods)
-        if not changed:
+            return self._all(pods, generation, helped, now)
+        if due:
+            self._generation, self._helped, self._due_since = generation, helped, now
+        else:
             # Nothing is better for those whose turn has come since.
             limited = [lot for lot in limited if lot.is_new or any(pod.uid in self._owed for pod in lot.pods)]
         # A new pod does not wait until others are planned again that were planned in vain.
-        rests = now - self._retried_at < _LONGEST_REST and any(lot.is_new for lot in lots)
-        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, costs, now)
+        has_new = any(lot.is_new for lot in lots)
+        rests = (has_new and now - self._retried_at < _REST) or (calm and now < self._rests_until)
+        part = CALM_BOUND if has_new else bound
+        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, part, costs, now)
         if any(not lot.is_new for lot in taken):
             self._retried_at = now
         picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
@@ -192,7 +213,9 @@ class NamespaceTurns:
         self._pods = [pod for pod in pods if pod.uid in picked]
         self._owed = {pod.uid for lot in later for pod in lot.pods}
         if later:
-            self._next_at = now + (BOUND - self._allowance) / _RETRY_SHARE
+            self._next_at = max(now + (BOUND - self._allowance) / _RETRY_SHARE, self._rests_until)
+        elif generation != self._generation:
+            self._next_at = self._due_since + _CALM_PERIOD
         new = [pod for lot in later if lot.is_new for pod in lot.pods if pod.uid not in self._planned]
         self._waits_since = {pod.uid: self._waits_since.get(pod.uid, now) for pod in new}
         return TurnSelection(
@@ -209,7 +232,10 @@ class NamespaceTurns:
             by_namespace: seconds that the round took, by the namespaces of its pods.
             now: as above.
         """
-        was_long = sum(by_namespace.values()) > BOUND
+        if self._retried_at == self._chosen_at:
+            # CPU time says who pays. On a busy machine a round takes longer than that, and others wait for it.
+            self._rests_until = now + min((now - self._chosen_at) * (1 / _RETRY_SHARE - 1), _LONGEST_REST)
+        was_long = sum(by_namespace.values()) > CALM_BOUND
         if not was_long and not self._records:
             return
         sizes: dict[str, float] = {}
@@ -234,6 +260,12 @@ class NamespaceTurns:
             self._planned = {uid: number for uid, number in self._planned.items() if uid in uids}
             self._owed &= uids
 
+    def _all(self, pods: Sequence[Pod], generation: int, helped: int, now: float) -> TurnSelection:
+        """Every pod has its turn."""
+        self._owed, self._waits_since = set(), {}
+        self._generation, self._helped, self._due_since, self._retried_at = generation, helped, now, now
+        return TurnSelection(pods)
+
     # --- lots ---
 
     def _lots(self, pods: Sequence[Pod]) -> list[_Lot]:
@@ -256,15 +288,16 @@ class NamespaceTurns:
 
     # --- turns ---
 
-    def _take(self, limited: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
+    def _take(self, limited: Sequence[_Lot], part: float, costs: Mapping[str, float], now: float) -> list[_Lot]:
         """The lots that the round plans.
 
         Args:
+            part: seconds for lots that were planned in vain, at most.
             costs: seconds for a lot of size 1, by namespace.
         """
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
         left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
-        again = self._within(min(left, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
+        again = self._within(min(left, part, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
         self._allowance -= _cost(again, costs)
         return [*new, *again]
 

@@ -8,7 +8,7 @@ from functools import partial
 
 from flowcore.model.pods import Pod
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.waiting_codes import ALL_CODES
+from thalweg_operator.reservations.waiting_codes import ALL_CODES, AWAITING_TURN
 
 
 class WaitingMetrics:
@@ -27,11 +27,13 @@ class WaitingMetrics:
             metrics.longest_wait.labels(code).set_function(partial(self._longest, code))
 
     def round_ended(self, waiting: Iterable[tuple[Pod, str]]) -> None:
-        """Takes over all pods that wait now, each with its code."""
+        """Takes over all pods that wait now, each with its code. One that waits for another turn keeps what it had."""
         now, before = self._clock(), self._waiting
         self._waiting, self._oldest = {}, {}
         for pod, code in waiting:
             known = before.get(pod.uid)
+            if code == AWAITING_TURN and known is not None:
+                code = known[0]  # noqa: PLW2901
             since = now if known is None or known[0] != code else known[1]
             self._waiting[pod.uid] = (code, since)
             self._oldest[code] = min(since, self._oldest.get(code, since))

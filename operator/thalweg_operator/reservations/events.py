@@ -237,7 +237,7 @@ class CheapestPlanned(_Event, frozen=True, gc=False):
 
 
 class GateUnneeded(_Event, frozen=True, gc=False):
-    """A round found a pod behind our gate that nothing would come of waiting there for."""
+    """No plan will come for a pod that waits behind our gate."""
 
     pod: Pod
 

@@ -98,6 +98,7 @@ def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newe
         return
     governed = GovernedScenario(scenario)
     planned = set() if plan is None else {pod.key for pod in plan.pending}
+    earlier = _earlier(data, scenario.cluster.waiting.keys() - planned - skipped.keys()) if newest else {}
     for key, pod in scenario.cluster.waiting.items():
         if key in planned:
             continue
@@ -109,9 +110,32 @@ def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newe
         if not reason:
             reason = pod.skip_reason(governed.delivery_of(pod))
         if not reason:
-            code, reason = NEW, "it waits for the next round"
+            code, reason = earlier.get((key, pod.created), (NEW, "it waits for the next round"))
         queue = scenario.cluster.queues.of(pod, scenario.cluster.namespaces)
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
         priority, workload = pod.pod_class.priority, workload_of(pod)
         yield WaitingPod(0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload)
+
+
+def _earlier(data: ViewData, keys: set[str]) -> dict[tuple[str, float], tuple[str, str]]:
+    """Code and reason of these pods in the last round that planned them: not every round plans all that wait.
+
+    Args:
+        keys: of pods.
+
+    Returns:
+        By key and time of creation: a pod that was made anew has no reason yet.
+    """
+    found: dict[tuple[str, float], tuple[str, str]] = {}
+    wanted = set(keys)
+    for plan in data.rounds.newest_whole():
+        if not wanted:
+            break
+        reasons = dict(plan.unplaced)
+        for place, pod in enumerate(plan.pending):
+            if pod.key in wanted:
+                wanted.discard(pod.key)
+                if place in reasons:
+                    found[pod.key, pod.created] = plan.codes[reasons[place]], plan.reasons[reasons[place]]
+    return found

@@ -95,7 +95,7 @@ def _breaks_rules(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> in
         case DropNodeSelector() | DropPodRules() | RemoveTaint() | Request():
             return 1
         case Tolerate():
-            return int(not any(_is_asked_for(node, pods) for node in _tainted(change, scenario)))
+            return int(not _is_asked_for(_tainted(change, scenario), scenario, pods))
         case _:
             return 0
 
@@ -117,9 +117,12 @@ def _spare_devices(node: Node, pods: Sequence[Pod]) -> bool:
     return bool(devices) and not any(name in devices for pod in pods for name, _ in pod.pod_class.requests)
 
 
-def _is_asked_for(node: Node, pods: Sequence[Pod]) -> bool:
-    """Whether the pods ask for what sets a node apart: its devices, or a label that selects it."""
-    devices, labels = _devices(node), set(node.labels)
+def _is_asked_for(nodes: Sequence[Node], scenario: Scenario, pods: Sequence[Pod]) -> bool:
+    """Whether the pods ask for what sets nodes apart: their devices, or a label that no other node has."""
+    apart = {node.name for node in nodes}
+    others = {label for node in scenario.cluster.nodes.values() if node.name not in apart for label in node.labels}
+    devices = {name for node in nodes for name in _devices(node)}
+    labels = {label for node in nodes for label in node.labels} - others
     return any(
         any(name in devices for name, _ in pod.pod_class.requests)
         or any(each in labels for each in pod.pod_class.node_selector)

@@ -62,7 +62,7 @@ def rejected_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, now: float) -> li
 
 def expiries(ledger: Ledger, after: float) -> Iterator[float]:
     """When pauses end that end later than that, those of running pods that could not be evicted among them."""
-    yield from (each.until for each in ledger.unevictable.values() if each.until > after)
+    yield from (pod.until for pod in ledger.unevictable.values() if pod.until > after)
     for record in ledger.pending.values():
         if record.backoff_until > after:
             yield record.backoff_until

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.numa_zones import nodes_without_zone
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.room import fits
+from thalweg_operator.reservations.ledger.state import LedgerState
 from thalweg_operator.reservations.ledger.transitions import Phase
 
 
@@ -25,7 +25,7 @@ def fits_after(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, victims: I
     """
     waiting = [reservation for reservation in ledger.awaiting_on(node) if reservation.pod.key != pod.key]
     awaited = {key for reservation in waiting for key in reservation.victims}.union(victims)
-    leaving = [each for key in awaited if (each := cluster.pods[key]).node_name == node]
+    leaving = [victim for key in awaited if (victim := cluster.pods[key]).node_name == node]
     usage = ledger.usage_without_awaiting(node)
     return fits(cluster.nodes.get(node), usage, pod, [reservation.pod for reservation in waiting], leaving)
 
@@ -43,14 +43,14 @@ def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
 
 def may_come(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
     """Whether a pod whose victims have left has its room now. Victims of others may still hold some of it."""
-    waiting = [each for each in ledger.awaiting_on(reservation.node) if each.pod.key != reservation.pod.key]
-    if not any(each.victims for each in waiting):
+    waiting = [other for other in ledger.awaiting_on(reservation.node) if other.pod.key != reservation.pod.key]
+    if not any(other.victims for other in waiting):
         return True
     usage = ledger.usage_without_awaiting(reservation.node)
     return fits(cluster.nodes.get(reservation.node), usage, reservation.pod)
 
 
-def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence[str]) -> list[str]:
+def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list[str]:
     """Nodes that the pod will not fit once in-flight placements land.
 
     kube-scheduler cannot know of bindings of ours that its watch has not shown it yet, nor of nominations that are
@@ -59,11 +59,12 @@ def infeasible_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence
     between pods are weighed against the binder's pods alone: kube-scheduler checks nominated ones itself. It knows
     nothing of NUMA zones.
     """
+    cluster, ledger = state.cluster, state.ledger
     ours = ledger.in_flight.nodes
     near = [node for node in nodes if node in ours or node in ledger.by_node]
     full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
     if pod.pod_class.numa is not None:
-        zoneless = nodes_without_zone(cluster, ledger, pod, nodes).difference(full)
+        zoneless = state.numa_zones.nodes_without_zone(pod, nodes).difference(full)
         full += [node for node in nodes if node in zoneless]
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 

@@ -104,9 +104,9 @@ class InFlight:
         if passing is None:
             return
         for node in passing.nodes:
-            there = self._passing_to[node]
-            there.discard(key)
-            if not there:
+            keys = self._passing_to[node]
+            keys.discard(key)
+            if not keys:
                 del self._passing_to[node]
         self._newer.clear()
 
@@ -147,10 +147,12 @@ class InFlight:
             return None
         if ruled not in self._newer:
             newer = Drift(PodIndex(self._namespaces))
-            concerned = [each for each in self._passing.values() if each.pod.constraints is not None or not ruled]
-            for each in concerned:
-                for name in each.nodes:
-                    newer.pods.change(each.pod.signature, name, 1)
+            concerned = [
+                passing for passing in self._passing.values() if passing.pod.constraints is not None or not ruled
+            ]
+            for passing in concerned:
+                for name in passing.nodes:
+                    newer.pods.change(passing.pod.signature, name, 1)
             self._newer[ruled] = newer if concerned else None
         return self._newer[ruled]
 
@@ -162,5 +164,5 @@ class InFlight:
             self._count(kind, node, -1)
         self._settled, self._settling = self._settling, []
         self._ours.pods.age()
-        for key in [key for key, each in self._passing.items() if each.until < now]:
+        for key in [key for key, passing in self._passing.items() if passing.until < now]:
             self._drop(key)

@@ -8,33 +8,24 @@ cluster and ledger, so nothing here locks.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.cluster.indexes.round_gangs import RoundGangs
-from flowcore.model.gang_spec import GangKey
+from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.rules.topology.drift import Drift
+from thalweg_operator.reservations.ledger.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoom
 from thalweg_operator.reservations.ledger.in_flight import InFlight
-from thalweg_operator.reservations.ledger.numa_zones import NumaZones
 from thalweg_operator.reservations.ledger.pending import PendingRecord
-from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase, check_transition
-from thalweg_operator.reservations.ledger.victim_record import VictimRecord
+from thalweg_operator.reservations.ledger.victim_record import UnevictablePod, VictimRecord
 from thalweg_operator.reservations.ledger.waiting_group import WaitingGroup
-from thalweg_operator.reservations.steering.records import NominationBooks
-from thalweg_operator.reservations.victims.moves import MoveBooks
-from thalweg_operator.reservations.victims.unevictable import UnevictablePod
-
-if TYPE_CHECKING:
-    from thalweg_operator.reservations.step.plans import PlanInHand
-    from thalweg_operator.reservations.victims.partial_gangs import PartialSince
 
 
 class Ledger:
@@ -52,18 +43,13 @@ class Ledger:
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
         in_flight: what binder and kube-scheduler may not know of each other yet.
         pending: what is remembered of waiting pods, by key.
-        nominations: what is remembered of nominations beside their reservations.
-        moves: what is remembered of pods that leave and whose replacement has a place.
-        numa_zones: what is free in the NUMA zones of nodes, beside all that is on its way.
-        evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
-        partial_gangs: gangs that are partially placed, and since when.
-        plan: that is being carried out.
-        victims_seen, gangs_seen: when victims and partial gangs were last looked at.
+        arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
         ends: the operator ends: no eviction begins, but for those that others of the same group began.
         last_id: number of the last reservation.
         round_wanted: a round may place more, or must look at something, since this was last taken back.
-        round_at_once: the same, for a pod that began to wait.
+        round_at_once: a pod began to wait, and a round is to plan it at once.
+        helped: number of steps after which a round may place more of the pods that were planned in vain.
     """
 
     def __init__(self, cluster: Cluster) -> None:
@@ -83,16 +69,10 @@ class Ledger:
         #: Whether changes of the cluster count in ``drift``.
         self.drifts = True
         self.pending: dict[str, PendingRecord] = {}
-        self.nominations = NominationBooks()
-        self.moves = MoveBooks()
-        self.numa_zones = NumaZones(cluster.numa, self)
-        self.evicting: set[str] = set()
-        self.checking: set[str] = set()
-        self.partial_gangs: dict[GangKey, PartialSince] = {}
-        self.plan: PlanInHand | None = None
-        self.victims_seen = self.gangs_seen = NEVER
+        self.arrivals = Arrivals()
         self.ends = False
         self.round_wanted = self.round_at_once = False
+        self.helped = 0
         self.last_id = 0
 
     def record(self, pod: Pod) -> PendingRecord:
@@ -113,8 +93,6 @@ class Ledger:
     def forget_waiting(self, key: str) -> None:
         """The pod of this name waits no more, or another one has its name: what was remembered of it goes."""
         self.pending.pop(key, None)
-        self.nominations.unseen_wakes.pop(key, None)
-        self.nominations.unasked.pop(key, None)
 
     def plannable_since(self, pod: Pod, now: float) -> float:
         """When a pod could first be planned, by the wall clock: the first round that could, or what is written on it.
@@ -150,7 +128,7 @@ class Ledger:
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
-        self.nominations.pod_arrives(node, planned=planned)
+        self.arrivals.add(node, planned=planned)
         for victim in victims:
             record = self.victims.get(victim.pod.key)
             if record is None:
@@ -214,7 +192,6 @@ class Ledger:
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
-        self.moves.discard(key)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
@@ -258,7 +235,7 @@ class Ledger:
         self._count(before, -1)
         after = self.reservations[key] = msgspec.structs.replace(before, node=node)
         if not swapped:
-            self.nominations.pod_arrives(node)
+            self.arrivals.add(node)
         self.by_node.setdefault(node, set()).add(key)
         self._count(after, 1)
         for name, change in ((before.node, -1), (node, 1)):
@@ -323,7 +300,7 @@ class Ledger:
         for waiting in keys:
             reservation = self.reservations[waiting]
             self._count(reservation, -1)
-            victims = tuple(each for each in reservation.victims if each != key)
+            victims = tuple(victim for victim in reservation.victims if victim != key)
             self.reservations[waiting] = reservation = msgspec.structs.replace(reservation, victims=victims)
             self._count(reservation, 1)
         record.for_pods.clear()
@@ -369,7 +346,7 @@ class Ledger:
         Args:
             asked: False: until the next call there is no plan that changes of the cluster could break.
         """
-        self.nominations.begin_plan()
+        self.arrivals.begin_plan()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 

@@ -7,19 +7,16 @@ planned again, and asked about when it takes the place.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from flowcore.cluster.arrays.numa_room import NumaRoom
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.indexes.numa_index import NumaIndex, has_zone
+from flowcore.cluster.indexes.numa_index import has_zone
 from flowcore.model.numa import NumaClaims, NumaNeeds, NumaNode
 from flowcore.model.pods import Pod
+from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
-
-if TYPE_CHECKING:
-    from thalweg_operator.reservations.ledger.ledger import Ledger
 
 _HELD = frozenset({Phase.HELD, Phase.AWAITING_REPLACEMENT})
 
@@ -43,37 +40,35 @@ def finds_zone(cluster: Cluster, ledger: Ledger, pod: Pod, node: str) -> bool:
     return has_zone(report, cluster.numa.claims(node, planned_needs(ledger, node, pod.key)), needs)
 
 
-def nodes_without_zone(cluster: Cluster, ledger: Ledger, pod: Pod, nodes: Sequence[str]) -> set[str]:
-    """The nodes on which a pod finds no zone, as ``finds_zone`` says of each."""
-    needs = pod.pod_class.numa
-    if needs is None:
-        return set()
-    found = ledger.numa_zones.without_zone(needs, nodes)
-    # Its own reservation does not stand in its way.
-    own = ledger.reservations.get(pod.key)
-    if own is not None and own.node in found and finds_zone(cluster, ledger, pod, own.node):
-        found.discard(own.node)
-    return found
-
-
 class NumaZones:
     """What is free in the zones of all nodes with a report, kept; only nodes that changed are looked at again."""
 
-    def __init__(self, numa: NumaIndex, ledger: Ledger) -> None:
-        self._numa, self._ledger = numa, ledger
-        self._changed = numa.follow()
+    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
+        self._cluster, self._numa, self._ledger = cluster, cluster.numa, ledger
+        self._changed = cluster.numa.follow()
         #: Position of each node; 0 stands for nodes without a report.
         self._index = {"": 0}
         self._room = NumaRoom.of({}, self._index)
 
-    def without_zone(self, needs: NumaNeeds, nodes: Sequence[str]) -> set[str]:
-        """The nodes on which one more pod with these needs finds no zone."""
+    def nodes_without_zone(self, pod: Pod, nodes: Sequence[str]) -> set[str]:
+        """The nodes on which a pod finds no zone, as ``finds_zone`` says of each."""
+        needs = pod.pod_class.numa
+        if needs is None:
+            return set()
+        full = self._without_zone(needs, nodes)
+        # Its own reservation does not stand in its way.
+        own = self._ledger.reservations.get(pod.key)
+        if own is not None and own.node in full and finds_zone(self._cluster, self._ledger, pod, own.node):
+            full.discard(own.node)
+        return full
+
+    def _without_zone(self, needs: NumaNeeds, nodes: Sequence[str]) -> set[str]:
         self._follow()
         if not needs.everywhere and not self._room.any_single:
             return set()
         position = self._index.get
-        at = np.array([position(node, 0) for node in nodes], dtype=np.int64)
-        return {nodes[each] for each in np.nonzero(self._room.counts(needs, at) == 0)[0].tolist()}
+        positions = np.array([position(node, 0) for node in nodes], dtype=np.int64)
+        return {nodes[index] for index in np.nonzero(self._room.counts(needs, positions) == 0)[0].tolist()}
 
     def _follow(self) -> None:
         reports = self._numa.reports

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from enum import Enum
 
 import msgspec
 
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.permit_groups import PermitKey
 
 #: A time before all others.
 NEVER = -math.inf
@@ -24,6 +24,15 @@ class Owner(Enum):
     STEERING = "steering"
     #: Somebody else nominated: kube-scheduler for a pod that preempted, an autoscaler.
     OTHERS = "others"
+
+
+@dataclass(frozen=True, slots=True)
+class PermitKey:
+    """Names a permit group: the pods of an atomic group that one plan puts in one wave."""
+
+    plan: int
+    atomic_group: str
+    wave: int
 
 
 class Reservation(msgspec.Struct, frozen=True, gc=False):
@@ -71,3 +80,8 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     saving: int | None = None
     crowded: bool = False
     rejected: bool = False
+
+    @property
+    def is_nomination(self) -> bool:
+        """Whether kube-scheduler is being steered to it: its plan is whole, or it was adopted after a restart."""
+        return self.owner is Owner.STEERING and self.since > NEVER

@@ -55,14 +55,14 @@ def reserve(
     victims = _victims(cluster, ledger, current, node, evictions)
     if victims is None:
         return False
-    there = [victim.pod for victim in victims if victim.pod.node_name == node]
+    on_node = [victim.pod for victim in victims if victim.pod.node_name == node]
     if victims or waiting_group:
-        fits = fits_after(cluster, ledger, current, node, [each.key for each in there])
+        fits = fits_after(cluster, ledger, current, node, [victim.key for victim in on_node])
     else:
         fits = fits_now(cluster, current, node)
     if not fits or not finds_zone(cluster, ledger, current, node):
         return False
-    if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, there):
+    if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, on_node):
         return False
     phase = Phase.AWAITING_VICTIM if victims or waiting_group else _FIRST_PHASE[owner]
     ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional, planned=planned)

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from enum import Enum
 
+import msgspec
+
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.reservation import NEVER
@@ -53,3 +55,17 @@ class VictimRecord:
     problem: str = ""
     reason: str = ""
     generation: int = 0
+
+
+class UnevictablePod(msgspec.Struct, frozen=True, gc=False):
+    """A running pod that is not to be evicted now.
+
+    Attributes:
+        reason: the API server's.
+        until: end of its pause, by the monotonic clock.
+        tries: how often its eviction was refused.
+    """
+
+    reason: str
+    until: float
+    tries: int

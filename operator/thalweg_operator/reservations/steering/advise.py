@@ -19,16 +19,18 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import is_new
 from thalweg_operator.reservations.steering.nominations import nomination_of, stands_alone
 from thalweg_operator.reservations.steering.shifts import find_place
+from thalweg_operator.reservations.steering.state import SteeringState
 
 
-def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
+def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]) -> Advice:
     """What the plan says about a pod that kube-scheduler's own filters let onto these nodes."""
+    cluster, ledger = state.cluster, state.ledger
     pod = watched_pod(cluster, extender_pod)
     if pod is None:
         return _unknown(cluster, extender_pod)
     policy = cluster.policies.of(pod, cluster.namespaces)
     if policy is None or delivery_of(policy).owner is None or pod.unsupported_reason:
-        return Advice(infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes))
+        return Advice(infeasible_nodes=infeasible_nodes(state, pod, nodes))
     if not delivery_of(policy).steered:
         return Advice(managed=True, hold=True)
     # A pod of a gang must not go where it likes.
@@ -38,7 +40,7 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
     if reservation is not None and reservation.phase is Phase.AWAITING_VICTIM:
         return Advice(managed=True, hold=True, victims=_leaving_victims(ledger, reservation))
     if nomination is not None and not nomination.rejected:
-        place = find_place(cluster, ledger, pod, nomination, policy, nodes)
+        place = find_place(state, pod, nomination, policy, nodes)
         if place is None:
             return Advice(managed=True, hold=True)
         is_rejected = extender_pod.nominated == nomination.node and place.node not in nodes
@@ -46,14 +48,15 @@ def advise(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod, nodes: S
             # The room that an equal pod holds there will be its own.
             holder = ledger.reservations[place.holder]
             reserved = holder.pod if holder.node == place.node else pod
-            return _to_node(cluster, ledger, reserved, place.node, nodes, hold=True)
+            advice = _to_node(state, reserved, place.node, nodes, hold=True)
+            return msgspec.structs.replace(advice, holder=place.holder)
     if reservation is not None and reservation.phase is Phase.FOREIGN:
-        return _to_node(cluster, ledger, pod, reservation.node, nodes, hold=must_follow)
+        return _to_node(state, pod, reservation.node, nodes, hold=must_follow)
     record = ledger.known_record(pod)
     may_choose = nomination is not None or (record is not None and record.may_choose)
     if must_follow or not may_choose:
         return Advice(managed=True, hold=True)
-    return _free_choice(cluster, ledger, pod, policy, nodes)
+    return _free_choice(state, pod, policy, nodes)
 
 
 def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
@@ -72,11 +75,11 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
     return pod.key not in ledger.reservations and stands_alone(pod) and is_new(ledger, pod)
 
 
-def _free_choice(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:
-    scores = ledger.nominations.scores.get((pod.pod_class, policy.name))
+def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:
+    scores = state.nominations.scores.get((pod.pod_class, policy.name))
     return Advice(
         managed=True,
-        infeasible_nodes=infeasible_nodes(cluster, ledger, pod, nodes),
+        infeasible_nodes=infeasible_nodes(state, pod, nodes),
         scores={} if scores is None else _decode_scores(scores),
         # Where an autoscaler comes first, only a round knows how long the pod has waited.
         may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
@@ -100,10 +103,10 @@ def _decode_scores(encoded: bytes) -> Mapping[str, int]:
     return msgspec.msgpack.decode(encoded, type=dict[str, int])
 
 
-def _to_node(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Advice:
+def _to_node(state: SteeringState, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Advice:
     """To this node, if its room is still there: a nomination in the API server is reserved without asking."""
     asked = nodes if not hold else [node] if node in nodes else []
-    return Advice(managed=True, node=node, hold=hold, infeasible_nodes=infeasible_nodes(cluster, ledger, pod, asked))
+    return Advice(managed=True, node=node, hold=hold, infeasible_nodes=infeasible_nodes(state, pod, asked))
 
 
 def _unknown(cluster: Cluster, extender_pod: ExtenderPod) -> Advice:

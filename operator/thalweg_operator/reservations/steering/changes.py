@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pods import Pod
@@ -18,7 +16,6 @@ from thalweg_operator.reservations.effects import (
 )
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.advise import watched_pod
 from thalweg_operator.reservations.steering.lone_pods import was_asked
@@ -29,7 +26,6 @@ from thalweg_operator.reservations.steering.nominations import (
     ended,
     expect_question,
     give_up,
-    is_nomination,
     is_too_early,
     nominate,
     nomination_of,
@@ -39,7 +35,8 @@ from thalweg_operator.reservations.steering.nominations import (
     was_tried,
     withdraw,
 )
-from thalweg_operator.reservations.steering.shifts import Place, find_place, saving_on
+from thalweg_operator.reservations.steering.shifts import Place, saving_on
+from thalweg_operator.reservations.steering.state import SteeringState
 
 #: kube-scheduler provisions volumes for ten minutes at most.
 PROVISIONING_SECONDS = 660.0
@@ -54,111 +51,109 @@ HIT_RATE_WEIGHT = 0.05
 # --- pods ---
 
 
-def pod_changed(step: Step, key: str, before: Reservation | None) -> None:
+def pod_changed(state: SteeringState, key: str, before: Reservation | None) -> None:
     """A pod changed that is or was nominated, has a reservation, or was held because our watch had not shown it.
 
     Args:
-        step: the step.
         key: of the pod.
         before: its reservation until then.
     """
-    pod, reservation = step.cluster.pods.get(key), step.ledger.reservations.get(key)
+    pod, reservation = state.cluster.pods.get(key), state.ledger.reservations.get(key)
     if pod is not None and UNSEEN_MESSAGE in pod.unschedulable_message:
-        _expect_question(step, pod)
-    if before is not None and is_nomination(before) and (reservation is None or reservation.id != before.id):
-        _nomination_ended(step, pod, before)
+        _expect_question(state, pod)
+    if before is not None and before.is_nomination and (reservation is None or reservation.id != before.id):
+        _nomination_ended(state, pod, before)
     if pod is None or reservation is None:
         return
     if reservation.owner is Owner.OTHERS:
         if pod.gated:
-            open_gate(step, pod)  # the author of that nomination waits for it
-    elif is_nomination(reservation):
-        _follow(step, pod, reservation)
-    elif reservation.phase is Phase.NOMINATED and step.ledger.nominations.started:
+            open_gate(state, pod)  # the author of that nomination waits for it
+    elif reservation.is_nomination:
+        _follow(state, pod, reservation)
+    elif reservation.phase is Phase.NOMINATED and state.nominations.started:
         # We wrote the nomination before a restart, or before the policy changed.
-        _adopt(step, pod)
+        _adopt(state, pod)
 
 
-def _expect_question(step: Step, pod: Pod) -> None:
+def _expect_question(state: SteeringState, pod: Pod) -> None:
     """Unless kube-scheduler asks again, the pod is woken."""
-    wakes = step.ledger.nominations.unseen_wakes
+    wakes = state.nominations.unseen_wakes
     if pod.key not in wakes:
-        wakes[pod.key] = step.now + _UNSEEN_SECONDS
-        step.ledger.record(pod).wake_pause = _UNSEEN_SECONDS
+        wakes[pod.key] = state.now + _UNSEEN_SECONDS
+        state.ledger.record(pod).wake_pause = _UNSEEN_SECONDS
 
 
-def _nomination_ended(step: Step, pod: Pod | None, reservation: Reservation) -> None:
+def _nomination_ended(state: SteeringState, pod: Pod | None, reservation: Reservation) -> None:
     key, is_bound = reservation.pod.key, pod is not None and bool(pod.node_name)
     if is_bound:
-        open_gates(step, step.ledger.nominations.permit_groups.bound(reservation.group, key))
-    ended(step, reservation)
+        open_gates(state, state.nominations.permit_groups.bound(reservation.group, key))
+    ended(state, reservation)
     if pod is not None and is_bound:
-        step.effects.append(CountNomination("bound" if pod.node_name == reservation.node else "elsewhere"))
-    pass_wave(step, key)
+        state.effects.append(CountNomination("bound" if pod.node_name == reservation.node else "elsewhere"))
+    pass_wave(state, key)
 
 
-def _follow(step: Step, pod: Pod, reservation: Reservation) -> None:
-    books, key, phase = step.ledger.nominations, pod.key, reservation.phase
+def _follow(state: SteeringState, pod: Pod, reservation: Reservation) -> None:
+    records, key, phase = state.nominations, pod.key, reservation.phase
     if phase is Phase.QUEUED:
-        place_key = books.places.place_key(key)
+        place_key = records.places.place_key(key)
         if place_key is not None and not place_key.fits(pod):
-            books.places.remove(key)
+            records.places.remove(key)
     elif phase is Phase.RESERVED:
-        place_key = books.places.place_key(key)
+        place_key = records.places.place_key(key)
         if was_tried(pod) or place_key is None or not place_key.fits(pod):
-            nominate(step, pod)  # it sleeps now, or no other pod is like it any more
+            nominate(state, pod)  # it sleeps now, or no other pod is like it any more
     elif pod.nominated_node == reservation.node:
         if not reservation.rejected:
-            books.checks.pop(key, None)
+            records.checks.pop(key, None)
     elif pod.planned_node == reservation.node or phase is Phase.WITHDRAWING:
         is_binding = phase is Phase.PASSED and not reservation.rejected
-        check_later(step, key, BINDING_GRACE if is_binding else GRACE)
+        check_later(state, key, BINDING_GRACE if is_binding else GRACE)
 
 
-def adopt_nominations(step: Step) -> None:
+def adopt_nominations(state: SteeringState) -> None:
     """Takes over the nominations of an earlier process. Called once, when cluster and policies are known."""
-    step.ledger.nominations.started = True
-    for key, reservation in list(step.ledger.reservations.items()):
-        pod_changed(step, key, reservation)
+    state.nominations.started = True
+    for key, reservation in list(state.ledger.reservations.items()):
+        pod_changed(state, key, reservation)
 
 
-def _adopt(step: Step, pod: Pod) -> None:
-    step.ledger.change(pod.key, since=step.now)
-    policy = step.policy_of(pod)
+def _adopt(state: SteeringState, pod: Pod) -> None:
+    state.ledger.change(pod.key, since=state.now)
+    policy = state.policy_of(pod)
     if policy is not None and not delivery_of(policy).steered:
-        withdraw(step, pod)
+        withdraw(state, pod)
     elif pod.gated and (pod.gang is not None or (policy is not None and all_or_none(pod.labels, policy))):
-        withdraw(step, pod)  # the other pods may not have come as far: it is planned anew, with them
+        withdraw(state, pod)  # the other pods may not have come as far: it is planned anew, with them
     elif pod.gated:
-        open_gate(step, pod)
+        open_gate(state, pod)
 
 
 # --- kube-scheduler ---
 
 
-def scheduler_asks(step: Step, event: SchedulerAsks) -> None:
+def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
     """kube-scheduler asks about a new pod, and waits for its first round where it gets no place before."""
-    pod = watched_pod(step.cluster, event.extender_pod)
+    pod = watched_pod(state.cluster, event.extender_pod)
     if pod is None:
         return
-    step.ledger.nominations.last_question = step.now
-    if was_asked(step, pod, event.nodes):
+    state.nominations.last_question = state.now
+    if was_asked(state, pod, event.nodes):
         return
-    record = step.ledger.known_record(pod)
+    record = state.ledger.known_record(pod)
     if record is None or record.plannable_since is None:  # else its round is under way
-        step.effects.append(RequestRound(at_once=True, asked=True))
+        state.effects.append(RequestRound(at_once=True, asked=True))
 
 
-def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
+def scheduler_answered(state: SteeringState, event: SchedulerAnswered) -> None:
     """kube-scheduler was answered."""
     asked, advice, steered = event.extender_pod, event.advice, event.outcome == "steered"
-    pod = watched_pod(step.cluster, asked)
+    pod = watched_pod(state.cluster, asked)
     if pod is None:
         return
-    ledger, key, now = step.ledger, pod.key, step.now
-    books = ledger.nominations
-    books.unseen_wakes.pop(key, None)
-    place = _place(step, pod, event.passed) if steered else None
+    ledger, key, now = state.ledger, pod.key, state.now
+    records = state.nominations
+    records.unseen_wakes.pop(key, None)
     until = now + (PROVISIONING_SECONDS if pod.unbindable_reason else _PASSING_SECONDS)
     ledger.in_flight.let_through(pod, frozenset(event.passed), until)
     reservation = nomination_of(ledger, key)
@@ -167,10 +162,10 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     if reservation is not None and reservation.phase is Phase.QUEUED and not steered:
         reservation = None
     if reservation is not None or event.outcome == "held":
-        books.last_question = now
+        records.last_question = now
     if reservation is not None and reservation.phase is Phase.RESERVED:
-        books.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - books.hit_rate)
-    too_early = event.outcome == "held" and reservation is not None and is_too_early(step, reservation)
+        records.hit_rate += HIT_RATE_WEIGHT * ((1.0 if steered else 0.0) - records.hit_rate)
+    too_early = event.outcome == "held" and reservation is not None and is_too_early(state, reservation)
     if event.outcome == "held":
         record = ledger.record(pod)
         record.held_at, record.refused_node = now, "" if too_early else asked.nominated
@@ -178,51 +173,43 @@ def scheduler_answered(step: Step, event: SchedulerAnswered) -> None:
     elif (known := ledger.known_record(pod)) is not None:
         known.held_at = None
     if reservation is not None and steered:
-        _passed(step, reservation, place)
+        _passed(state, reservation, Place(advice.node, advice.holder))
         return
     if reservation is not None and asked.nominated == reservation.node:
         if reservation.crowded:
-            withdraw(step, pod)
+            withdraw(state, pod)
         elif not too_early:
             # It knew of the nomination and asks about other nodes: its own filters reject this one.
             ledger.change(key, rejected=True)
-            check_later(step, key, GRACE)
+            check_later(state, key, GRACE)
     if event.outcome == "held":
-        _held(step, pod, reservation, asked.nominated)
+        _held(state, pod, reservation, asked.nominated)
 
 
-def _place(step: Step, pod: Pod, passed: Sequence[str]) -> Place | None:
-    """Where the pod was let through to; None: to its planned node."""
-    reservation, policy = nomination_of(step.ledger, pod.key), step.policy_of(pod)
-    if reservation is None or policy is None or reservation.node == passed[0]:
-        return None
-    return find_place(step.cluster, step.ledger, pod, reservation, policy, passed)
-
-
-def _passed(step: Step, reservation: Reservation, place: Place | None) -> None:
-    key, ledger = reservation.pod.key, step.ledger
-    ledger.nominations.forget_place(key)
-    if place is not None:
-        _take(step, reservation, place)
+def _passed(state: SteeringState, reservation: Reservation, place: Place) -> None:
+    key, ledger = reservation.pod.key, state.ledger
+    state.nominations.forget_place(key)
+    if place.node != reservation.node and place.holder in ledger.reservations:
+        _take(state, reservation, place)
     if reservation.phase not in (Phase.PASSED, Phase.WITHDRAWING):
-        ledger.change(key, phase=Phase.PASSED, since=step.now)
-    pass_wave(step, key)
+        ledger.change(key, phase=Phase.PASSED, since=state.now)
+    pass_wave(state, key)
 
 
-def _held(step: Step, pod: Pod, before: Reservation | None, nominated: str) -> None:
+def _held(state: SteeringState, pod: Pod, before: Reservation | None, nominated: str) -> None:
     if before is None:
-        _clear_foreign(step, pod, nominated)
+        _clear_foreign(state, pod, nominated)
         return
-    reservation = step.ledger.reservations[pod.key]
+    reservation = state.ledger.reservations[pod.key]
     if reservation.phase is Phase.RESERVED or (reservation.phase is Phase.PASSED and not reservation.rejected):
         # It sleeps now, and the nomination wakes it. Or it came upon the node by itself, and that attempt failed: once
         # it knows of the node, its next attempt is conclusive.
-        nominate(step, pod)
+        nominate(state, pod)
 
 
-def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
+def _clear_foreign(state: SteeringState, pod: Pod, nominated: str) -> None:
     """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
-    reservation, record = step.ledger.reservations.get(pod.key), step.ledger.record(pod)
+    reservation, record = state.ledger.reservations.get(pod.key), state.ledger.record(pod)
     if (
         reservation is not None
         and reservation.phase is Phase.FOREIGN
@@ -230,58 +217,58 @@ def _clear_foreign(step: Step, pod: Pod, nominated: str) -> None:
         and record.clearing != reservation.id
     ):
         record.clearing = reservation.id
-        step.effects.append(ClearNomination(pod, reservation.id))
+        state.effects.append(ClearNomination(pod, reservation.id))
 
 
-def _take(step: Step, before: Reservation, place: Place) -> None:
+def _take(state: SteeringState, before: Reservation, place: Place) -> None:
     """A pod goes to another node than planned. If it takes the place of an equal pod, this one gets its place.
 
     A wave belongs to the place, and so does a saving but for what the pods prefer.
     """
-    ledger, books, key, other = step.ledger, step.ledger.nominations, before.pod.key, place.holder
+    ledger, records, key, other = state.ledger, state.nominations, before.pod.key, place.holder
     held = ledger.reservations[other]
     ledger.shift(key, place.node, swapped=place.node == held.node)
     if other == key:
         return
     ledger.shift(other, before.node, swapped=True)
-    policy = step.policy_of(before.pod)
+    policy = state.policy_of(before.pod)
     name = policy.name if policy is not None else ""
-    ledger.change(key, wave=held.wave, saving=saving_on(ledger, before.pod, name, held))
-    ledger.change(other, wave=before.wave, saving=saving_on(ledger, held.pod, name, before))
-    books.waves.exchange(before.pod, held.pod)
-    place_key = books.places.place_key(other)
+    ledger.change(key, wave=held.wave, saving=saving_on(state, before.pod, name, held))
+    ledger.change(other, wave=before.wave, saving=saving_on(state, held.pod, name, before))
+    records.waves.exchange(before.pod, held.pod)
+    place_key = records.places.place_key(other)
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED
     if held.phase is not phase:
-        ledger.change(other, phase=phase, since=step.now)
+        ledger.change(other, phase=phase, since=state.now)
     if place_key is not None:
-        books.forget_place(other)
-        expect_question(step, other, place_key)
+        records.forget_place(other)
+        expect_question(state, other, place_key)
 
 
 # --- writes ---
 
 
-def write_answered(step: Step, event: WriteAnswered) -> None:
+def write_answered(state: SteeringState, event: WriteAnswered) -> None:
     """A write to a pod was answered."""
     write, answer, reason = event.write, event.answer, event.reason
-    pod, ledger = write.pod, step.ledger
+    pod, ledger = write.pod, state.ledger
     record, reservation = ledger.known_record(pod), nomination_of(ledger, pod.key)
     match write:
         case OpenGate() if answer is Answer.RETRYING:
             text = f"the API server refused to remove its scheduling gate: {reason}"
             ledger.record(pod).opening_refused = True
-            step.pod_refused(pod, text, steered=True)
+            state.pod_refused(pod, text, steered=True)
         case _ if answer is Answer.RETRYING:
             return
         case Nominate():
             if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
                 ledger.change(pod.key, writing=False)
-                _nominate_answered(step, pod, reservation, answer, reason)
+                _nominate_answered(state, pod, reservation, answer, reason)
         case ClearNomination():
             if reservation is not None and reservation.id == write.reservation:
                 ledger.change(pod.key, clearing=False)
                 # Where there was nothing to clear, no change of the pod will be seen.
-                check_later(step, pod.key, BINDING_GRACE)
+                check_later(state, pod.key, BINDING_GRACE)
             elif record is not None and record.clearing == write.reservation:
                 record.clearing = 0
         case OpenGate():
@@ -289,13 +276,13 @@ def write_answered(step: Step, event: WriteAnswered) -> None:
                 record.opening, record.opening_refused = None, False
 
 
-def _nominate_answered(step: Step, pod: Pod, reservation: Reservation, answer: Answer, reason: str) -> None:
+def _nominate_answered(state: SteeringState, pod: Pod, reservation: Reservation, answer: Answer, reason: str) -> None:
     if answer is Answer.DONE and reservation.phase is not Phase.WITHDRAWING:
-        open_gates(step, step.ledger.nominations.permit_groups.nominated(reservation.group, pod))
+        open_gates(state, state.nominations.permit_groups.nominated(reservation.group, pod))
     elif answer is Answer.REFUSED and reservation.phase is Phase.NOMINATED and not reservation.rejected:
         fields = (("pod", pod.key), ("node", reservation.node), ("problem", reason))
-        step.effects.append(Log("not nominated", fields))
+        state.effects.append(Log("not nominated", fields))
         # The API server does not judge the node: it would refuse another node too.
-        give_up(step, pod.key, "refused")
+        give_up(state, pod.key, "refused")
         text = f"the API server refused to nominate node {reservation.node} for it: {reason}"
-        step.pod_refused(pod, text, steered=True)
+        state.pod_refused(pod, text, steered=True)

@@ -47,5 +47,5 @@ class CountedPods:
 def _matches(namespace: str, constraints: InterPodConstraints) -> Iterator[PodMatch]:
     if constraints.affinity:
         yield AffinityMatch(constraints.affinity)
-    yield from (SpreadMatch(namespace, each.selector) for each in constraints.spread)
+    yield from (SpreadMatch(namespace, spread.selector) for spread in constraints.spread)
     yield from (limit_match(limit) for limit in constraints.limits)

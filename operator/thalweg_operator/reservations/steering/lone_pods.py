@@ -20,12 +20,12 @@ from thalweg_operator.reservations.ledger.feasibility import infeasible_nodes
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, stands_alone, was_tried
 from thalweg_operator.reservations.steering.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.shifts import counted_by_others
+from thalweg_operator.reservations.steering.state import SteeringState
 
 #: Seconds that prices of a plan hold: room comes free meanwhile, and costs may follow the time.
 PRICES_HOLD = 10.0
@@ -49,100 +49,100 @@ def is_new(ledger: Ledger, pod: Pod) -> bool:
     )
 
 
-def pod_came(step: Step, pod: Pod) -> bool:
+def pod_came(state: SteeringState, pod: Pod) -> bool:
     """A pod began to wait; whether it needs no round for now: it has its place, or kube-scheduler is to ask first."""
-    if not _is_alone(step, pod):
+    if not _is_alone(state, pod):
         return False
-    policy = step.policy_of(pod)
+    policy = state.policy_of(pod)
     assert policy is not None  # noqa: S101 - else it would not be alone
-    books = step.ledger.nominations
+    records = state.nominations
     if not delivery_of(policy).steered:
-        return _bind(step, pod, policy)
-    if _prices(step, pod, policy) is None:
+        return _bind(state, pod, policy)
+    if _prices(state, pod, policy) is None:
         return False
-    books.unasked[pod.key] = step.now + QUESTION_WITHIN
+    records.unasked[pod.key] = state.now + QUESTION_WITHIN
     return True
 
 
-def was_asked(step: Step, pod: Pod, nodes: Sequence[str]) -> bool:
+def was_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
     """kube-scheduler asks about a new pod and nodes that pass its filters; whether the pod has a place there now."""
-    step.ledger.nominations.unasked.pop(pod.key, None)
-    if not _is_alone(step, pod):
+    state.nominations.unasked.pop(pod.key, None)
+    if not _is_alone(state, pod):
         return False
-    policy = step.policy_of(pod)
+    policy = state.policy_of(pod)
     assert policy is not None  # noqa: S101 - else it would not be alone
-    cluster, ledger = step.cluster, step.ledger
-    for price, node in _cheap(step, pod, policy, nodes):
-        if not infeasible_nodes(cluster, ledger, pod, [node]) and _reserve(step, pod, node, Owner.STEERING):
-            ledger.change(pod.key, since=step.now, phase=Phase.RESERVED, saving=price)
-            expect_question(step, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
+    ledger = state.ledger
+    for price, node in _cheap(state, pod, policy, nodes):
+        if not infeasible_nodes(state, pod, [node]) and _reserve(state, pod, node, Owner.STEERING):
+            ledger.change(pod.key, since=state.now, phase=Phase.RESERVED, saving=price)
+            expect_question(state, pod.key, PlaceKey(pod.pod_class, pod.signature, policy.name))
             return True
     return False
 
 
-def unasked(step: Step) -> None:
+def unasked(state: SteeringState) -> None:
     """kube-scheduler has not asked about some pods: a round plans them."""
-    books = step.ledger.nominations
-    for key in [key for key, due in books.unasked.items() if due <= step.now]:
-        del books.unasked[key]
-        if key not in step.ledger.reservations:  # no other round has planned it meanwhile
-            step.ledger.round_wanted = step.ledger.round_at_once = True
+    records = state.nominations
+    for key in [key for key, due in records.unasked.items() if due <= state.now]:
+        del records.unasked[key]
+        if key not in state.ledger.reservations:  # no other round has planned it meanwhile
+            state.ledger.round_at_once = True
 
 
-def _bind(step: Step, pod: Pod, policy: Policy) -> bool:
-    cheapest = step.ledger.nominations.cheapest.get((pod.pod_class, policy.name))
-    if cheapest is None or step.now - cheapest.made > PRICES_HOLD:
+def _bind(state: SteeringState, pod: Pod, policy: Policy) -> bool:
+    cheapest = state.nominations.cheapest.get((pod.pod_class, policy.name))
+    if cheapest is None or state.now - cheapest.made > PRICES_HOLD:
         return False
-    for node in cheapest.left(step.cluster, step.ledger.nominations.arrivals):
-        if _reserve(step, pod, node, Owner.BINDER):
-            step.effects.append(Bind(pod, node, step.cluster.generation))
+    for node in cheapest.left(state.cluster, state.nominations.arrivals):
+        if _reserve(state, pod, node, Owner.BINDER):
+            state.effects.append(Bind(pod, node, state.cluster.generation))
             return True
     return False
 
 
-def _reserve(step: Step, pod: Pod, node: str, owner: Owner) -> bool:
-    ledger = step.ledger
-    if not reserve(step.cluster, ledger, pod, node, owner):
+def _reserve(state: SteeringState, pod: Pod, node: str, owner: Owner) -> bool:
+    ledger = state.ledger
+    if not reserve(state.cluster, ledger, pod, node, owner):
         return False
     # A plan that is being made does not know of it.
     ledger.drift.pods.change(pod.signature, node, 1)
-    ledger.nominations.lone_at = step.now
-    step.effects.append(CountPlacement("priced"))
+    state.nominations.lone_at = state.now
+    state.effects.append(CountPlacement("priced"))
     return True
 
 
-def _prices(step: Step, pod: Pod, policy: Policy) -> PlannedPrices | None:
+def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | None:
     """The prices of the last plan, if they say what a round would do."""
-    books = step.ledger.nominations
-    prices = books.prices_for(pod.pod_class, policy.name)
-    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in books.firm:
+    records = state.nominations
+    prices = records.prices_for(pod.pod_class, policy.name)
+    if prices is None or not prices.tolerance or (pod.pod_class, policy.name) not in records.firm:
         return None
-    return prices if step.now - prices.made <= PRICES_HOLD else None
+    return prices if state.now - prices.made <= PRICES_HOLD else None
 
 
-def _cheap(step: Step, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
+def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The cheapest of these nodes, if they are as good as the cheapest node of the plan."""
-    books, prices = step.ledger.nominations, _prices(step, pod, policy)
+    records, prices = state.nominations, _prices(state, pod, policy)
     if prices is None:
         return
     dearest = prices.least + prices.tolerance
     priced = (
         (price, at)
         for at, name in enumerate(nodes)
-        if (price := books.price(prices, name)) is not None and price <= dearest
+        if (price := records.price(prices, name)) is not None and price <= dearest
     )
     for price, at in nsmallest(_MOST_NODES, priced):
-        if not step.cluster.node_changed_since(nodes[at], prices.generation):
+        if not state.cluster.node_changed_since(nodes[at], prices.generation):
             yield price, nodes[at]
 
 
-def _is_alone(step: Step, pod: Pod) -> bool:
+def _is_alone(state: SteeringState, pod: Pod) -> bool:
     """Whether the cheapest node is all that a round would look for."""
-    cluster, ledger, policy = step.cluster, step.ledger, step.policy_of(pod)
+    cluster, ledger, policy = state.cluster, state.ledger, state.policy_of(pod)
     return (
         policy is not None
-        and step.now - ledger.nominations.lone_at >= APART
-        and ledger.plan is None
+        and state.now - state.nominations.lone_at >= APART
+        and not state.is_delivering
         and not ledger.ends
         and pod.key not in ledger.reservations
         and is_new(ledger, pod)
@@ -152,7 +152,7 @@ def _is_alone(step: Step, pod: Pod) -> bool:
         and not cluster.queues.of(pod, cluster.namespaces)
         and not _others_wait(cluster, ledger, pod)
         and not cluster.occupancy.pod_index.anti_affinity_terms_for(pod.signature)
-        and not counted_by_others(cluster, ledger, pod.signature)
+        and not counted_by_others(state, pod.signature)
     )
 
 

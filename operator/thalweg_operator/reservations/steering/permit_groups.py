@@ -11,15 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowcore.model.pods import Pod
-
-
-@dataclass(frozen=True, slots=True)
-class PermitKey:
-    """Names a permit group: the pods of an atomic group that one plan puts in one wave."""
-
-    plan: int
-    atomic_group: str
-    wave: int
+from thalweg_operator.reservations.ledger.reservation import PermitKey
 
 
 @dataclass(slots=True)

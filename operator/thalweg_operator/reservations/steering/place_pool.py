@@ -18,7 +18,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import value_of
 
-_At = TypeVar("_At", bound=Hashable)
+_Place = TypeVar("_Place", bound=Hashable)
 _Key = TypeVar("_Key", bound=Hashable)
 #: Values of a node's labels.
 Domains: TypeAlias = tuple[str | None, ...]
@@ -108,16 +108,16 @@ class PlacePool:
         return next(iter(self._by_domains.get(place_key, {}).get(domains, ())), "")
 
 
-def _one_each(found: Mapping[str, Mapping[str, None]], nodes: Sequence[str]) -> Iterator[str]:
-    return (next(iter(found[node])) for node in nodes if node in found)
+def _one_each(keys_by_node: Mapping[str, Mapping[str, None]], nodes: Sequence[str]) -> Iterator[str]:
+    return (next(iter(keys_by_node[node])) for node in nodes if node in keys_by_node)
 
 
-def _remove(index: dict[_Key, dict[_At, dict[str, None]]], group: _Key, at: _At, key: str) -> None:
-    found = index[group]
-    del found[at][key]
-    if not found[at]:
-        del found[at]
-    if not found:
+def _remove(index: dict[_Key, dict[_Place, dict[str, None]]], group: _Key, place: _Place, key: str) -> None:
+    keys_by_place = index[group]
+    del keys_by_place[place][key]
+    if not keys_by_place[place]:
+        del keys_by_place[place]
+    if not keys_by_place:
         del index[group]
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
+from thalweg_operator.reservations.ledger.arrivals import Arrivals
 
 #: Stands for a price above all others, and for a node that is closed to the pods.
 NO_PRICE = 2**16 - 1
@@ -53,8 +54,8 @@ class CheapestNodes(msgspec.Struct, frozen=True, gc=False):
     arrival: int
     made: float
 
-    def left(self, cluster: Cluster, arrivals: Mapping[str, int]) -> Iterator[str]:
+    def left(self, cluster: Cluster, arrivals: Arrivals) -> Iterator[str]:
         """The nodes that have not changed, and to which no pod came since."""
         for node in self.nodes:
-            if arrivals.get(node, 0) <= self.arrival and not cluster.node_changed_since(node, self.generation):
+            if not arrivals.any_since(node, self.arrival) and not cluster.node_changed_since(node, self.generation):
                 yield node

@@ -6,23 +6,20 @@ from collections.abc import Iterable, Sequence
 from itertools import islice, takewhile
 
 from flowcore.model.pods import Pod
-from thalweg_operator.reservations.ledger.reservation import NEVER
-from thalweg_operator.reservations.ledger.step import Step
+from thalweg_operator.reservations.ledger.reservation import NEVER, PermitKey
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import (
     PlannedPod,
     begin_waves,
     expect_question,
-    is_nomination,
     must_nominate,
     nominate,
     stands_alone,
     wake,
 )
-from thalweg_operator.reservations.steering.permit_groups import PermitKey
 from thalweg_operator.reservations.steering.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.state import SteeringState
 from thalweg_operator.reservations.steering.waves import UNORDERED, WavePosition
-from thalweg_operator.reservations.victims.victims import named_victim
 
 #: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
 _BUSY_SECONDS = 1.0
@@ -33,105 +30,103 @@ _RESERVED_SECONDS = 30.0
 _AT_ONCE = 25
 
 
-def add_plan(step: Step, planned: Sequence[PlannedPod]) -> None:
+def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
     """Takes over placements that have their reservations.
 
     The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
     has ended meanwhile are left out: the pod was bound, is gone, or somebody else nominated it.
     """
-    books = step.ledger.nominations
-    books.plan_count += 1
+    records = state.nominations
+    records.plan_count += 1
     queued: list[tuple[Pod, WavePosition]] = []
     unordered: list[PlannedPod] = []
     for placement in planned:
         pod = placement.pod
-        if not _is_reserved(step, placement):
+        if not _is_reserved(state, placement):
             continue
-        record = step.ledger.known_record(pod)
+        record = state.ledger.known_record(pod)
         if record is not None:
             record.may_choose = False
         group = None
         if placement.atomic_group and pod.gated:
-            group = PermitKey(books.plan_count, placement.atomic_group, placement.wave[1])
-            books.permit_groups.join(group, pod.key, optional=placement.optional)
-        step.ledger.change(pod.key, since=step.now, group=group, wave=placement.wave, saving=placement.saving)
+            group = PermitKey(records.plan_count, placement.atomic_group, placement.wave[1])
+            records.permit_groups.join(group, pod.key, optional=placement.optional)
+        state.ledger.change(pod.key, since=state.now, group=group, wave=placement.wave, saving=placement.saving)
         if placement.wave == UNORDERED:
             unordered.append(placement)
             continue
         queued.append((pod, placement.wave))
-        place_key = _place_key(step, placement)
+        place_key = _place_key(state, placement)
         if place_key is not None:
-            expect_question(step, pod.key, place_key)
+            expect_question(state, pod.key, place_key)
     for placement in unordered:
-        pod, place_key = placement.pod, _place_key(step, placement)
-        if place_key is None or must_nominate(step, pod):
-            nominate(step, pod)
+        pod, place_key = placement.pod, _place_key(state, placement)
+        if place_key is None or must_nominate(state, pod):
+            nominate(state, pod)
         else:
-            step.ledger.change(pod.key, phase=Phase.RESERVED)
-            expect_question(step, pod.key, place_key)
-    books.waves.add(queued)
-    begin_waves(step)
-    nominate_reserved(step)
+            state.ledger.change(pod.key, phase=Phase.RESERVED)
+            expect_question(state, pod.key, place_key)
+    records.waves.add(queued)
+    begin_waves(state)
+    nominate_reserved(state)
 
 
-def _is_reserved(step: Step, placement: PlannedPod) -> bool:
-    reservation = step.ledger.reservations.get(placement.pod.key)
+def _is_reserved(state: SteeringState, placement: PlannedPod) -> bool:
+    reservation = state.ledger.reservations.get(placement.pod.key)
     return (
         reservation is not None
         and (reservation.pod.uid, reservation.node) == (placement.pod.uid, placement.node)
         and reservation.phase is Phase.QUEUED
-        and not is_nomination(reservation)
+        and not reservation.is_nomination
     )
 
 
-def _place_key(step: Step, placement: PlannedPod) -> PlaceKey | None:
+def _place_key(state: SteeringState, placement: PlannedPod) -> PlaceKey | None:
     """By what the pod may take the place of another pod; None: not at all."""
-    pod, policy = placement.pod, step.policy_of(placement.pod)
+    pod, policy = placement.pod, state.policy_of(placement.pod)
     if policy is None or placement.atomic_group or not stands_alone(pod):
         return None
     return PlaceKey(pod.pod_class, pod.signature, policy.name)
 
 
-def nominate_reserved(step: Step) -> None:
+def nominate_reserved(state: SteeringState) -> None:
     """Nominates pods that are reserved for too long, and the newest ones while kube-scheduler is idle."""
-    reserved, reservations = step.ledger.nominations.reserved, step.ledger.reservations
+    reserved, reservations = state.nominations.reserved, state.ledger.reservations
 
     def is_late(key: str) -> bool:
-        return step.now - reservations[key].since > _RESERVED_SECONDS
+        return state.now - reservations[key].since > _RESERVED_SECONDS
 
     def some(keys: Iterable[str]) -> list[Pod]:
         # About a gated pod kube-scheduler could not ask yet.
-        return list(islice((pod for pod in map(step.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
+        return list(islice((pod for pod in map(state.cluster.pods.__getitem__, keys) if not pod.gated), _AT_ONCE))
 
     late = some(takewhile(is_late, reserved))
-    for pod in late or ([] if _finds_by_itself(step) else some(reversed(reserved))):
-        nominate(step, pod)
+    for pod in late or ([] if _finds_by_itself(state) else some(reversed(reserved))):
+        nominate(state, pod)
 
 
-def _finds_by_itself(step: Step) -> bool:
+def _finds_by_itself(state: SteeringState) -> bool:
     """Whether kube-scheduler is busy, and its samples mostly have a node that is planned for a reserved pod.
 
     Then a nomination that is put off may never be needed. Right after a plan it may have had no time to ask: it starts,
     or its watch is behind ours.
     """
-    books = step.ledger.nominations
-    newest = next(reversed(books.reserved), None)
-    planned = step.ledger.reservations[newest].since if newest is not None else NEVER
-    return step.now - max(books.last_question, planned) < _BUSY_SECONDS and books.hit_rate > _MIN_HIT_RATE
+    records = state.nominations
+    newest = next(reversed(records.reserved), None)
+    planned = state.ledger.reservations[newest].since if newest is not None else NEVER
+    return state.now - max(records.last_question, planned) < _BUSY_SECONDS and records.hit_rate > _MIN_HIT_RATE
 
 
-def set_free(step: Step, pod: Pod) -> None:
+def set_free(state: SteeringState, pod: Pod) -> None:
     """The plan has no node for a pod of ``Prefer``: kube-scheduler may choose one."""
-    if named_victim(step.cluster, step.ledger, pod) is not None:
-        return  # it may go to one node only
-    record = step.ledger.record(pod)
+    record = state.ledger.record(pod)
     if not record.may_choose:
         record.may_choose = True
-        wake(step, pod)
+        wake(state, pod)
 
 
-def hold(step: Step, pod: Pod) -> None:
+def hold(state: SteeringState, pod: Pod) -> None:
     """kube-scheduler may not choose a node for a pod any more."""
-    record = step.ledger.known_record(pod)
+    record = state.ledger.known_record(pod)
     if record is not None:
         record.may_choose = False

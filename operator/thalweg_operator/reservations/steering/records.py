@@ -6,6 +6,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from flowcore.model.pods import PodClass
+from thalweg_operator.reservations.ledger.arrivals import Arrivals
 from thalweg_operator.reservations.steering.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.permit_groups import PermitGroups
 from thalweg_operator.reservations.steering.place_pool import PlacePool
@@ -19,7 +20,7 @@ _MAX_PRICES = 2**22
 
 
 @dataclass(slots=True)
-class NominationBooks:
+class NominationRecords:
     """See the module. Times are seconds of the monotonic clock.
 
     Attributes:
@@ -30,12 +31,10 @@ class NominationBooks:
             seen yet.
         unseen_wakes: when to wake a pod that was held before our watch showed it, by key.
         scores: what the last plan's costs say of nodes, by class and policy.
-        arrivals: by node, the number of the pod or reservation that came there last.
-        last_arrival: the last of these numbers.
-        plan_arrival: the number of all that the plan in hand places. What came since it was asked for has a higher one.
+        arrivals: in which order pods came to nodes.
         cheapest: nodes that cost one more pod least, by class and policy, for pods that we bind.
         firm: classes and policies whose prices say what a round would do: no node changed since.
-        as_planned: no node and no policy changed since the plan in hand was asked for.
+        changed: the last arrival as a node or a policy changed.
         lone_at: when a pod last got a place without a round.
         unasked: until when a pod without a round waits for kube-scheduler's first question, by key.
         counted_pods: what rules of reserved pods count, put together when it is asked about.
@@ -46,6 +45,7 @@ class NominationBooks:
         plan_count: plans so far.
     """
 
+    arrivals: Arrivals
     places: PlacePool = field(default_factory=PlacePool)
     reserved: dict[str, None] = field(default_factory=dict)
     waves: WaveQueue = field(default_factory=WaveQueue)
@@ -54,12 +54,9 @@ class NominationBooks:
     node_changes: dict[str, float] = field(default_factory=dict)
     unseen_wakes: dict[str, float] = field(default_factory=dict)
     scores: dict[tuple[PodClass, str], bytes] = field(default_factory=dict)
-    arrivals: dict[str, int] = field(default_factory=dict)
-    last_arrival: int = 0
-    plan_arrival: int = 0
     cheapest: dict[tuple[PodClass, str], CheapestNodes] = field(default_factory=dict)
     firm: set[tuple[PodClass, str]] = field(default_factory=set)
-    as_planned: bool = True
+    changed: int = -1
     lone_at: float = 0.0
     unasked: dict[str, float] = field(default_factory=dict)
     counted_pods: CountedPods = field(default_factory=CountedPods)
@@ -69,6 +66,11 @@ class NominationBooks:
     last_sweep: float = 0.0
     plan_count: int = 0
     _prices: dict[tuple[PodClass, str], PlannedPrices] = field(default_factory=dict)
+
+    @property
+    def is_as_planned(self) -> bool:
+        """Whether no node and no policy changed since the plan in hand was asked for."""
+        return self.changed < self.arrivals.plan
 
     def is_withdrawing(self, atomic_group: str) -> bool:
         """Whether nominations of an atomic group are being withdrawn: until then its other pods are not planned."""
@@ -86,42 +88,24 @@ class NominationBooks:
         key = pod_class, policy
         self._prices.pop(key, None)
         self._prices[key] = prices
-        (self.firm.add if self.as_planned else self.firm.discard)(key)
-        while sum(len(each.above) for each in self._prices.values()) > _MAX_PRICES:
+        (self.firm.add if self.is_as_planned else self.firm.discard)(key)
+        while sum(len(prices.above) for prices in self._prices.values()) > _MAX_PRICES:
             del self._prices[next(iter(self._prices))]
 
     def put_cheapest(self, pod_class: PodClass, policy: str, cheapest: CheapestNodes) -> None:
         """Takes which nodes cost one more pod of a class least after the last plan, if they still do."""
-        if self.as_planned:
+        if self.is_as_planned:
             self.cheapest[pod_class, policy] = cheapest
 
     def forget_cheapest(self) -> None:
-        """A node may cost less than any of the last plan, or another policy is in force."""
-        self.as_planned = False
+        """Forgets which nodes cost least: another node may cost less now, or another policy is in force."""
+        self.changed = self.arrivals.last
         self.cheapest.clear()
         self.firm.clear()
 
-    def begin_plan(self) -> None:
-        """A plan is asked for: what comes from now on its prices do not know."""
-        self.as_planned = True
-        self.last_arrival += 1
-        self.plan_arrival = self.last_arrival
-
-    def pod_arrives(self, node: str, *, planned: bool = False) -> None:
-        """A pod came to a node, or is to come there: what the node costs one more pod is not known.
-
-        Args:
-            planned: by the plan in hand, whose prices know of it.
-        """
-        if planned:
-            self.arrivals[node] = max(self.plan_arrival, self.arrivals.get(node, 0))
-        else:
-            self.last_arrival += 1
-            self.arrivals[node] = self.last_arrival
-
     def price(self, prices: PlannedPrices, node: str) -> int | None:
         """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""
-        return prices.of(node) if self.arrivals.get(node, 0) <= prices.arrival else None
+        return None if self.arrivals.any_since(node, prices.arrival) else prices.of(node)
 
     def prices_for(self, pod_class: PodClass, policy: str) -> PlannedPrices | None:
         """What nodes cost one more pod of a class; None: unknown."""
@@ -130,12 +114,13 @@ class NominationBooks:
     def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
         """Forgets the scores of all other classes, and their prices but for those made since then."""
         self.scores = {key: scores for key, scores in self.scores.items() if key[0] in classes}
-        self._prices = {key: each for key, each in self._prices.items() if key[0] in classes or each.made >= since}
-        self.cheapest = {key: each for key, each in self.cheapest.items() if each.made >= since}
+        self._prices = {
+            key: priced for key, priced in self._prices.items() if key[0] in classes or priced.made >= since
+        }
+        self.cheapest = {key: priced for key, priced in self.cheapest.items() if priced.made >= since}
         self.firm &= self._prices.keys()
-        arrivals = [each.arrival for kept in (self._prices, self.cheapest) for each in kept.values()]
-        oldest = min(arrivals, default=None)
-        self.arrivals = {} if oldest is None else {on: at for on, at in self.arrivals.items() if at > oldest}
+        arrivals = [priced.arrival for kept in (self._prices, self.cheapest) for priced in kept.values()]
+        self.arrivals.forget_until(min(arrivals, default=None))
 
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""

@@ -30,6 +30,7 @@ from thalweg_operator.reservations.steering.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.nominations import stands_alone
 from thalweg_operator.reservations.steering.place_pool import PlaceKey, Size, counting_keys, domains_of
 from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.state import SteeringState
 from thalweg_operator.reservations.steering.waves import UNORDERED
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
@@ -51,28 +52,29 @@ class Place(msgspec.Struct, frozen=True, gc=False):
 
 
 def find_place(
-    cluster: Cluster, ledger: Ledger, pod: Pod, nomination: Reservation, policy: Policy, nodes: Sequence[str]
+    state: SteeringState, pod: Pod, nomination: Reservation, policy: Policy, nodes: Sequence[str]
 ) -> Place | None:
     """Where, of these nodes, a planned pod may go; its planned node if none of them will do; None: it waits.
 
     kube-scheduler's own filters let these nodes pass with all that it knows of: so the pod may go there even before its
     wave. Of equal pods that wait for a wave, the earliest gives its place.
     """
-    own, phase, books = pod.key, nomination.phase, ledger.nominations
+    ledger = state.ledger
+    own, phase, records = pod.key, nomination.phase, state.nominations
     planned = Place(nomination.node, own)
     passed = phase is Phase.PASSED or (phase is Phase.WITHDRAWING and ledger.in_flight.is_let_through(own))
     if passed or (phase is not Phase.QUEUED and nomination.node in nodes):
         return planned
     if stands_alone(pod):
-        place_key = books.places.place_key(own)
+        place_key = records.places.place_key(own)
         if place_key is None and phase in (Phase.NOMINATED, Phase.WITHDRAWING):
             place_key = PlaceKey(pod.pod_class, pod.signature, policy.name)
         if place_key is not None:
-            found = _earliest(ledger, books.places.on(place_key, nodes))
-            if found:
-                return Place(ledger.reservations[found].node, found)
-            moved = _exchanged(cluster, ledger, nomination, policy, place_key, nodes) or _shifted(
-                cluster, ledger, pod, nomination, policy, place_key, nodes
+            holder = _earliest(ledger, records.places.on(place_key, nodes))
+            if holder:
+                return Place(ledger.reservations[holder].node, holder)
+            moved = _exchanged(state, nomination, policy, place_key, nodes) or _shifted(
+                state, pod, nomination, policy, place_key, nodes
             )
             if moved is not None:
                 return moved
@@ -81,36 +83,37 @@ def find_place(
 
 def _earliest(ledger: Ledger, keys: Iterable[str]) -> str:
     """The pod whose wave comes first, the first of those without a wave; "": there is none."""
-    found, earliest = "", None
+    holder, earliest = "", None
     for key in keys:
         wave = ledger.reservations[key].wave
         if wave == UNORDERED:
             return key
         if earliest is None or wave < earliest:
-            found, earliest = key, wave
-    return found
+            holder, earliest = key, wave
+    return holder
 
 
 def _exchanged(
-    cluster: Cluster, ledger: Ledger, before: Reservation, policy: Policy, place_key: PlaceKey, nodes: Sequence[str]
+    state: SteeringState, before: Reservation, policy: Policy, place_key: PlaceKey, nodes: Sequence[str]
 ) -> Place | None:
     """The node of another pod of the same size, which may go to the planned one, if that costs about as much.
 
     Both nodes stay as full as they are. So the prices of one more pod differ by the preferences of the two pods alone.
     Anti-affinity is asked for both: kube-scheduler does not know of pods that are reserved, or that we bound just now.
     """
-    size, books, planned = Size.of(place_key), ledger.nominations, cluster.nodes.get(before.node)
-    prices = books.prices_for(place_key.pod_class, policy.name)
+    cluster, ledger = state.cluster, state.ledger
+    size, records, planned = Size.of(place_key), state.nominations, cluster.nodes.get(before.node)
+    prices = records.prices_for(place_key.pod_class, policy.name)
     if size is None or prices is None or planned is None or policy.constraints:
         return None
     since = prices.generation
-    if cluster.node_changed_since(before.node, since) or counted_by_others(cluster, ledger, place_key.signature):
+    if cluster.node_changed_since(before.node, since) or counted_by_others(state, place_key.signature):
         return None
     if not holds(cluster, ledger, before.pod.key):
         return None  # others took the room meanwhile: the other pod would wait in its stead
-    for key in islice(books.places.of_size(size, nodes), _MOST_NODES):
+    for key in islice(records.places.of_size(size, nodes), _MOST_NODES):
         other = ledger.reservations[key]
-        others, at = books.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        others, at = records.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
         if (
             others is not None
             and at is not None
@@ -119,7 +122,7 @@ def _exchanged(
             and other.pod.usage == before.pod.usage
             and not cluster.node_changed_since(other.node, since)
             and not _is_rejected(ledger, other.pod, before.node)
-            and not counted_by_others(cluster, ledger, other.pod.signature)
+            and not counted_by_others(state, other.pod.signature)
             and not _is_kept_apart(cluster, other.pod.signature, planned, at)
             and not _is_kept_apart(cluster, place_key.signature, at, planned)
         ):
@@ -133,15 +136,15 @@ def _is_rejected(ledger: Ledger, pod: Pod, node: str) -> bool:
     return record is not None and node in record.rejected_nodes
 
 
-def saving_on(ledger: Ledger, pod: Pod, policy: str, held: Reservation) -> int | None:
+def saving_on(state: SteeringState, pod: Pod, policy: str, held: Reservation) -> int | None:
     """By how much the cost falls if a pod leaves a node where it takes the place of another pod of its size.
 
     It is what that pod saves, but for the preferences of the two. None: unknown.
     """
     if held.saving is None or pod.pod_class == held.pod.pod_class:
         return held.saving
-    prices = ledger.nominations.prices_for(pod.pod_class, policy)
-    others = ledger.nominations.prices_for(held.pod.pod_class, policy)
+    prices = state.nominations.prices_for(pod.pod_class, policy)
+    others = state.nominations.prices_for(held.pod.pod_class, policy)
     comes = None if prices is None else prices.of(held.node)
     goes = None if others is None else others.of(held.node)
     return None if comes is None or goes is None else held.saving + comes - goes
@@ -160,24 +163,24 @@ def _costs_as_much(node: str, prices: PlannedPrices, other: str, others: Planned
 
 
 def _shifted(
-    cluster: Cluster,
-    ledger: Ledger,
+    state: SteeringState,
     pod: Pod,
     nomination: Reservation,
     policy: Policy,
     place_key: PlaceKey,
     nodes: Sequence[str],
 ) -> Place | None:
-    prices = ledger.nominations.prices_for(pod.pod_class, policy.name)
+    cluster, ledger = state.cluster, state.ledger
+    prices = state.nominations.prices_for(pod.pod_class, policy.name)
     signature = with_policy_constraints(pod.signature, policy)
-    if prices is None or counted_by_others(cluster, ledger, signature):
+    if prices is None or counted_by_others(state, signature):
         return None
     keys = counting_keys(signature)
-    for price, node in _cheapest(cluster, ledger, prices, nodes):
+    for price, node in _cheapest(state, prices, nodes):
         domains = domains_of(node, keys)
         before = cluster.nodes.get(nomination.node)
         own = before is not None and domains_of(before, keys) == domains
-        key = pod.key if own else ledger.nominations.places.within(place_key, domains)
+        key = pod.key if own else state.nominations.places.within(place_key, domains)
         holder = ledger.reservations.get(key)
         place = None if holder is None else cluster.nodes.get(holder.node)
         if (
@@ -188,7 +191,7 @@ def _shifted(
             and domains_of(place, keys) == domains
             and not _is_kept_apart(cluster, signature, node, place)
             and fits_now(cluster, pod, node.name)
-            and not infeasible_nodes(cluster, ledger, pod, [node.name])
+            and not infeasible_nodes(state, pod, [node.name])
         ):
             return Place(node.name, key)
     return None
@@ -199,29 +202,30 @@ def _more_at_most(prices: PlannedPrices, saving: int) -> int:
     return max(prices.tolerance, saving // _DEARER) if prices.tolerance else 0
 
 
-def _cheapest(
-    cluster: Cluster, ledger: Ledger, prices: PlannedPrices, nodes: Sequence[str]
-) -> Iterator[tuple[int, Node]]:
+def _cheapest(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str]) -> Iterator[tuple[int, Node]]:
     """The cheapest nodes whose price is known, in the order of the question among equals."""
+    cluster = state.cluster
     priced = (
-        (price, at) for at, name in enumerate(nodes) if (price := ledger.nominations.price(prices, name)) is not None
+        (price, at) for at, name in enumerate(nodes) if (price := state.nominations.price(prices, name)) is not None
     )
     for price, at in nsmallest(_MOST_NODES, priced):
         if not cluster.node_changed_since(nodes[at], prices.generation):
             yield price, cluster.nodes[nodes[at]]
 
 
-def counted_by_others(cluster: Cluster, ledger: Ledger, signature: PodSignature) -> bool:
+def counted_by_others(state: SteeringState, signature: PodSignature) -> bool:
     """Whether the rules of reserved pods of other signatures count pods of this one."""
-    return _counted(cluster, ledger).by_others(signature, cluster.namespaces)
+    cluster = state.cluster
+    return _counted(state).by_others(signature, cluster.namespaces)
 
 
-def _counted(cluster: Cluster, ledger: Ledger) -> CountedPods:
+def _counted(state: SteeringState) -> CountedPods:
     """What the rules of all reserved pods count, put together once for each plan."""
-    counted = ledger.nominations.counted_pods
+    cluster, ledger = state.cluster, state.ledger
+    counted = state.nominations.counted_pods
     if not counted.known:
         constrained = any(policy.constraints for policy in cluster.policies.ordered)
-        pods = (each.pod for each in ledger.reservations.values())
+        pods = (reservation.pod for reservation in ledger.reservations.values())
         counted.learn(_rules_of(cluster, pod) for pod in pods if constrained or pod.constraints is not None)
     return counted
 

@@ -8,7 +8,6 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.reservation import Reservation
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.changes import HIT_RATE_WEIGHT, PROVISIONING_SECONDS
 from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD, unasked
@@ -26,6 +25,7 @@ from thalweg_operator.reservations.steering.nominations import (
     withdraw,
 )
 from thalweg_operator.reservations.steering.plans import nominate_reserved
+from thalweg_operator.reservations.steering.state import SteeringState
 
 #: A nomination that kube-scheduler does not follow for so many seconds is withdrawn; without volumes to provision.
 _FOLLOW_SECONDS = 60.0
@@ -37,109 +37,109 @@ _LONGEST_UNSEEN = 60.0
 _SWEEP_SECONDS = 5.0
 
 
-def time_passed(step: Step) -> None:
+def time_passed(state: SteeringState) -> None:
     """Does what is due: checks, wakes, waves; every few seconds a look at everything."""
-    books, now = step.ledger.nominations, step.now
-    for key in [key for key, due in books.checks.items() if due <= now]:
-        del books.checks[key]
-        check(step, key)
-    _wake_unseen(step)
-    books.waves.end_overdue(now, books.last_question)
-    begin_waves(step)
-    nominate_reserved(step)
-    unasked(step)
-    if now - books.last_sweep >= _SWEEP_SECONDS:
-        books.last_sweep = now
-        step.ledger.in_flight.settle(now)
-        forget_node_changes(step)
-        books.counted_pods.forget()  # what it knows of pods that are gone
-        books.hit_rate += HIT_RATE_WEIGHT * (1.0 - books.hit_rate)  # waiting is worth another try now and then
-        _sweep(step)
-        if books.scores or books.arrivals:
-            books.keep_prices({pod.pod_class for pod in step.cluster.waiting.values()}, now - PRICES_HOLD)
+    records, now = state.nominations, state.now
+    for key in [key for key, due in records.checks.items() if due <= now]:
+        del records.checks[key]
+        check(state, key)
+    _wake_unseen(state)
+    records.waves.end_overdue(now, records.last_question)
+    begin_waves(state)
+    nominate_reserved(state)
+    unasked(state)
+    if now - records.last_sweep >= _SWEEP_SECONDS:
+        records.last_sweep = now
+        state.ledger.in_flight.settle(now)
+        forget_node_changes(state)
+        records.counted_pods.forget()  # what it knows of pods that are gone
+        records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
+        _sweep(state)
+        if records.scores or records.arrivals:
+            records.keep_prices({pod.pod_class for pod in state.cluster.waiting.values()}, now - PRICES_HOLD)
 
 
-def policies_changed(step: Step) -> None:
+def policies_changed(state: SteeringState) -> None:
     """Other policies are in force: what they do not steer is not nominated, and what they do not hold is woken."""
-    _withdraw_ungoverned(step)
-    _wake_ungoverned(step)
+    _withdraw_ungoverned(state)
+    _wake_ungoverned(state)
 
 
-def _sweep(step: Step) -> None:
+def _sweep(state: SteeringState) -> None:
     """Withdraws nominations that nobody follows, and those whose room is gone."""
-    for before in nominations(step.ledger):
-        reservation = nomination_of(step.ledger, before.pod.key)
+    for before in nominations(state.ledger):
+        reservation = nomination_of(state.ledger, before.pod.key)
         if reservation is None or reservation.id != before.id:
             continue  # given up with a pod before it
         if reservation.phase not in (Phase.QUEUED, Phase.WITHDRAWING):
-            _sweep_nomination(step, reservation)
+            _sweep_nomination(state, reservation)
 
 
-def _sweep_nomination(step: Step, reservation: Reservation) -> None:
+def _sweep_nomination(state: SteeringState, reservation: Reservation) -> None:
     key = reservation.pod.key
-    pod = step.cluster.pods.get(key)
+    pod = state.cluster.pods.get(key)
     if pod is None:
         return
     if reservation.phase is Phase.RESERVED:
-        if not holds(step.cluster, step.ledger, key):
-            give_up(step, key, "expired")
+        if not holds(state.cluster, state.ledger, key):
+            give_up(state, key, "expired")
         return
-    record = step.ledger.known_record(pod)
-    if record is not None and record.refused_early and not is_too_early(step, reservation):
+    record = state.ledger.known_record(pod)
+    if record is not None and record.refused_early and not is_too_early(state, reservation):
         # kube-scheduler erases no nomination of a pod that may not preempt: nothing else tells it to try again.
         record.refused_early = False
-        wake(step, pod)
+        wake(state, pod)
     patience = PROVISIONING_SECONDS if pod.unbindable_reason else _FOLLOW_SECONDS
-    waited = step.now - reservation.since
+    waited = state.now - reservation.since
     # A pod that passed may be bound in spite of all that.
     is_overdue = reservation.phase is Phase.NOMINATED and waited > _OVERDUE_SECONDS
-    if waited > patience or (is_overdue and not holds(step.cluster, step.ledger, key)):
-        withdraw(step, pod)
+    if waited > patience or (is_overdue and not holds(state.cluster, state.ledger, key)):
+        withdraw(state, pod)
     elif is_overdue and pod.nominated_node != reservation.node:
         # Mostly two nominations of one pod that came in another order than they were sent.
-        check_later(step, key, 0.0)
+        check_later(state, key, 0.0)
 
 
-def _wake_unseen(step: Step) -> None:
+def _wake_unseen(state: SteeringState) -> None:
     """Wakes pods that sleep in kube-scheduler because our watch was late: by now it shows them.
 
     Mostly kube-scheduler has asked again already: its own status write queues the pod once more.
     """
-    wakes = step.ledger.nominations.unseen_wakes
-    for key in [key for key, due in wakes.items() if due <= step.now]:
+    wakes = state.nominations.unseen_wakes
+    for key in [key for key, due in wakes.items() if due <= state.now]:
         del wakes[key]
-        pod = step.cluster.waiting.get(key)
+        pod = state.cluster.waiting.get(key)
         if pod is not None and UNSEEN_MESSAGE in pod.unschedulable_message:
-            record = step.ledger.record(pod)
+            record = state.ledger.record(pod)
             record.wake_pause = min(2 * record.wake_pause, _LONGEST_UNSEEN)
-            wakes[key] = step.now + record.wake_pause
-            step.effects.append(WakePod(pod, unseen=True))
+            wakes[key] = state.now + record.wake_pause
+            state.effects.append(WakePod(pod, unseen=True))
 
 
-def _withdraw_ungoverned(step: Step) -> None:
+def _withdraw_ungoverned(state: SteeringState) -> None:
     """A pod that no policy steers any more is not to be nominated."""
-    for before in nominations(step.ledger):
+    for before in nominations(state.ledger):
         key = before.pod.key
-        reservation, pod = nomination_of(step.ledger, key), step.cluster.pods.get(key)
+        reservation, pod = nomination_of(state.ledger, key), state.cluster.pods.get(key)
         if reservation is None or reservation.id != before.id:
             continue  # given up with a pod before it
         if pod is None or reservation.phase in (Phase.PASSED, Phase.WITHDRAWING):
             continue
-        policy = step.policy_of(pod)
+        policy = state.policy_of(pod)
         if policy is not None and delivery_of(policy).steered:
             continue
         if reservation.phase in UNANNOUNCED:
-            give_up(step, key, "expired")
+            give_up(state, key, "expired")
         elif policy is not None:
-            withdraw(step, pod)
+            withdraw(state, pod)
 
 
-def _wake_ungoverned(step: Step) -> None:
+def _wake_ungoverned(state: SteeringState) -> None:
     """A pod that no policy holds any more is to be tried again."""
-    for key, record in step.ledger.pending.items():
-        pod = step.cluster.waiting.get(key)
+    for key, record in state.ledger.pending.items():
+        pod = state.cluster.waiting.get(key)
         if record.held_at is None or pod is None or pod.uid != record.uid:
             continue
-        policy = step.policy_of(pod)
+        policy = state.policy_of(pod)
         if policy is None or delivery_of(policy).owner is None or policy.steering is Steering.PREFER:
-            wake(step, pod)
+            wake(state, pod)

@@ -14,8 +14,8 @@ from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.step.wanted import bind_problem, has_begun
 from thalweg_operator.reservations.victims.victims import may_take_place
 
@@ -23,9 +23,9 @@ from thalweg_operator.reservations.victims.victims import may_take_place
 KEPT_TRIES = 4
 
 
-def answered(step: Step, write: Bind, answer: Answer, reason: str) -> None:
+def answered(state: State, write: Bind, answer: Answer, reason: str) -> None:
     """A binding was answered. Where it is done, the reservation stays until the watch shows the binding."""
-    ledger, pod = step.ledger, write.pod
+    ledger, pod = state.ledger, write.pod
     reservation = ledger.reservations.get(pod.key)
     known = reservation is not None and (reservation.pod.uid, reservation.phase) == (pod.uid, Phase.BINDING)
     match answer:
@@ -34,12 +34,12 @@ def answered(step: Step, write: Bind, answer: Answer, reason: str) -> None:
                 ledger.change(pod.key, maybe_bound=answer is Answer.UNCERTAIN)
         case Answer.REFUSED:
             if reason:
-                step.pod_refused(pod, f"the API server refused to bind it to {write.node}: {reason}")
+                state.pod_refused(pod, f"the API server refused to bind it to {write.node}: {reason}")
             else:
-                backoff.refused(ledger, pod, step.now)
+                backoff.refused(ledger, pod, state.now)
             if known:
                 ledger.change(pod.key, maybe_bound=False)
-            if known and _is_place_kept(step.cluster, ledger, pod):
+            if known and _is_place_kept(state.cluster, ledger, pod):
                 ledger.change(pod.key, phase=Phase.PAUSED, retries=ledger.reservations[pod.key].retries + 1)
             else:
                 ledger.release(pod.key, pod.uid)
@@ -57,12 +57,12 @@ def _is_place_kept(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     )
 
 
-def send_again(step: Step) -> None:
+def send_again(state: State) -> None:
     """Sends the bindings of pods whose pause is over, unless their place is not as planned then.
 
     If a gang has not begun after all, the places of its pods are given up at once.
     """
-    cluster, ledger = step.cluster, step.ledger
+    cluster, ledger = state.cluster, state.ledger
     begun: dict[GangKey, bool] = {}
     for key in sorted(ledger.paused):
         reservation = ledger.reservations[key]
@@ -71,10 +71,10 @@ def send_again(step: Step) -> None:
             begun[gang.key] = has_begun(cluster, ledger, gang.key)
         if gang is None or not begun[gang.key]:
             ledger.release(key, reservation.pod.uid)
-        elif not backoff.is_backing_off(ledger, reservation.pod, step.now):
+        elif not backoff.is_backing_off(ledger, reservation.pod, state.now):
             write = Bind(reservation.pod, reservation.node, reservation.generation)
-            if not may_take_place(cluster, ledger, reservation) or bind_problem(cluster, ledger, write, retry=True):
+            if not may_take_place(state, reservation) or bind_problem(cluster, ledger, write, retry=True):
                 ledger.release(key, reservation.pod.uid)
             else:
                 ledger.change(key, phase=Phase.BINDING)
-                step.effects.append(write)
+                state.effects.append(write)

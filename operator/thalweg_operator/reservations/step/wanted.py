@@ -21,6 +21,7 @@ from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import nomination_of
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.partial_gangs import is_gang_eviction_wanted
 from thalweg_operator.reservations.victims.victims import is_eviction_wanted
 
@@ -28,8 +29,9 @@ from thalweg_operator.reservations.victims.victims import is_eviction_wanted
 OPERATOR_ENDS = "operator ends"
 
 
-def is_wanted(cluster: Cluster, ledger: Ledger, write: Write, now: float) -> bool:
+def is_wanted(state: State, write: Write, now: float) -> bool:
     """Whether a write is still wanted."""
+    cluster, ledger = state.cluster, state.ledger
     match write:
         case Bind():
             return not bind_problem(cluster, ledger, write, retry=True)
@@ -49,11 +51,11 @@ def is_wanted(cluster: Cluster, ledger: Ledger, write: Write, now: float) -> boo
             return _is_gate_unneeded(cluster, ledger, write)
         case WakePod():
             key = write.pod.key
-            return key in (ledger.nominations.unseen_wakes if write.unseen else cluster.waiting)
+            return key in (state.nominations.unseen_wakes if write.unseen else cluster.waiting)
         case Evict():
             if write.gang is not None:
-                return is_gang_eviction_wanted(cluster, ledger, write, now)
-            return is_eviction_wanted(cluster, ledger, write)
+                return is_gang_eviction_wanted(state, write, now)
+            return is_eviction_wanted(state, write)
 
 
 def _is_gate_unneeded(cluster: Cluster, ledger: Ledger, write: OpenGate) -> bool:
@@ -121,16 +123,16 @@ def _is_placed_together(cluster: Cluster, pod: Pod) -> bool:
     """Whether a constraint places the pod, or another waiting pod of its gang, together with others or not at all."""
     gang = pod.gang
     members = [pod] if gang is None else [pod, *cluster.gangs.members(gang.key)[0].values()]
-    policies = ((each, cluster.policies.of(each, cluster.namespaces)) for each in members)
-    return any(policy is not None and all_or_none(each.signature.labels, policy) for each, policy in policies)
+    policies = ((member, cluster.policies.of(member, cluster.namespaces)) for member in members)
+    return any(policy is not None and all_or_none(member.signature.labels, policy) for member, policy in policies)
 
 
 def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
     """Whether a pod of a gang, or of another gang of its group, has or had a node, or may have one by our binding."""
     gangs = cluster.gangs
-    for each in gangs.state(key).spec.group or (key,):
-        waiting, bound = gangs.members(each)
-        if bound or gangs.state(each).succeeded_count:
+    for gang in gangs.state(key).spec.group or (key,):
+        waiting, bound = gangs.members(gang)
+        if bound or gangs.state(gang).succeeded_count:
             return True
         for pod in waiting:
             reservation = ledger.reservations.get(pod)

@@ -26,19 +26,19 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import changes as nomination_events
 from thalweg_operator.reservations.steering import lone_pods
+from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 
 #: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
 _TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
 
-def pod_put(step: Step, pod: Pod) -> None:
+def pod_put(state: State, pod: Pod) -> None:
     """A pod came or changed."""
-    cluster, ledger, key = step.cluster, step.ledger, pod.key
+    cluster, ledger, key = state.cluster, state.ledger, pod.key
     before = ledger.reservations.get(key)
     if before is not None and (before.pod.uid != pod.uid or pod.node_name or pod.terminal):
         ledger.drop(key)
@@ -48,22 +48,22 @@ def pod_put(step: Step, pod: Pod) -> None:
     waited = ledger.victim_left(key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
     change = cluster.put_pod(pod)
     if key in ledger.victims:
-        ledger.victim_changed(pod, step.now)
+        ledger.victim_changed(pod, state.now)
     if waited:
-        victims.settle(step, waited)
+        victims.settle(state, waited)
     _count_drift(ledger, change)
     if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
-        ledger.forget_waiting(key)
+        state.forget_waiting(key)
     if key in cluster.waiting and key not in ledger.reservations:
-        replacements.replacement_came(step, cluster.waiting[key])
+        replacements.replacement_came(state, cluster.waiting[key])
     opened = change.gate_opened and key not in ledger.reservations
     nominated = before is not None or bool(pod.nominated_node or (change.old is not None and change.old.nominated_node))
     if nominated:
         _follow_nomination(cluster, ledger, pod)
     if change.old is not None and change.old.nominated_node and not pod.nominated_node and ledger.waits_for_victim(key):
-        victims.nomination_lost(step, key)
+        victims.nomination_lost(state, key)
     if change.came is not None and (before is None or before.node != pod.node_name):
-        ledger.nominations.pod_arrives(pod.node_name)
+        ledger.arrivals.add(pod.node_name)
     as_planned = (
         before is not None
         and before.node == pod.node_name
@@ -77,10 +77,10 @@ def pod_put(step: Step, pod: Pod) -> None:
     ):
         ledger.round_wanted = True
     if change.waiting_changed or opened:  # opened without a plan
-        ledger.round_wanted |= not lone_pods.pod_came(step, cluster.waiting[key])
-        ledger.round_at_once |= ledger.round_wanted
+        came = not lone_pods.pod_came(state, cluster.waiting[key])
+        ledger.round_at_once |= came or ledger.round_wanted
     if nominated or UNSEEN_MESSAGE in pod.unschedulable_message:
-        nomination_events.pod_changed(step, key, before)
+        nomination_events.pod_changed(state, key, before)
 
 
 def _has_signature(pod: Pod, planned: Pod, *, node_labels_matter: bool) -> bool:
@@ -92,39 +92,39 @@ def _has_signature(pod: Pod, planned: Pod, *, node_labels_matter: bool) -> bool:
     return msgspec.structs.replace(now, labels=labels) == before
 
 
-def pod_removed(step: Step, key: str) -> None:
+def pod_removed(state: State, key: str) -> None:
     """A pod is gone."""
-    ledger = step.ledger
+    ledger = state.ledger
     before = ledger.reservations.get(key)
     waited = ledger.victim_left(key) if key in ledger.victims else []
-    change = step.cluster.remove_pod(key)
+    change = state.cluster.remove_pod(key)
     if waited:
-        victims.settle(step, waited)
+        victims.settle(state, waited)
     _count_drift(ledger, change)
     ledger.in_flight.seen(key)
-    ledger.forget_waiting(key)
+    state.forget_waiting(key)
     if before is not None:
         ledger.drop(key)
     if before is not None or change.room_freed or change.gang_changed:
         ledger.round_wanted = True
     if before is not None:
-        nomination_events.pod_changed(step, key, before)
+        nomination_events.pod_changed(state, key, before)
 
 
-def object_event(step: Step, event: ObjectEvent) -> None:
+def object_event(state: State, event: ObjectEvent) -> None:
     """Anything but a pod came, changed or went."""
-    cluster, ledger = step.cluster, step.ledger
+    cluster, ledger = state.cluster, state.ledger
     match event:
         case NodePut(node):
             if cluster.nodes.get(node.name) != node:
-                ledger.nominations.forget_cheapest()  # its images may be others too
+                state.nominations.forget_cheapest()  # its images may be others too
             change = cluster.put_node(node)
             if change is not None:
-                _node_changed(step, change)
+                _node_changed(state, change)
         case NodeRemoved(name):
             change = cluster.remove_node(name)
             if change is not None:
-                _node_changed(step, change)
+                _node_changed(state, change)
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
@@ -146,10 +146,10 @@ def object_event(step: Step, event: ObjectEvent) -> None:
             ledger.round_wanted |= cluster.remove_pod_group(group_key)
 
 
-def _node_changed(step: Step, change: NodeChange) -> None:
+def _node_changed(state: State, change: NodeChange) -> None:
     """A node came, changed or went."""
-    ledger = step.ledger
-    ledger.nominations.node_changes[change.name] = step.now
+    ledger = state.ledger
+    state.nominations.node_changes[change.name] = state.now
     if ledger.drifts:
         ledger.drift.nodes_before.setdefault(change.name, change.before)
     ledger.round_wanted = True

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, PlannedEviction
-from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims import unevictable
 from thalweg_operator.reservations.victims.moves import Move
@@ -24,15 +21,16 @@ from thalweg_operator.reservations.victims.replacements import (
     reserve_place,
     stays,
 )
+from thalweg_operator.reservations.victims.state import VictimsState
 
 
-def plan_evictions(step: Step, evictions: Sequence[PlannedEviction], generation: int) -> None:
+def plan_evictions(state: VictimsState, evictions: Sequence[PlannedEviction], generation: int) -> None:
     """Takes over the evictions of a plan that no placement waits for.
 
     Args:
         generation: of the cluster, when the plan was asked for.
     """
-    cluster, ledger = step.cluster, step.ledger
+    cluster, ledger = state.cluster, state.ledger
     for eviction in evictions:
         victim = cluster.pods.get(eviction.key)
         if (
@@ -41,7 +39,7 @@ def plan_evictions(step: Step, evictions: Sequence[PlannedEviction], generation:
             or not stays(cluster, victim)
             or victim.key in ledger.victims
             or place_key(victim) in ledger.reservations
-            or victim.key in ledger.moves.without_place
+            or victim.key in state.moves.without_place
         ):
             continue
         is_rule = eviction.departure is Departure.RULE and not eviction.by_controller
@@ -49,38 +47,38 @@ def plan_evictions(step: Step, evictions: Sequence[PlannedEviction], generation:
             continue
         record = VictimRecord(victim, eviction.departure, eviction.to, reason=eviction.reason, generation=generation)
         if eviction.by_controller:
-            reserve_place(step, victim, eviction, generation)
+            reserve_place(state, victim, eviction, generation)
         elif eviction.to:
-            reserve_place(step, victim, eviction, generation, [record])
+            reserve_place(state, victim, eviction, generation, [record])
         elif eviction.departure is Departure.RULE:
-            policy = step.policy_of(victim)
+            policy = state.policy_of(victim)
             if policy is None:
                 continue
-            ledger.moves.without_place[victim.key] = record
-            ledger.moves.past[place_key(victim)] = Move(victim, policy.name, eviction.departure, left=step.now)
+            state.moves.without_place[victim.key] = record
+            state.moves.past[place_key(victim)] = Move(victim, policy.name, eviction.departure, left=state.now)
 
 
-def look_after_evictions(step: Step) -> None:
+def look_after_evictions(state: VictimsState) -> None:
     """Asks for the evictions, and forgets those that are done."""
-    books = step.ledger.moves
-    for key, record in list(books.without_place.items()):
-        if not stays(step.cluster, record.pod):
-            del books.without_place[key]
-        elif not is_independent_eviction(step.cluster, step.ledger, record.pod):
-            _forget(step.ledger, record.pod)
-    for record in _records(step.ledger):
-        if step.ledger.ends and record.stage is not Stage.ASKED:
+    moves = state.moves
+    for key, record in list(moves.without_place.items()):
+        if not stays(state.cluster, record.pod):
+            del moves.without_place[key]
+        elif not is_independent_eviction(state, record.pod):
+            _forget(state, record.pod)
+    for record in _records(state):
+        if state.ledger.ends and record.stage is not Stage.ASKED:
             continue
-        is_due = record.stage is not Stage.ASKED or step.now - record.asked >= RETRY_SECONDS
-        if is_due and record.pod.uid not in step.ledger.evicting and stays(step.cluster, record.pod):
-            record.stage, record.asked = Stage.ASKED, step.now
-            step.evict(Evict(record.pod, _message(record), record.departure))
+        is_due = record.stage is not Stage.ASKED or state.now - record.asked >= RETRY_SECONDS
+        if is_due and record.pod.uid not in state.evicting and stays(state.cluster, record.pod):
+            record.stage, record.asked = Stage.ASKED, state.now
+            state.evict(Evict(record.pod, _message(record), record.departure))
 
 
-def _records(ledger: Ledger) -> list[VictimRecord]:
-    placed = [ledger.victims.get(move.victim.key) for move in ledger.moves.awaited.values()]
+def _records(state: VictimsState) -> list[VictimRecord]:
+    placed = [state.ledger.victims.get(move.victim.key) for move in state.moves.awaited.values()]
     alone = [record for record in placed if record is not None and record.for_pods == {place_key(record.pod)}]
-    return [*alone, *ledger.moves.without_place.values()]
+    return [*alone, *state.moves.without_place.values()]
 
 
 def _message(record: VictimRecord) -> str:
@@ -91,9 +89,10 @@ def _message(record: VictimRecord) -> str:
     return message
 
 
-def is_independent_eviction(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
+def is_independent_eviction(state: VictimsState, pod: Pod) -> bool:
     """Whether a pod without a place for its replacement is still to be evicted."""
-    record, current = ledger.moves.without_place.get(pod.key), cluster.pods.get(pod.key)
+    cluster = state.cluster
+    record, current = state.moves.without_place.get(pod.key), cluster.pods.get(pod.key)
     return (
         record is not None
         and current is not None
@@ -102,23 +101,23 @@ def is_independent_eviction(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     )
 
 
-def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> bool:
+def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> bool:
     """An eviction was answered; whether it was one of these. If it is refused, the pod stays for a while."""
-    ledger, key = step.ledger, place_key(write.pod)
+    ledger, key = state.ledger, place_key(write.pod)
     record = ledger.victims.get(write.pod.key)
     placed = record is not None and record.pod.uid == write.pod.uid and record.for_pods == {key}
-    known = ledger.moves.without_place.get(write.pod.key)
+    known = state.moves.without_place.get(write.pod.key)
     if not placed and (known is None or known.pod.uid != write.pod.uid):
         return False
     if answer in (Answer.REFUSED, Answer.RETRYING):
-        unevictable.refused(ledger, write.pod.uid, reason, step.now)
+        unevictable.refused(ledger, write.pod.uid, reason, state.now)
         if placed:
-            release_place(step, key, "dropped")
+            release_place(state, key, "dropped")
         else:
-            _forget(ledger, write.pod)
+            _forget(state, write.pod)
     return True
 
 
-def _forget(ledger: Ledger, victim: Pod) -> None:
-    del ledger.moves.without_place[victim.key]
-    ledger.moves.past.pop(place_key(victim), None)
+def _forget(state: VictimsState, victim: Pod) -> None:
+    del state.moves.without_place[victim.key]
+    state.moves.past.pop(place_key(victim), None)

@@ -1,4 +1,4 @@
-"""What is remembered of pods whose replacement has a place: those that are moved, and victims of preemption."""
+"""Records of pods whose replacement has a place, moved or preempted, and of gangs that are partially placed."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Move:
 
 
 @dataclass(slots=True)
-class MoveBooks:
+class Moves:
     """Moves under way, and those of the last hour.
 
     Attributes:
@@ -79,3 +79,18 @@ class MoveBooks:
         """Moves that began before that time count no more."""
         for key in [key for key, move in self.past.items() if move.left is not None and move.left < time]:
             del self.past[key]
+
+
+@dataclass(slots=True)
+class PartialSince:
+    """What is known of a gang that is partially placed.
+
+    Attributes:
+        since: time since when fewer of its pods than it needs have a node.
+        stuck_since: time since when what it lacks is not on its way either; None while it is.
+        asked: UIDs of its pods whose eviction was asked for, for that.
+    """
+
+    since: float
+    stuck_since: float | None = None
+    asked: set[str] = field(default_factory=set)

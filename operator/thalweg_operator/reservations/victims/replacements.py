@@ -21,12 +21,11 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import CountMove, Departure
 from thalweg_operator.reservations.events import PlannedEviction
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_now, holds
-from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
 from thalweg_operator.reservations.victims.moves import MOVES, Move
+from thalweg_operator.reservations.victims.state import VictimsState
 
 #: Seconds that a place waits for a replacement once the pod leaves, and again once it is gone.
 REPLACEMENT_TIMEOUT = 300.0
@@ -42,7 +41,7 @@ def place_key(victim: Pod) -> str:
 # --- before the eviction ---
 
 
-def reserve_places(step: Step, evictions: Sequence[PlannedEviction], generation: int) -> list[str] | None:
+def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], generation: int) -> list[str] | None:
     """Takes room for the replacements of pods that are to leave, where the plan has some.
 
     A pod that is moved leaves only if its replacement has a place. Other victims leave anyhow.
@@ -55,22 +54,22 @@ def reserve_places(step: Step, evictions: Sequence[PlannedEviction], generation:
     """
     reserved: list[str] = []
     for eviction in evictions:
-        victim = step.cluster.pods.get(eviction.key)
+        victim = state.cluster.pods.get(eviction.key)
         if not eviction.to or victim is None or victim.uid != eviction.uid:
             continue
-        if place_key(victim) in step.ledger.reservations:
+        if place_key(victim) in state.ledger.reservations:
             continue  # it leaves for other pods too
-        if reserve_place(step, victim, eviction, generation):
+        if reserve_place(state, victim, eviction, generation):
             reserved.append(place_key(victim))
         elif eviction.departure in MOVES:
             for key in reserved:
-                release_place(step, key, "dropped")
+                release_place(state, key, "dropped")
             return None
     return reserved
 
 
 def reserve_place(
-    step: Step, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
+    state: VictimsState, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
 ) -> bool:
     """Takes room for the replacement of a pod; whether there is some.
 
@@ -78,8 +77,8 @@ def reserve_place(
         generation: of the cluster, when the plan was asked for.
         victims: the pod's record, if no waiting pod waits for its room.
     """
-    cluster, ledger, node = step.cluster, step.ledger, eviction.to
-    policy = step.policy_of(victim)
+    cluster, ledger, node = state.cluster, state.ledger, eviction.to
+    policy = state.policy_of(victim)
     owner = _owner(policy, victim, eviction.departure)
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
@@ -93,9 +92,9 @@ def reserve_place(
     ):
         return False
     ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
-    move = Move(victim, policy.name, eviction.departure, waits_since=step.now, by_controller=eviction.by_controller)
-    ledger.moves.add(placeholder.key, move)
-    step.effects.append(CountMove("reserved"))
+    move = Move(victim, policy.name, eviction.departure, waits_since=state.now, by_controller=eviction.by_controller)
+    state.moves.add(placeholder.key, move)
+    state.effects.append(CountMove("reserved"))
     return True
 
 
@@ -126,9 +125,10 @@ def _as_bound(pod_class: PodClass) -> PodClass:
     return msgspec.structs.replace(pod_class, images=(), containers=0)
 
 
-def is_place_kept(cluster: Cluster, ledger: Ledger, key: str) -> bool:
+def is_place_kept(state: VictimsState, key: str) -> bool:
     """Whether a place is as planned, so that the pod may still be evicted for a move."""
-    reservation, move = ledger.reservations.get(key), ledger.moves.awaited.get(key)
+    cluster, ledger = state.cluster, state.ledger
+    reservation, move = ledger.reservations.get(key), state.moves.awaited.get(key)
     if reservation is None or move is None:
         return False
     victim = cluster.pods.get(move.victim.key, move.victim)
@@ -160,33 +160,34 @@ def breaks_rule_yet(cluster: Cluster, victim: Pod, generation: int) -> bool:
     )
 
 
-def release_place(step: Step, key: str, outcome: str) -> None:
+def release_place(state: VictimsState, key: str, outcome: str) -> None:
     """Gives the place of a replacement up."""
-    step.ledger.release(key, step.ledger.reservations[key].pod.uid)
-    step.effects.append(CountMove(outcome))
+    state.moves.discard(key)
+    state.ledger.release(key, state.ledger.reservations[key].pod.uid)
+    state.effects.append(CountMove(outcome))
 
 
 # --- after it ---
 
 
-def replacement_came(step: Step, pod: Pod) -> None:
+def replacement_came(state: VictimsState, pod: Pod) -> None:
     """A pod waits and has no reservation: if it replaces a pod that leaves, it takes the place of its replacement."""
-    ledger, books = step.ledger, step.ledger.moves
+    ledger, moves = state.ledger, state.moves
     places = [
         key
-        for key in books.by_owner.get(pod.owner, ())
-        if not stays(step.cluster, books.awaited[key].victim) and is_alike(pod, books.awaited[key].victim)
+        for key in moves.by_owner.get(pod.owner, ())
+        if not stays(state.cluster, moves.awaited[key].victim) and is_alike(pod, moves.awaited[key].victim)
     ]
     if not places:
         return
     # A pod of a StatefulSet has the name of the one that it replaces.
-    key = next((each for each in places if books.awaited[each].victim.name == pod.name), places[0])
-    move, reservation = books.awaited[key], ledger.reservations[key]
-    policy = step.policy_of(pod)
+    key = next((place for place in places if moves.awaited[place].victim.name == pod.name), places[0])
+    move, reservation = moves.awaited[key], ledger.reservations[key]
+    policy = state.policy_of(pod)
     if policy is None or delivery_of(policy).owner is not reservation.owner:
         return
-    books.left(key, step.now)
-    release_place(step, key, "replaced")
+    moves.left(key, state.now)
+    release_place(state, key, "replaced")
     move.replacement = (pod.key, pod.uid)
     ledger.add(pod, reservation.node, reservation.owner, Phase.HELD)
     # The plan in hand counts the placeholder there.
@@ -208,32 +209,33 @@ def is_alike(pod: Pod, victim: Pod) -> bool:
     )
 
 
-def look_after_places(step: Step) -> None:
+def look_after_places(state: VictimsState) -> None:
     """Gives up places that are not wanted any more, and those that no replacement comes for."""
-    cluster, ledger, books, now = step.cluster, step.ledger, step.ledger.moves, step.now
-    for key, move in list(books.awaited.items()):
+    cluster, ledger, moves, now = state.cluster, state.ledger, state.moves, state.now
+    for key, move in list(moves.awaited.items()):
         if stays(cluster, move.victim):
             is_leaving = move.by_controller or move.victim.key in ledger.victims
             is_late = move.by_controller and now - move.waits_since > REPLACEMENT_TIMEOUT
-            if not is_leaving or is_late or not is_place_kept(cluster, ledger, key):
-                release_place(step, key, "dropped")
+            if not is_leaving or is_late or not is_place_kept(state, key):
+                release_place(state, key, "dropped")
             continue
-        books.left(key, now)
+        moves.left(key, now)
         victim = cluster.pods.get(move.victim.key)
         if not move.gone and (victim is None or victim.uid != move.victim.uid):
             move.gone, move.waits_since = True, now
         if now - move.waits_since > REPLACEMENT_TIMEOUT or ledger.reservations[key].node not in cluster.nodes:
-            release_place(step, key, "expired")
-    books.forget_before(now - _HOUR)
+            release_place(state, key, "expired")
+    moves.forget_before(now - _HOUR)
 
 
 # --- for rounds ---
 
 
-def recent_moves(cluster: Cluster, ledger: Ledger, now: float) -> tuple[RecentMove, ...]:
+def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
     """Moves that count for the limits of policies: those under way, and those of the last hour."""
-    books = ledger.moves
-    planned = {key: move for key, move in books.awaited.items() if move.departure in MOVES}
+    cluster = state.cluster
+    moves = state.moves
+    planned = {key: move for key, move in moves.awaited.items() if move.departure in MOVES}
     return tuple(
         RecentMove(
             move.policy,
@@ -241,9 +243,9 @@ def recent_moves(cluster: Cluster, ledger: Ledger, now: float) -> tuple[RecentMo
             move.victim.namespace,
             move.victim.owner,
             0.0 if move.left is None else now - move.left,
-            under_way=key in books.awaited or _waits(cluster, move.replacement),
+            under_way=key in moves.awaited or _waits(cluster, move.replacement),
         )
-        for key, move in (planned | books.past).items()
+        for key, move in (planned | moves.past).items()
     )
 
 

@@ -3,29 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
-import msgspec
-
-if TYPE_CHECKING:
-    from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.victim_record import UnevictablePod
 
 #: Seconds of the first and of the longest pause.
 _FIRST, _LONGEST = 5.0, 300.0
-
-
-class UnevictablePod(msgspec.Struct, frozen=True, gc=False):
-    """A running pod that is not to be evicted now.
-
-    Attributes:
-        reason: the API server's.
-        until: end of its pause, by the monotonic clock.
-        tries: how often its eviction was refused.
-    """
-
-    reason: str
-    until: float
-    tries: int
 
 
 def refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
@@ -38,10 +21,10 @@ def refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
 
 def reasons(ledger: Ledger, now: float) -> Mapping[str, str]:
     """Why pods are not to be evicted now, by UID."""
-    return {uid: each.reason for uid, each in ledger.unevictable.items() if each.until > now}
+    return {uid: pod.reason for uid, pod in ledger.unevictable.items() if pod.until > now}
 
 
 def forget(ledger: Ledger, now: float) -> None:
     """Forgets pods whose pause ended long ago. Until then another refusal makes the pause longer."""
     if ledger.unevictable:
-        ledger.unevictable = {uid: each for uid, each in ledger.unevictable.items() if each.until + _LONGEST > now}
+        ledger.unevictable = {uid: pod for uid, pod in ledger.unevictable.items() if pod.until + _LONGEST > now}

@@ -12,27 +12,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.arrays.snapshot import Victim
-from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
-from flowcore.rules.reasons.codes import REPLACEMENT
+from flowcore.cluster.victims import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
+from flowcore.rules.reasons.codes import REPLACEMENT
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.feasibility import holds, may_come
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
-from thalweg_operator.reservations.ledger.step import Step
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
-from thalweg_operator.reservations.steering.nominations import withdraw
-from thalweg_operator.reservations.victims import messages as victim_messages
-from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.victims import messages, unevictable
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
+from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
 #: Seconds that the API server may take to evict the victims before the room is given back for a while.
@@ -43,34 +39,46 @@ TERMINATION_SLACK = 30.0
 LONGEST_TERMINATION = 600.0
 
 
-def look_after_victims(step: Step) -> None:
-    """Begins what is new, gives up what is not wanted or takes too long."""
-    cluster, ledger = step.cluster, step.ledger
-    for key in sorted(ledger.awaiting | ledger.held):
+def go_on(state: VictimsState, keys: Iterable[str]) -> None:
+    """Takes the next step for these pods and their groups: victims are asked about, or evicted.
+
+    What is not wanted any more, or takes too long, is given up.
+
+    Args:
+        keys: of pods with a reservation that waits for victims, or is held.
+    """
+    ledger = state.ledger
+    chosen = sorted(keys)
+    for key in chosen:
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
-        if not is_whole(ledger, reservation) or not may_take_place(cluster, ledger, reservation):
-            give_up(step, reservation)
-    settle(step, ledger.awaiting)
-    for members in _awaiting(ledger, ledger.awaiting):
-        _wait(step, members)
-    unevictable.forget(ledger, step.now)
+        if not is_whole(ledger, reservation) or not may_take_place(state, reservation):
+            give_up(state, reservation)
+    settle(state, chosen)
+    for members in _awaiting(ledger, chosen):
+        _wait(state, members)
 
 
-def settle(step: Step, keys: Iterable[str]) -> None:
+def look_after_victims(state: VictimsState) -> None:
+    """Looks at all pods that wait, for what time and other pods change."""
+    go_on(state, state.ledger.awaiting | state.ledger.held)
+    unevictable.forget(state.ledger, state.now)
+
+
+def settle(state: VictimsState, keys: Iterable[str]) -> None:
     """Keeps the places of groups whose victims have all left, for the next round to confirm.
 
     Args:
         keys: of pods that wait, or waited just now.
     """
-    ledger = step.ledger
+    ledger = state.ledger
     for members in _awaiting(ledger, keys):
-        if any(each.victims for each in members):
+        if any(member.victims for member in members):
             continue
-        if all(may_come(step.cluster, ledger, each) for each in members):
-            for each in members:
-                ledger.change(each.pod.key, phase=Phase.HELD)
+        if all(may_come(state.cluster, ledger, member) for member in members):
+            for member in members:
+                ledger.change(member.pod.key, phase=Phase.HELD)
             ledger.round_wanted = True
 
 
@@ -80,19 +88,20 @@ def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]
     for key in sorted(keys):
         if key in ledger.awaiting and key not in seen:
             members = ledger.members_of(ledger.reservations[key])
-            seen.update(each.pod.key for each in members)
+            seen.update(member.pod.key for member in members)
             yield members
 
 
-def give_up(step: Step, reservation: Reservation) -> None:
+def give_up(state: VictimsState, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
-    for each in [reservation] if reservation.optional else step.ledger.members_of(reservation):
-        release(step, each)
+    for waiting in [reservation] if reservation.optional else state.ledger.members_of(reservation):
+        release(state, waiting)
 
 
-def release(step: Step, reservation: Reservation) -> None:
+def release(state: VictimsState, reservation: Reservation) -> None:
     """Ends a reservation that waits for victims, or is held; its nomination, if it has one, is cleared."""
-    ledger, pod = step.ledger, step.cluster.waiting.get(reservation.pod.key)
+    ledger, pod = state.ledger, state.cluster.waiting.get(reservation.pod.key)
+    state.moves.discard(reservation.pod.key)
     ledger.release(reservation.pod.key, reservation.pod.uid)
     if (
         pod is not None
@@ -100,35 +109,35 @@ def release(step: Step, reservation: Reservation) -> None:
         and reservation.node == pod.nominated_node == pod.planned_node
     ):
         ledger.add(pod, reservation.node, Owner.STEERING, Phase.NOMINATED)
-        ledger.change(pod.key, since=step.now)
-        withdraw(step, pod)
+        ledger.change(pod.key, since=state.now)
+        state.clear_nomination(pod)
 
 
-def _wait(step: Step, members: list[Reservation]) -> None:
-    ledger, now = step.ledger, step.now
+def _wait(state: VictimsState, members: list[Reservation]) -> None:
+    ledger, now = state.ledger, state.now
     records = _records(ledger, members)
     for reservation in members:
         if reservation.waits_since == NEVER:
             ledger.change(reservation.pod.key, waits_since=now)
-            _tell(step, reservation, "")
+            _tell(state, reservation, "")
     for record in records:
         if record.pod.deleting and record.leaving_since is None:
             record.leaving_since = now
         if _is_stuck(record, now):
-            _cannot_leave(step, record, f"it did not terminate within {_patience(record):.0f} s", refused=False)
+            _cannot_leave(state, record, f"it did not terminate within {_patience(record):.0f} s", refused=False)
             return
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
         return  # they will go
-    if now - max(ledger.reservations[each.pod.key].waits_since for each in members) > EVICTION_TIMEOUT:
+    if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
-        _not_in_time(step, members, why)
+        _not_in_time(state, members, why)
         return
-    _ask(step, members, staying)
+    _ask(state, members, staying)
 
 
-def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) -> None:
-    ledger, now = step.ledger, step.now
+def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRecord]) -> None:
+    ledger, now = state.ledger, state.now
     begun = _any_leaves(ledger, members[0]) or any(record.stage is Stage.ASKED for record in staying)
     if ledger.ends and not begun:
         return
@@ -138,19 +147,19 @@ def _ask(step: Step, members: list[Reservation], staying: list[VictimRecord]) ->
         uid, is_late = record.pod.uid, now - record.asked >= RETRY_SECONDS
         if record.stage in (Stage.PLANNED, Stage.CHECKING) and is_late:
             record.stage, record.asked = Stage.CHECKING, now
-            if uid not in ledger.checking:
-                step.evict(_eviction(ledger, record, dry_run=True))
+            if uid not in state.checking:
+                state.evict(_eviction(ledger, record, dry_run=True))
     if any(record.stage in (Stage.PLANNED, Stage.CHECKING) for record in staying):
         return
-    if _are_nominated(step, members):
+    if _are_nominated(state, members):
         for record in staying:
             if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
-                if record.pod.uid not in ledger.evicting:
-                    step.evict(_eviction(ledger, record, dry_run=False))
+                if record.pod.uid not in state.evicting:
+                    state.evict(_eviction(ledger, record, dry_run=False))
 
 
-def _are_nominated(step: Step, members: list[Reservation]) -> bool:
+def _are_nominated(state: VictimsState, members: list[Reservation]) -> bool:
     """Whether the nominations of pods that wait were answered; those that are not written yet are written.
 
     Autoscalers and kube-scheduler must know that room comes free for a pod. After a restart so must we, or others would
@@ -158,84 +167,83 @@ def _are_nominated(step: Step, members: list[Reservation]) -> bool:
     """
     answered = True
     for reservation in members:
-        if _replaces(reservation, step.ledger):
+        if _replaces(reservation, state.ledger):
             continue  # its annotation says it
         if reservation.write == 0:
-            after = step.ledger.change(reservation.pod.key, write=1, writing=True)
-            step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
-        answered &= not step.ledger.reservations[reservation.pod.key].writing
+            state.write_nomination(reservation.pod)
+        answered &= not state.ledger.reservations[reservation.pod.key].writing
     return answered
 
 
-def nomination_lost(step: Step, key: str) -> None:
+def nomination_lost(state: VictimsState, key: str) -> None:
     """The nomination that we wrote for a pod that waits was cleared: it is written again."""
-    reservation = step.ledger.reservations[key]
+    reservation = state.ledger.reservations[key]
     if reservation.write and not reservation.writing:
-        after = step.ledger.change(key, write=reservation.write + 1, writing=True)
-        step.effects.append(Nominate(after.pod, after.node, after.id, after.write))
+        state.write_nomination(reservation.pod)
 
 
-def nomination_answered(ledger: Ledger, write: Nominate) -> None:
+def nomination_answered(state: VictimsState, write: Nominate) -> None:
     """The nomination of a pod that waits was answered. Refused or not, its victims may go now."""
-    reservation = ledger.reservations.get(write.pod.key)
+    reservation = state.ledger.reservations.get(write.pod.key)
     if reservation is not None and (reservation.id, reservation.write) == (write.reservation, write.write):
-        ledger.change(write.pod.key, writing=False)
-        ledger.victims_seen = NEVER
+        state.ledger.change(write.pod.key, writing=False)
+        go_on(state, [write.pod.key])
 
 
 def _eviction(ledger: Ledger, record: VictimRecord, *, dry_run: bool) -> Evict:
-    message = victim_messages.eviction_message(ledger, record)
-    return Evict(record.pod, message, record.departure, dry_run, preemptors=victim_messages.preemptors(record))
+    message = messages.eviction_message(ledger, record)
+    return Evict(record.pod, message, record.departure, dry_run, preemptors=messages.preemptors(record))
 
 
-def eviction_answered(step: Step, write: Evict, answer: Answer, reason: str) -> None:
+def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> None:
     """An eviction of a victim, or its dry run, was answered."""
-    record = step.ledger.victims.get(write.pod.key)
+    record = state.ledger.victims.get(write.pod.key)
     if record is None or record.pod.uid != write.pod.uid:
         return
     if write.dry_run and record.stage is Stage.CHECKING and answer in (Answer.DONE, Answer.UNWANTED):
         record.stage = Stage.CHECKED if answer is Answer.DONE else Stage.PLANNED
+        go_on(state, record.for_pods)
     if answer not in (Answer.REFUSED, Answer.RETRYING):
         return
     if record.departure is Departure.REPLACEMENT:
         # The place is named: the pod waits for it, for some time.
-        if is_eviction_wanted(step.cluster, step.ledger, write):
+        if is_eviction_wanted(state, write):
             record.problem = reason
             for key in sorted(record.for_pods):
-                _tell(step, step.ledger.reservations[key], reason)
+                _tell(state, state.ledger.reservations[key], reason)
     else:
-        _cannot_leave(step, record, reason)
+        _cannot_leave(state, record, reason)
 
 
-def _cannot_leave(step: Step, record: VictimRecord, reason: str, *, refused: bool = True) -> None:
+def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, refused: bool = True) -> None:
     """A victim does not leave: those that wait for it are planned anew, without it.
 
     Args:
         refused: the reason is the API server's.
     """
-    ledger = step.ledger
-    unevictable.refused(ledger, record.pod.uid, reason, step.now)
+    ledger = state.ledger
+    unevictable.refused(ledger, record.pod.uid, reason, state.now)
     for key in sorted(record.for_pods):
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
         pod, victim = reservation.pod, record.pod
         if refused:
-            problem = victim_messages.refusal(pod, victim, reason)
+            problem = messages.refusal(pod, victim, reason)
         else:
-            problem = f"{victim_messages.named(victim, pod.namespace)}: {reason}"
-        _tell(step, reservation, problem)
-        give_up(step, reservation)
+            problem = f"{messages.named(victim, pod.namespace)}: {reason}"
+        _tell(state, reservation, problem)
+        give_up(state, reservation)
 
 
-def _not_in_time(step: Step, members: list[Reservation], why: str) -> None:
+def _not_in_time(state: VictimsState, members: list[Reservation], why: str) -> None:
     """The API server evicts nobody: the pods pause."""
     for reservation in members:
-        text = f"{_waits(step.ledger, reservation)} {_not_now(why)}"
-        step.pod_refused(reservation.pod, text, _code(step.ledger, reservation), steered=_is_steered(reservation))
+        text = f"{_waits(state.ledger, reservation)} {_not_now(why)}"
+        state.pod_refused(reservation.pod, text, _code(state.ledger, reservation), steered=_is_steered(reservation))
     for reservation in members:
-        if reservation.pod.key in step.ledger.awaiting:
-            give_up(step, reservation)
+        if reservation.pod.key in state.ledger.awaiting:
+            give_up(state, reservation)
 
 
 def _is_stuck(record: VictimRecord, now: float) -> bool:
@@ -254,24 +262,26 @@ def _patience(record: VictimRecord) -> float:
 
 def _records(ledger: Ledger, members: Iterable[Reservation]) -> list[VictimRecord]:
     """The victims of these reservations, by key."""
-    return [ledger.victims[key] for key in sorted({key for each in members for key in each.victims})]
+    return [ledger.victims[key] for key in sorted({key for member in members for key in member.victims})]
 
 
-def is_eviction_wanted(cluster: Cluster, ledger: Ledger, write: Evict) -> bool:
+def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
     """Whether a victim is still to be evicted. Pods may have been planned there once more meanwhile."""
+    ledger = state.ledger
     record = ledger.victims.get(write.pod.key)
     if record is None or record.pod.uid != write.pod.uid:
-        return is_independent_eviction(cluster, ledger, write.pod)
+        return is_independent_eviction(state, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
     waiting = [ledger.reservations[key] for key in record.for_pods]
-    return any(is_whole(ledger, each) and may_take_place(cluster, ledger, each) for each in waiting)
+    return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
-def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
+def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
     """Whether a pod is still to have its place, and by the same delivery."""
+    cluster, ledger = state.cluster, state.ledger
     if reservation.phase is Phase.AWAITING_REPLACEMENT:
-        return is_place_kept(cluster, ledger, reservation.pod.key)
+        return is_place_kept(state, reservation.pod.key)
     pod = cluster.waiting.get(reservation.pod.key)
     if pod is None or pod.uid != reservation.pod.uid or pod.blocked_reason:
         return False
@@ -279,11 +289,11 @@ def may_take_place(cluster: Cluster, ledger: Ledger, reservation: Reservation) -
     if policy is None or delivery_of(policy).owner is not reservation.owner:
         return False
     records = [ledger.victims[key] for key in reservation.victims]
-    if any(each.departure is Departure.REPLACEMENT and each.pod.key != victim_key(pod) for each in records):
+    if any(record.departure is Departure.REPLACEMENT and record.pod.key != victim_key(pod) for record in records):
         return False
     if reservation.phase is Phase.HELD or (_any_leaves(ledger, reservation) and reservation.node in cluster.nodes):
         return True  # who leaves anyhow is waited for: what then becomes of the place a round says
-    if not all(_may_evict(cluster, ledger, each, pod, policy) for each in records):
+    if not all(_may_evict(state, record, pod, policy) for record in records):
         return False
     planned = reservation.pod
     return (
@@ -306,8 +316,9 @@ def _any_leaves(ledger: Ledger, reservation: Reservation) -> bool:
     return any(ledger.victims[key].pod.deleting for key in reservation.victims)
 
 
-def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
+def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Policy) -> bool:
     """Whether a victim may still be evicted for this pod."""
+    cluster = state.cluster
     victim = record.pod
     match record.departure:
         case Departure.REPLACEMENT:
@@ -317,60 +328,21 @@ def _may_evict(cluster: Cluster, ledger: Ledger, record: VictimRecord, pod: Pod,
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
         case _:
             needs_place = record.departure in MOVES and bool(record.to)
-            return not needs_place or is_place_kept(cluster, ledger, place_key(victim))
+            return not needs_place or is_place_kept(state, place_key(victim))
 
 
-def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
-    """Whose place a pod that a policy governs is to take, if it may; None: it is placed like any other."""
-    found = named_victim(cluster, ledger, pod)
-    victim = None if found is None or found.has_left or found.unschedulable_reason else cluster.pods.get(found.key)
-    if victim is None:
-        return found
-    why = forbidden_reason(pod, victim, policy, cluster.policies.of(victim, cluster.namespaces))
-    return Victim(victim.key, unschedulable_reason=why) if why else found
-
-
-def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
-    """Whose place a waiting pod names, whatever policies say of that; None: it is placed like any other."""
-    if pod.key in ledger.held:
-        reservation = ledger.reservations[pod.key]
-        planned, usage = reservation.pod, cluster.occupancy.usage_of(reservation.node)
-        return Victim(
-            key=victim_key(pod),
-            node=reservation.node,
-            usage=planned.pod_class.requests,
-            host_ports=planned.pod_class.host_ports,
-            signature=planned.signature,
-            volumes=tuple(volume for volume in planned.pod_class.volumes if usage.volumes[volume] < 2),
-            has_left=True,
-        )
-    if pod.replaces is None:
-        return None
-    key = victim_key(pod)
-    record = ledger.victims.get(key)
-    if record is not None:
-        replaces = record.departure is Departure.REPLACEMENT
-        first = victim_messages.named(ledger.reservations[min(record.for_pods)].pod, pod.namespace)
-        reason = f"{first} already replaces {key}" if replaces else f"{key} already leaves for {first}"
-        return Victim(unschedulable_reason=reason)
-    victim = cluster.pods.get(key)
-    usage = cluster.occupancy.usage_of("" if victim is None else victim.node_name)
-    queue = "" if victim is None else cluster.queues.of(victim, cluster.namespaces)
-    return find_victim(pod, cluster.pods, usage.ports, usage.volumes, queue)
-
-
-def _tell(step: Step, reservation: Reservation, problem: str) -> None:
-    text = _waits(step.ledger, reservation)
+def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
+    text = _waits(state.ledger, reservation)
     if problem:
         text += f" {_not_now(problem)}"
-    code = _code(step.ledger, reservation)
-    step.effects.append(WriteCondition(reservation.pod, text, code, _is_steered(reservation)))
+    code = _code(state.ledger, reservation)
+    state.effects.append(WriteCondition(reservation.pod, text, code, _is_steered(reservation)))
 
 
 def _waits(ledger: Ledger, reservation: Reservation) -> str:
     own = [ledger.victims[key] for key in reservation.victims]
     records = own or _records(ledger, ledger.members_of(reservation))
-    return victim_messages.waiting_message(reservation.pod, records)
+    return messages.waiting_message(reservation.pod, records)
 
 
 def _not_now(why: str) -> str:

@@ -1,0 +1,20 @@
+"""Everything that a step reads and changes."""
+
+from __future__ import annotations
+
+from flowcore.cluster.cluster import Cluster
+from thalweg_operator.reservations.steering.state import SteeringState
+from thalweg_operator.reservations.step.plan_in_hand import PlanInHand
+from thalweg_operator.reservations.victims.state import VictimsState
+
+
+class State(VictimsState, SteeringState):
+    """See the module. Each part sees its own records and those of the ledger.
+
+    Attributes:
+        plan: that is being carried out.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.plan: PlanInHand | None = None

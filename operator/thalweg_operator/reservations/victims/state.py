@@ -1,0 +1,34 @@
+"""What is remembered of running pods that leave."""
+
+from __future__ import annotations
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.gang_spec import GangKey
+from thalweg_operator.reservations.effects import Evict
+from thalweg_operator.reservations.ledger.reservation import NEVER
+from thalweg_operator.reservations.ledger.state import LedgerState
+from thalweg_operator.reservations.victims.moves import Moves, PartialSince
+
+
+class VictimsState(LedgerState):
+    """See the module. Which pods wait for whom is in the ledger: their room depends on it.
+
+    Attributes:
+        moves: pods that leave and whose replacement has a place, and those of the last hour.
+        evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
+        partial_gangs: gangs that are partially placed, and since when.
+        victims_seen, gangs_seen: when all victims, and all partial gangs, were last looked at.
+    """
+
+    def __init__(self, cluster: Cluster) -> None:
+        super().__init__(cluster)
+        self.moves = Moves()
+        self.evicting: set[str] = set()
+        self.checking: set[str] = set()
+        self.partial_gangs: dict[GangKey, PartialSince] = {}
+        self.victims_seen = self.gangs_seen = NEVER
+
+    def evict(self, effect: Evict) -> None:
+        """Asks for an eviction or its dry run, which is then under way until it is answered."""
+        (self.checking if effect.dry_run else self.evicting).add(effect.pod.uid)
+        self.effects.append(effect)

@@ -1,0 +1,85 @@
+"""Victims are evicted by what happens: by plans and by answers. No time has to pass between them."""
+
+import pytest
+from support.fake_cluster.eviction_scene import EvictionScene, sized
+from thalweg_operator.reservations.effects import Departure
+from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction
+
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import STEERED_NAME
+
+BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
+
+
+def full_node(scheduler: str, cpu: int, pods: int = 2) -> EvictionScene:
+    """A node that is full of pods of priority 0, and an urgent pod."""
+    scene = EvictionScene()
+    scene.node("n")
+    for number in range(pods):
+        scene.pod(f"victim-{number}", 1000 // pods, node_name="n")
+    urgent = PodClass(requests=sized(cpu).requests, priority=1000)
+    scene.pod("u", cpu, pod_class=urgent, scheduler_name=scheduler)
+    return scene
+
+
+async def rounds(scene: EvictionScene, count: int) -> None:
+    """Rounds, and nothing between them."""
+    for _ in range(count):
+        await scene.loop._round()
+
+
+@BOTH
+async def test_the_plan_evicts_who_is_replaced(scheduler: str) -> None:
+    """The pod's annotation says whom it replaces, so no nomination has to be written before."""
+    scene = EvictionScene()
+    scene.node("n")
+    scene.pod("old", 1000, node_name="n")
+    scene.pod("new", 1000, replaces="old", scheduler_name=scheduler)
+    await rounds(scene, 1)
+    assert scene.evictions() == ["old"]
+    assert scene.told["new"] == "Waiting for ns/old to terminate on n."
+
+
+@BOTH
+async def test_the_answer_to_the_nomination_evicts_who_is_preempted(scheduler: str) -> None:
+    """The plan writes the nomination, and its answer is followed by the eviction."""
+    scene = full_node(scheduler, 400)
+    await rounds(scene, 2)
+    assert scene.nominated == {"ns/u": "n"}
+    assert len(scene.evictions()) == 1
+
+
+@BOTH
+async def test_the_last_dry_run_evicts_several(scheduler: str) -> None:
+    """The plan asks about all of them; they leave once the last answer is there."""
+    scene = full_node(scheduler, 900)
+    await rounds(scene, 2)
+    first, second = scene.dry_runs()
+    first.done()
+    assert not scene.evictions()
+    second.done()
+    assert sorted(scene.evictions()) == ["victim-0", "victim-1"]
+    assert scene.nominated == {"ns/u": "n"}
+
+
+async def test_a_dry_run_that_was_not_sent_is_not_repeated_at_once() -> None:
+    """Else a replica that does not lead would ask without an end."""
+    scene = full_node("thalweg", 900)
+    await rounds(scene, 2)
+    for run in scene.dry_runs():
+        run.shell.answered(run.write, Answer.UNWANTED)
+    assert len(scene.asked) == 2
+
+
+@pytest.mark.parametrize("to", ["m", ""])
+def test_the_plan_evicts_who_leaves_by_itself(to: str) -> None:
+    """Whether its replacement has a place or not."""
+    scene = EvictionScene()
+    spec = {"selects": {"podSelector": {}}, "duringExecution": {"rules": "Evict"}}
+    scene.policies.offer("own", "u", 2, spec)
+    scene.node("n")
+    scene.node("m")
+    scene.pod("web", 400, node_name="n", owner="rs")
+    eviction = PlannedEviction("ns/web", "u-web", Departure.RULE, to, "its node lost a label")
+    scene.state.apply(PlanMade(1, scene.state.generation, (), evictions=[eviction]))
+    assert scene.evictions() == ["web"]
