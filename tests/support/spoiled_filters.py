@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from flowcore.api import node_features
-from flowcore.cluster import node_matching
+from flowcore.cluster.arrays import node_matching
 from flowcore.model import resources
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.nodes import Taint
