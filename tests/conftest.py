@@ -74,11 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """Marks the slow tests, before `-m` chooses, and puts the files into an order."""
     for item in items:
         draws = is_hypothesis_test(getattr(item, "obj", None))
-        if _folder(item.path) in _SLOW or (draws and _is_slow_tier(config)):
+        draws_many = draws and _is_slow_tier(config)
+        if _folder(item.path) in _SLOW or draws_many:
             item.add_marker("slow")
         if is_exploring():
             item.add_marker(pytest.mark.timeout(0))
-        elif _BUILT & set(getattr(item, "fixturenames", ())):
+        elif draws_many or _BUILT & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.timeout(3600))
     _alternate(items)
 
