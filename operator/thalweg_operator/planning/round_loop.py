@@ -271,6 +271,8 @@ class RoundLoop:
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += holds or now >= self._due_at
         planning_input = self._builder.planning_input()
+        # What helps from now on, the worker is told with the next request.
+        helped = ledger.helped + self._helped_by_time
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
@@ -300,7 +302,6 @@ class RoundLoop:
         always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
 
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            helped = ledger.helped + self._helped_by_time
             turns.append(self._turns.choose(pods, planning_input.generation, helped, now, always))
             return turns[-1].pods
 
