@@ -368,8 +368,9 @@ class RoundLoop:
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))
         known_uids = set(self._policies.uids.values())
-        deferred = [policy for _, policy in pending_round.deferred]
-        self.reports.round_ended(request, reply, planning_input, pending_round.unplanned, known_uids, deferred)
+        self.reports.round_ended(
+            request, reply, planning_input, pending_round.unplanned, known_uids, pending_round.deferred
+        )
         self._waiting.round_ended(pending_round.waiting(reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
