@@ -246,7 +246,8 @@ class RoundLoop:
             self._batcher.trigger()
         if reply.settles_in:
             pause = max(_LEAST_SETTLING, _SETTLING_PER_ROUND * stopwatch.seconds, reply.settles_in)
-            self._settles_at = self._clock() + pause
+            settles_at = self._clock() + pause
+            self._settles_at = settles_at if self._settles_at is None else min(self._settles_at, settles_at)
         self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
@@ -266,7 +267,7 @@ class RoundLoop:
 
     async def _collect(self) -> PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
-        self._round_started, self._settles_at = now, None
+        self._round_started = now
         # A gang that room is kept for is planned with all others: new pods would take the room.
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += holds or now >= self._due_at
@@ -307,6 +308,10 @@ class RoundLoop:
 
         selection = self._quarantine.choose(plannable, now, in_turn)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
+
+        # The price that a pod waits for comes whether or not the pod has a turn now.
+        if self._settles_at is not None and (self._settles_at <= now or not any(turn.deferred for turn in turns)):
+            self._settles_at = None
 
         def left_out(pod: Pod, reason: str, code: str) -> UnplacedPod:
             return UnplacedPod(pod, ordered[governed[pod.key]], reason, code, planned=False)
