@@ -33,6 +33,8 @@ _SLOW = {"bench", "browser", "chart", "controlplane", "e2e", "faults", "install"
 _REAL = {"chart", "controlplane", "e2e", "faults", "install", "oracle", "release", "smoke"}
 #: Folders of tests that mostly wait for a control plane.
 _WAITING = {"chart", "e2e", "faults", "visible"}
+#: Fixtures for which a tool is built from source where it is missing. No test's limit of seconds is about that.
+_BUILT = {"executable", "helm", "kubectl", "promtool"}
 #: Folders among the others with files that take a minute or more. They come first, in this order.
 _LONGEST = ("smoke", "install", "browser", "controlplane", "oracle")
 
@@ -76,6 +78,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             item.add_marker("slow")
         if is_exploring():
             item.add_marker(pytest.mark.timeout(0))
+        elif _BUILT & set(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.timeout(3600))
     _alternate(items)
 
 

@@ -1,4 +1,4 @@
-"""Cost models: what placing a pod on a node costs. One module per model."""
+"""What a placement costs: cost models, one module each, and the prices that come of fair shares."""
 
 from flowcore.costs.bin_packing import BinPacking
 from flowcore.costs.cpu_memory import CPUMemory

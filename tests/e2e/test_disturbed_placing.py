@@ -4,9 +4,10 @@ import asyncio
 import random
 
 import pytest
-from support.arrivals import create_all, insist, no_reservations_left, some_bound
+from support.arrivals import create_all, no_reservations_left, some_bound
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
+from support.retries import insist
 from thalweg_controlplane import ApiError
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

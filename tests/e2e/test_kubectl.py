@@ -17,7 +17,7 @@ from aiohttp import web
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
-from support.tools import tool
+from support.tools import kubectl
 from support.view_service import (
     LABELS,
     NAME,
@@ -43,6 +43,8 @@ from thalweg_view.access import AUDIENCE
 
 from flowcore.questions.scenario.moment import NO_TIME, parse_moment
 from flowcore.questions.scenario.plan_listing import PlanAnswer, PlanQuery
+
+__all__ = ["kubectl"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -428,12 +430,10 @@ async def answer_of_dump(file: Path) -> Any:
     return json.loads(out)
 
 
-async def test_the_real_kubectl(
-    scene: ClusterScenario, plane: tuple[ControlPlane, Api], request: pytest.FixtureRequest
-) -> None:
+async def test_the_real_kubectl(scene: ClusterScenario, plane: tuple[ControlPlane, Api], kubectl: Path) -> None:
     """It finds the plug-in and its completion by their names."""
     await scene.nodes("a")
-    kubectl, folder = tool("kubectl", request.config), str(_PLUGIN.parent)
+    folder = str(_PLUGIN.parent)
     program = ("env", f"PATH={folder}:{os.environ['PATH']}", kubectl)
     code, out, err = await plugin(plane[0].kubeconfig, "thalweg", "plan", program=program)
     assert code == 0, err

@@ -154,14 +154,14 @@ async def test_killed_while_a_gang_is_bound(
             plain = [scene.pod(f"plain-{gang}-{n}", "1") for n in range(8)]
             pods = members(scene, gang, 8)
             await scene.api.create_many([pod for pair in zip(pods, plain, strict=True) for pod in pair])
-            await leader.ended(30)
+            await leader.ended(120)
             setattr(way, place, lambda _request: True)
             await replicas.give_away()
             await replicas.leader(leader)
             leader.begin()
             gangs.append(gang)
             await whole(scene, *gangs, size=8)
-        await scene.nodes_of(within=60)
+        await scene.nodes_of()
     await scene.operator.start()
 
 

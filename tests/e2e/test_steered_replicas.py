@@ -194,7 +194,7 @@ async def test_killed_while_a_gang_is_handed_on(
 
             setattr(way, place, at)
             await scene.api.create_many(members(scene, gang, 6))
-            await leader.ended(60)
+            await leader.ended(120)
             setattr(way, place, lambda _request: True)
             await replicas.give_away()
             assert await steered.follow() is not leader

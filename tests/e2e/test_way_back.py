@@ -16,12 +16,14 @@ import pytest
 import pytest_asyncio
 from support.cli import thalweg
 from support.operator import until
-from support.tools import tool
+from support.tools import kubectl
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG, SCHEDULER
 from thalweg_controlplane.objects import node, pod
 
 from flowcore.model.policies import GATE
+
+__all__ = ["kubectl"]
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -133,12 +135,11 @@ async def test_a_profile_of_kube_scheduler(stranded: tuple[ControlPlane, Api]) -
         await control.restart(SCHEDULER)
 
 
-async def test_other_templates(stranded: tuple[ControlPlane, Api], request: pytest.FixtureRequest) -> None:
+async def test_other_templates(stranded: tuple[ControlPlane, Api], kubectl: Path) -> None:
     """The printed commands, run by a shell with the real kubectl, bring the workloads to kube-scheduler."""
     control, api = stranded
     words = ("--kubeconfig", control.kubeconfig, "--patches", "default-scheduler")
     script = (await asyncio.to_thread(thalweg, "uninstall", *words)).stdout
-    kubectl = tool("kubectl", request.config)
     environment = {
         **os.environ,
         "KUBECONFIG": str(control.kubeconfig),

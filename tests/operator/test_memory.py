@@ -30,6 +30,7 @@ async def test_all_records_return_to_where_they_began() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(3600)
 def test_resident_memory_returns_to_where_it_began() -> None:
     """100,000 pods and 50,000 nodes come and go in front of the operator's parts and a real worker process.
 

@@ -1,27 +1,12 @@
 """Pods that arrive whatever becomes of the API server meanwhile, and the wait until they are bound."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
-from thalweg_controlplane import ApiError
-
-
-async def insist(action: Callable[[], Awaitable[Any]]) -> None:
-    """Does it, also while the API server is away now and then; 409 and 404 mean that an earlier try got through."""
-    while True:
-        try:
-            await action()
-        except ApiError as error:
-            if error.status in (409, 404):
-                return
-            if error.status not in (0, 429, 500, 503, 504, 401, 403):
-                raise
-            await asyncio.sleep(0.05)
-        else:
-            return
+from support.retries import insist
 
 
 async def create_all(scene: ClusterScenario, pods: Iterable[dict[str, Any]], concurrency: int = 8) -> None:

@@ -145,7 +145,7 @@ class Load:
             )
             return {d: [n for gang, n in last.items() if gang.startswith(d)] for d in _DELIVERIES} == wanted
 
-        await until(whole, 10, lambda: f"gangs to be whole or absent; bound pods of each: {dict(last)}")
+        await until(whole, 90, lambda: f"gangs to be whole or absent; bound pods of each: {dict(last)}")
         await no_reservations_left(self.scene)
 
 

@@ -9,8 +9,9 @@ import resource
 import signal
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from itertools import cycle
+from itertools import count, cycle, islice
 from pathlib import Path
+from typing import Any
 
 from aiohttp import web
 from harness.attacks import Flood
@@ -208,12 +209,28 @@ async def worker_hung(world: FaultWorld, load: Load) -> None:
 
 
 async def worker_out_of_memory(world: FaultWorld, load: Load) -> None:
-    """It gets no more memory than it has; pods of many classes make it ask for more."""
+    """It gets no more memory than it has; pods of many classes make it ask for more.
+
+    What it has already may do for small classes that come slowly. These are of 8 KiB, and come until it is gone.
+    """
     (worker,) = await _workers(world)
     resource.prlimit(worker, resource.RLIMIT_DATA, (0, 0))
-    classes = [load.scene.pod(f"class-{at}", f"{at + 1}m", nodeSelector={"no": "node"}) for at in range(200)]
-    await create_all(load.scene, classes)
-    await _gone(worker)
+    numbers = count()
+
+    async def asked_for_too_much() -> bool:
+        await create_all(load.scene, [_of_a_large_class(load, number) for number in islice(numbers, 100)])
+        await asyncio.sleep(1)
+        return not _exists(worker)
+
+    await until(asked_for_too_much, 90, lambda: f"worker {worker} to be replaced")
+
+
+def _of_a_large_class(load: Load, number: int) -> dict[str, Any]:
+    """A pod of a class of its own, which no node suits."""
+    values = [f"{number:020}-{at:042}" for at in range(128)]
+    terms = [{"matchExpressions": [{"key": "no", "operator": "In", "values": values}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    return load.scene.pod(f"class-{number}", affinity=affinity)
 
 
 async def clock_jumps(world: FaultWorld, load: Load) -> None:
@@ -286,7 +303,11 @@ async def _workers(world: FaultWorld) -> list[int]:
 
 
 async def _gone(pid: int) -> None:
-    await until(lambda: not Path(f"/proc/{pid}").exists(), 90, lambda: f"worker {pid} to be replaced")
+    await until(lambda: not _exists(pid), 90, lambda: f"worker {pid} to be replaced")
+
+
+def _exists(pid: int) -> bool:
+    return Path(f"/proc/{pid}").exists()
 
 
 FAULTS = (

@@ -45,7 +45,7 @@ async def whole(scene: ClusterScenario, *gangs: str, size: int) -> None:
         last = await bound(scene)
         return last == dict.fromkeys(gangs, size)
 
-    await until(there, 40, lambda: f"{len(gangs)} gangs of {size} to be whole and none in part: {dict(last)}")
+    await until(there, 90, lambda: f"{len(gangs)} gangs of {size} to be whole and none in part: {dict(last)}")
 
 
 async def more_gangs_than_fit(scene: ClusterScenario) -> None:
@@ -138,7 +138,7 @@ async def gangs_that_need_each_other(scene: ClusterScenario) -> None:
     async def all_there() -> bool:
         return await bound(scene) == {"small": 4, "server": 3, "client": 3}
 
-    await until(all_there, 40, lambda: "the group to be whole")
+    await until(all_there, 90, lambda: "the group to be whole")
 
 
 #: All of them.

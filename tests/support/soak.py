@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from support.arrivals import create_all, insist
+from support.arrivals import create_all
 from support.cluster_checks import (
     check_history,
     check_not_overcommitted,
@@ -26,6 +26,7 @@ from support.cluster_scenario import POLICIES, ClusterScenario, policy
 from support.gang_scenarios import GANG, members
 from support.operator import Operator, until
 from support.replicas import Replicas
+from support.retries import insist
 from support.steering import DelayingProxy
 from thalweg_controlplane.objects import node
 from thalweg_operator.planning.worker.limits import resident_memory

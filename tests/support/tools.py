@@ -23,6 +23,11 @@ def tool(name: str, config: pytest.Config) -> Path:
 
 
 @pytest.fixture(scope="session")
+def kubectl(request: pytest.FixtureRequest) -> Path:
+    return tool("kubectl", request.config)
+
+
+@pytest.fixture(scope="session")
 def prometheus(request: pytest.FixtureRequest) -> Path:
     return tool("prometheus", request.config)
 
