@@ -13,7 +13,9 @@ def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoL
     infeasible = False
     if status is not None:
         held = {s.name: s for s in (status.container_statuses or []) + (status.init_container_statuses or [])}
-        infeasible = any(c.type == "PodResizePending" and c.reason == "Infeasible" for c in status.conditions or ())
+        # The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible).
+        pending = next((c for c in status.conditions or () if c.type == "PodResizePending"), None)
+        infeasible = pending is not None and pending.reason == "Infeasible"
 
     def effective(asked: NanoList, actual: NanoList, allocated: NanoList) -> NanoList:
         result: NanoList = {} if infeasible else dict(asked)
