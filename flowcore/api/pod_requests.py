@@ -13,9 +13,9 @@ def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoL
     infeasible = False
     if status is not None:
         held = {s.name: s for s in (status.container_statuses or []) + (status.init_container_statuses or [])}
-        # The first condition of its type counts, as kube-scheduler reads them.
-        pending = (c.reason for c in status.conditions or () if c.type == "PodResizePending")
-        infeasible = next(pending, None) == "Infeasible"
+        # The first condition of the type decides: component-helpers resource/helpers.go (IsPodResizeInfeasible).
+        pending = next((c for c in status.conditions or () if c.type == "PodResizePending"), None)
+        infeasible = pending is not None and pending.reason == "Infeasible"
 
     def effective(asked: NanoList, actual: NanoList, allocated: NanoList) -> NanoList:
         result: NanoList = {} if infeasible else dict(asked)

@@ -10,19 +10,23 @@ from typing import Any
 import msgspec
 import pytest
 from click.testing import CliRunner
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.cli import Manifest, node, pod, simulate, thalweg, to_yaml
 from support.draw import Case, crowded_cases
+from support.eviction_safety import check_evictions
 from support.profiles import examples
-from support.safety import check_plan
+from support.safety import check_complete, check_costs, check_gangs, check_plan
 from support.verdicts import read_pods, snapshot_of
 from thalweg.main import main
 from thalweg.reader import read_dump
 from thalweg.simulate import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
+from flowcore.cluster.running import running_pods
 from flowcore.model.gangs import Gang
+from flowcore.model.policies import BUILT_IN
+from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.questions.scenario import Scenario
 
 # -- what is read ------------------------------------------------------------------------------------------------------
@@ -559,10 +563,24 @@ def test_no_text_makes_a_traceback(text: str | bytes) -> None:
     assert done.exit_code == 2
 
 
+def _web(name: str, priority: int, **spec: Any) -> Manifest:
+    """A pod that takes host port 80."""
+    containers = [{"name": "main", "ports": [{"containerPort": 80, "hostPort": 80}]}]
+    manifest = pod(name)
+    manifest["metadata"].update(namespace="default", uid=name)
+    manifest["spec"] = {"containers": containers, "priority": priority, **spec}
+    return manifest
+
+
+#: The pod that waits has a higher priority than the one that holds the only host port.
+_PREEMPTION = Case([node("a")], [_web("runs", 0, nodeName="a")], [_web("waits", 10)])
+
+
 @settings(max_examples=examples(80))
 @given(crowded_cases())
+@example(_PREEMPTION)
 def test_plans_for_dumps_are_sound(case: Case) -> None:
-    """All safety checks hold of them, and every pending pod is planned or blocked, never both."""
+    """All safety checks hold of them, evictions carried out; every pending pod is planned or blocked, never both."""
     for manifest in case.pending:
         manifest["spec"].pop("nodeName", None)
     dump = Scenario()
@@ -574,7 +592,18 @@ def test_plans_for_dumps_are_sound(case: Case) -> None:
     for each_pod in read_pods([*case.pods, *case.pending]):
         dump.cluster.put_pod(each_pod)
     simulation = plan(dump, now=0.0)
-    check_plan(replace(snapshot_of(case, place_blocked=False), generation=0), simulation.result)
+    before = replace(
+        snapshot_of(case, place_blocked=False),
+        generation=0,
+        running=running_pods(dump.cluster, lambda _pod: BUILT_IN, now=0.0),
+    )
+    check_evictions(before, simulation.result, DEFAULT_POLICIES)
+    if simulation.result.evictions:
+        for check in (check_complete, check_gangs):
+            check(before, simulation.result)
+        check_costs(simulation.result)
+    else:
+        check_plan(before, simulation.result)
     planned = [entry.pod.key for entry in (*simulation.result.placements, *simulation.result.unplaced)]
     waiting = [each.key for each in dump.cluster.pods.values() if not each.node_name and not each.terminal]
     assert sorted([*planned, *simulation.skipped]) == sorted(waiting)

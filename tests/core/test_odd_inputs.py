@@ -139,6 +139,20 @@ def test_a_running_pod_that_cannot_be_read_fills_its_node_and_no_other() -> None
     assert int(cluster.used[1, 0]) == 1000
 
 
+@pytest.mark.parametrize(("reasons", "held"), [(("Deferred", "Infeasible"), 3000), (("Infeasible", "Deferred"), 1000)])
+def test_the_first_pending_resize_decides(reasons: tuple[str, str], held: int) -> None:
+    """A pod holds what it asks for unless its resize is infeasible; kube-scheduler reads the first condition."""
+    running = {
+        **pod_manifest("resized", {"cpu": "3"}, nodeName="a"),
+        "status": {
+            "containerStatuses": [{"name": "main", "resources": {"requests": {"cpu": "1"}}}],
+            "conditions": [{"type": "PodResizePending", "status": "True", "reason": reason} for reason in reasons],
+        },
+    }
+    cluster = snapshot_of(Case([node_manifest("a", {"cpu": "4", "pods": "9"})], [running], []))
+    assert int(cluster.used[0, 0]) == held
+
+
 def test_a_node_that_is_overcommitted_already() -> None:
     """It takes only what asks for nothing that is short."""
     running = [("a", amounts(9000, 1), ())]

@@ -387,6 +387,7 @@ async def test_contradictions_reach_a_policy_that_learns(case: Case) -> None:
     stated = case.policies.records[0].in_force
     assert stated is not None
     assert case.worker.requests[-1].policies[0].cost != stated.cost
+    await until(lambda: bool(case.loop.reports.contradictions), 10, lambda: "reports follow what pods are told")
     asked, sentences = case.loop.reports.contradictions["u"]
     assert (asked, len(sentences)) == (stated, 1)
 

@@ -386,3 +386,27 @@ def test_a_stream_without_a_pause_leaves_time_for_those_that_wait() -> None:
         world.round()
     assert all(world.planned[uid] > number for uid, number in before.items())
     assert max(world.waits.values()) <= CALM_BOUND + 4 * FIXED
+
+
+def test_what_helped_helps_pods_of_later_parts_too() -> None:
+    """After rounds that were too large each round has a part of the pods: what comes free is for those of all parts."""
+    world = poisoned(40, 0.01)
+    world.round()
+    world.generation += 1
+    everybody = dict(world.waiting)
+    for part in (list(everybody)[:20], list(everybody)[20:]):
+        world.waiting = {uid: everybody[uid] for uid in part}
+        chosen = world.choose()
+        assert chosen.pods
+        world.turns.took({"mallory": 0.01 * len(chosen.pods)}, world.now)
+        world.turns.retain(everybody.values())
+
+
+def test_what_helped_helps_after_a_round_that_failed() -> None:
+    """The pods of a round without a plan had no turn."""
+    world = poisoned(20, 0.01)
+    world.round()
+    world.generation += 1
+    assert len(world.choose().pods) == 20  # and the worker was lost
+    world.now += 1.0
+    assert world.choose().pods

@@ -246,7 +246,8 @@ class RoundLoop:
             self._batcher.trigger()
         if reply.settles_in:
             pause = max(_LEAST_SETTLING, _SETTLING_PER_ROUND * stopwatch.seconds, reply.settles_in)
-            self._settles_at = self._clock() + pause
+            settles_at = self._clock() + pause
+            self._settles_at = settles_at if self._settles_at is None else min(self._settles_at, settles_at)
         self._round_metrics.planned(request.number, pod_count, stopwatch, reply)
         for observer in self._observers:
             observer.round_planned(request, pending_round.pods, reply)
@@ -266,11 +267,13 @@ class RoundLoop:
 
     async def _collect(self) -> PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
-        self._round_started, self._settles_at = now, None
+        self._round_started = now
         # A gang that room is kept for is planned with all others: new pods would take the room.
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += holds or now >= self._due_at
         planning_input = self._builder.planning_input()
+        # What helps from now on, the worker is told with the next request.
+        helped = ledger.helped + self._helped_by_time
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
@@ -300,12 +303,15 @@ class RoundLoop:
         always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
 
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            helped = ledger.helped + self._helped_by_time
             turns.append(self._turns.choose(pods, planning_input.generation, helped, now, always))
             return turns[-1].pods
 
         selection = self._quarantine.choose(plannable, now, in_turn)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
+
+        # The price that a pod waits for comes whether or not the pod has a turn now.
+        if self._settles_at is not None and (self._settles_at <= now or not any(turn.deferred for turn in turns)):
+            self._settles_at = None
 
         def left_out(pod: Pod, reason: str, code: str) -> UnplacedPod:
             return UnplacedPod(pod, ordered[governed[pod.key]], reason, code, planned=False)
@@ -367,8 +373,9 @@ class RoundLoop:
         self._shell.apply(PodsUnplaced([*pending_round.backing_off, *pending_round.awaiting_turn]))
         self._shell.apply(PodsBlocked(pending_round.blocked))
         known_uids = set(self._policies.uids.values())
-        deferred = [policy for _, policy in pending_round.deferred]
-        self.reports.round_ended(request, reply, planning_input, pending_round.unplanned, known_uids, deferred)
+        self.reports.round_ended(
+            request, reply, planning_input, pending_round.unplanned, known_uids, pending_round.deferred
+        )
         self._waiting.round_ended(pending_round.waiting(reply))
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.queues import QueueShare
 from flowcore.model.running_pods import EvictionKind
@@ -69,7 +70,7 @@ class RoundReports:
         planning_input: PlanningInput,
         unplanned: Iterable[Policy],
         known_uids: set[str],
-        deferred: Iterable[Policy] = (),
+        deferred: Sequence[tuple[Pod, Policy]] = (),
     ) -> None:
         """Records a round.
 
@@ -79,7 +80,7 @@ class RoundReports:
             planning_input: what the request was built from, with the policies as their objects state them.
             unplanned: the policy of each waiting pod that was not part of the request.
             known_uids: uids of the present policy objects.
-            deferred: policies of pods whose turn to be planned comes later.
+            deferred: pods whose turn to be planned comes later, each with its policy.
         """
         policies, uids = planning_input.policies, planning_input.uids
         placed, unplaced = [0] * len(policies), [0] * len(policies)
@@ -94,12 +95,14 @@ class RoundReports:
             self.queue_shares = {share.name: share for share in reply.queue_shares}
             self.reports = {uid: report for uid, report in self.reports.items() if uid in known_uids}
             # What was found for pods whose turn comes later still holds.
-            kept = {uids.get(policy.name, "") for policy in deferred} & known_uids
+            kept = {uids.get(policy.name, "") for _, policy in deferred} & known_uids
             stated = {uids.get(policy.name, ""): policy for policy in policies}
             self.contradictions = {
                 uid: found for uid, found in self.contradictions.items() if uid in kept and stated.get(uid) == found[0]
             }
-            self.proposals = {uid: found for uid, found in self.proposals.items() if uid in kept}
+            self._keep_proposals(
+                {pod.key for pod, _ in deferred}, {each.key for _, each in reply.proposals}, known_uids
+            )
             for place, each in reply.proposals:
                 keys = tuple(request.pending[index].key for index in each.for_pods)
                 uid = uids.get(policies[place].name, "")
@@ -123,3 +126,17 @@ class RoundReports:
                         reply.gap,
                         reply.certified,
                     )
+
+    def _keep_proposals(self, deferred: set[str], proposed: Collection[str], known_uids: Collection[str]) -> None:
+        """Keeps the moves for pods that are not planned again, but for those that are proposed anew.
+
+        Args:
+            deferred: keys of pods whose turn comes later.
+            proposed: keys of the pods that the new round would move.
+        """
+        kept = {
+            uid: [each for each in found if each.pod not in proposed and not deferred.isdisjoint(each.for_pods)]
+            for uid, found in self.proposals.items()
+            if uid in known_uids
+        }
+        self.proposals = {uid: found for uid, found in kept.items() if found}

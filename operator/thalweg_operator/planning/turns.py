@@ -143,10 +143,10 @@ class NamespaceTurns:
         #: Pods that wait only.
         self._planned: dict[str, int] = {}
         self._waits_since: dict[str, float] = {}
-        #: uids of pods whose turn has not come since ``_due_since``: since then the cluster is that of ``_generation``,
-        #: or has changed in ways that help nobody.
-        self._owed: set[str] = set()
-        self._round, self._generation, self._helped, self._due_since = 0, -1, -1, float("-inf")
+        #: Lots have a turn if no round has planned them since ``_due_round``, which began at ``_due_since``: since then
+        #: the cluster is that of ``_generation``, or has changed in ways that help nobody.
+        self._due_round, self._due_since = 0, float("-inf")
+        self._round, self._generation, self._helped = 0, -1, -1
         self._pods: Sequence[Pod] = ()
         self._in_turns = False
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
@@ -197,10 +197,12 @@ class NamespaceTurns:
         if not self._in_turns:
             return self._all(pods, generation, helped, now)
         if due:
-            self._generation, self._helped, self._due_since = generation, helped, now
+            self._generation, self._helped = generation, helped
+            self._due_round, self._due_since = self._round, now
         else:
-            # Nothing is better for those whose turn has come since.
-            limited = [lot for lot in limited if lot.is_new or any(pod.uid in self._owed for pod in lot.pods)]
+            # Nothing is better for those whose turn has come since. Not all that wait are in each round, and not each
+            # round ends with a plan.
+            limited = [lot for lot in limited if lot.planned < self._due_round]
         # A new pod does not wait until others are planned again that were planned in vain.
         has_new = any(lot.is_new for lot in lots)
         rests = (has_new and now - self._retried_at < _REST) or (calm and now < self._rests_until)
@@ -211,7 +213,6 @@ class NamespaceTurns:
         picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
         later = [lot for lot in limited if lot.pods[0].uid not in picked]
         self._pods = [pod for pod in pods if pod.uid in picked]
-        self._owed = {pod.uid for lot in later for pod in lot.pods}
         if later:
             self._next_at = max(now + (BOUND - self._allowance) / _RETRY_SHARE, self._rests_until)
         elif generation != self._generation:
@@ -255,15 +256,15 @@ class NamespaceTurns:
 
     def retain(self, pods: Iterable[Pod]) -> None:
         """Forgets all other pods."""
-        if self._planned or self._owed:
+        if self._planned:
             uids = {pod.uid for pod in pods} if self._records else set[str]()
             self._planned = {uid: number for uid, number in self._planned.items() if uid in uids}
-            self._owed &= uids
 
     def _all(self, pods: Sequence[Pod], generation: int, helped: int, now: float) -> TurnSelection:
         """Every pod has its turn."""
-        self._owed, self._waits_since = set(), {}
-        self._generation, self._helped, self._due_since, self._retried_at = generation, helped, now, now
+        self._waits_since = {}
+        self._generation, self._helped, self._retried_at = generation, helped, now
+        self._due_round, self._due_since = self._round, now
         return TurnSelection(pods)
 
     # --- lots ---
