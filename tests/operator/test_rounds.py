@@ -359,11 +359,12 @@ async def test_contradictions_reach_the_policy(case: Case) -> None:
     sentence = "constraint az of policy shop names zone, a label that no node has"
     await told(case, "ns/p", f"1 node(s) are ruled out by a contradiction: {sentence}")
     await bound(case, "ns/free")
+    await until(lambda: bool(case.loop.reports.contradictions), 10, lambda: "reports follow what pods are told")
     asked, sentences = case.loop.reports.contradictions["u"]
     assert (asked, sentences) == (case.policies.records[0].in_force, [sentence])
     case.node("n", labels=(("zone", "a"),))
     await bound(case, "ns/p")
-    assert case.loop.reports.contradictions == {}
+    await until(lambda: not case.loop.reports.contradictions, 10, lambda: "reports follow the bindings")
 
 
 async def test_contradictions_reach_a_policy_that_learns(case: Case) -> None:
