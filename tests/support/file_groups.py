@@ -1,4 +1,7 @@
-"""Which files one process runs, one after the other: those that want the same control plane; every other file alone."""
+"""Which files one process runs, one after the other.
+
+Those that want the same control plane, and those that would disturb each other; every other file alone.
+"""
 
 import ast
 from functools import cache
@@ -7,12 +10,18 @@ from pathlib import Path
 from xdist.scheduler import LoadScopeScheduling
 
 _TESTS = Path(__file__).parents[1]
+#: Folders and files that either make network interfaces of the machine come and go (containers, builds of images) or
+#: load pages in a browser, which gives up all it loads when one does: "net::ERR_NETWORK_CHANGED".
+_NETWORK = {"browser", "install", "release", "e2e/test_view_page.py"}
 
 
 @cache
 def group_of(path: Path) -> str:
     """A name for the group of a file of tests, from what the file says of its control plane."""
-    if path.relative_to(_TESTS).parts[0] != "e2e":
+    name = path.relative_to(_TESTS)
+    if name.parts[0] in _NETWORK or name.as_posix() in _NETWORK:
+        return "network interfaces"
+    if name.parts[0] != "e2e":
         return str(path)
     said = {}
     for each in ast.parse(path.read_text()).body:
