@@ -16,10 +16,12 @@ from thalweg.why import to_lines
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.finding import UnplacedPod
+from flowcore.questions.diagnosis.nothing_fits import STEPS
 from flowcore.questions.diagnosis.room_taken import takers
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import GovernedScenario, Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName, sees_all
+from flowcore.rules.filters.registry import IN_ORDER
 
 EVERYTHING = AnswerContext(NOW)
 TAINTED = [{"key": "gpu", "effect": "NoSchedule"}]
@@ -356,3 +358,8 @@ def test_a_pod_that_is_being_deleted_is_waited_for() -> None:
     """No node and no change helps it."""
     leaving = pod("w", "1", metadata={"deletionTimestamp": "2026-01-01T00:00:00Z"})
     assert why("default/w", node("a"), leaving).next.startswith("Wait until it is gone")
+
+
+def test_every_filter_has_a_next_step() -> None:
+    """A filter without one would end `thalweg why` with a KeyError."""
+    assert set(STEPS) == {each.name for each in IN_ORDER}

@@ -20,7 +20,6 @@ NOT_MESSAGES = (
     "operator/thalweg_operator/metrics.py",
     "operator/thalweg_operator/settings.py",
     "operator/thalweg_operator/planning/record.py",
-    "operator/thalweg_operator/policies/cost_models.py",
     "operator/thalweg_operator/policies/handlers.py",
     "operator/thalweg_operator/policies/removal.py",
     "operator/thalweg_operator/policies/resync.py",
@@ -38,7 +37,6 @@ NOT_MESSAGES = (
     "flowcore/rules/verdicts/invalidation.py",
     "flowcore/cluster/saved_state.py",
     "flowcore/questions/diagnosis",
-    "flowcore/questions/scenario",
     "flowcore/planning/solvers",
     "operator/thalweg_operator/reservations/ledger/transitions.py",
 )

@@ -1,4 +1,4 @@
-"""Pod classes: sets of pods that scheduling cannot tell apart, and the memory of what filters said of them.
+"""Cached verdicts of the filters, for each class of pods: pods that scheduling cannot tell apart.
 
 A round reasons about classes and counts, not about single pods.
 """
