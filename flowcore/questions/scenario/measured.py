@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from flowcore.cluster.arrays.snapshot import non_zero_requests
-from flowcore.cluster.usage_samples import STALE_AFTER, Arrival, UsageStore
+from flowcore.cluster.usage_samples import STALE_AFTER, PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -62,12 +62,12 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         scenario.pod_samples, lambda key: None if (pod := cluster.pods.get(key)) is None else pod.usage_class
     )
     now = max(sample.timestamp for sample in scenario.node_samples.values())
-    arrivals: dict[str, list[Arrival]] = defaultdict(list)
+    arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
     for pod in scenario.running():
         if not pod.started and not pod.created:
             continue  # manifests by hand often say nothing of time: the sample is taken to contain the pod
         estimate = store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)
-        arrivals[pod.node_name].append(Arrival(pod.key, pod.started, estimate))
+        arrivals[pod.node_name].append(PodOnNode(pod.key, pod.started, estimate))
     waiting = ((key, store.foreseen(cluster.pods[key].usage_class)) for key in asking)
     missing = [name for name in cluster.nodes if not store.is_measured(name, now)]
     if missing:

@@ -13,9 +13,9 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.round_gangs import gangs_for
+from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_key
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
-from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod

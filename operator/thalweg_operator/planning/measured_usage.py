@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.usage_samples import Arrival
+from flowcore.cluster.usage_samples import PodOnNode
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
@@ -83,16 +83,16 @@ class MeasuredUsageTracker:
                 changed.append(load)
         return changed
 
-    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[PodOnNode]]:
         """By node: pods that may have come later than its newest sample began, and those on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[Arrival]]()
+        since, found = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append(Arrival(pod.key, pod.started, _estimate(usage, pod)))
+                found.setdefault(pod.node_name, []).append(PodOnNode(pod.key, pod.started, _estimate(usage, pod)))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                arrival = Arrival(key, 0.0, _estimate(usage, reservation.pod))
+                arrival = PodOnNode(key, 0.0, _estimate(usage, reservation.pod))
                 found.setdefault(reservation.node, []).append(arrival)
         return found
 

@@ -25,7 +25,7 @@ from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.planning.problem.result import Bounded
-from thalweg_operator.planning.phases import Phase
+from thalweg_operator.planning.phases import RoundPhase
 
 LENGTH: Final = struct.Struct(">Q")
 #: Lists of a request that may be long, and how many entries of each go into one part.
@@ -297,7 +297,7 @@ class RoundReply(msgspec.Struct, Bounded):
     seconds: float
     codes: list[str] = []
     more_nodes_help: list[bool] = []
-    phases: list[Phase] = []
+    phases: list[RoundPhase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     savings: list[int | None] = []
