@@ -22,11 +22,10 @@ ONE_A_FILE: dict[str, str] = {
 
 #: Folders that were larger when this rule came, and how many modules they may have. The numbers only fall.
 STILL_LARGER: dict[str, int] = {
-    "cli/thalweg": 55,
+    "cli/thalweg": 54,
     "controlplane/thalweg_controlplane": 16,
-    "flowcore/planning/evictions": 19,
+    "flowcore/planning/evictions": 18,
     "flowcore/planning/problem": 17,
-    "flowcore/planning/round": 10,
     "flowcore/questions/diagnosis/fixes": 11,
     "flowcore/questions/scenario": 27,
     "flowcore/rules/topology": 14,
