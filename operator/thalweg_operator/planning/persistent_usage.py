@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import all_or_none_constraints
-from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from thalweg_operator.yielding import yielding
+from flowcore.planning.round_input import GovernedPod
 
 #: Seconds that a result stays valid: the computation visits all pods of the cluster.
 _MAX_AGE_SECONDS = 30.0
 
 
 class PersistentUsageTracker:
-    """Computes the persistent usage for the worker when it is needed and outdated."""
+    """Says when the worker needs the persistent usage anew."""
 
-    def __init__(self, cluster: Cluster, clock: Callable[[], float]) -> None:
-        self._cluster, self._clock = cluster, clock
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
         self._min_priority: int | None = None
         self._computed_at = 0.0
 
-    async def update(
-        self, pods: Iterable[tuple[Pod, Policy]], now: float, *, fresh: bool
-    ) -> tuple[PersistentUsage, ...] | None:
-        """Persistent usage to send to the worker; None: the worker has the newest, or no pod needs it.
+    def due(self, pods: Iterable[GovernedPod], now: float, *, fresh: bool) -> int | None:
+        """Whether to compute it now: of pods above which priority; None: the worker has the newest, or no pod needs it.
 
         Args:
             pods: pods that the round plans.
@@ -35,7 +31,8 @@ class PersistentUsageTracker:
         """
         if fresh:
             self._min_priority = None
-        min_priority = min((pod.pod_class.priority for pod, policy in pods if _overdue(pod, policy, now)), default=None)
+        overdue = (pod for pod, policy, _ in pods if _overdue(pod, policy, now))
+        min_priority = min((pod.pod_class.priority for pod in overdue), default=None)
         if min_priority is None:
             return None
         if (
@@ -45,11 +42,7 @@ class PersistentUsageTracker:
         ):
             return None
         self._min_priority, self._computed_at = min_priority, self._clock()
-        sums = PersistentUsageSums(min_priority)
-        async for pod in yielding(list(self._cluster.pods.values())):
-            if pod.node_name:
-                sums.add(pod, self._cluster.policies.of(pod, self._cluster.namespaces))
-        return sums.totals()
+        return min_priority
 
 
 def _overdue(pod: Pod, policy: Policy, now: float) -> bool:
