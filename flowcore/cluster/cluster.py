@@ -20,8 +20,8 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.cluster.rule_dependent import RuleDependentPods
-from flowcore.cluster.victims import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup

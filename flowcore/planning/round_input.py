@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_reques
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.cluster.queue_usage import QueueUsageSums
-from flowcore.cluster.usage_samples import Arrival, UsageStore
+from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
@@ -57,13 +57,13 @@ def counts_measured(policy: Policy) -> bool:
     return policy.cost.utilisation is not Utilisation.REQUESTED
 
 
-def arrival(store: UsageStore, pod: Pod, since: float) -> Arrival:
+def pod_on_node(store: UsageStore, pod: Pod, since: float) -> PodOnNode:
     """A pod on a node with what it will use: what is foreseen, or else its requests.
 
     Args:
         since: when it started there, in seconds since the epoch; 0: it is on its way.
     """
-    return Arrival(pod.key, since, store.foreseen(pod.usage_class) or non_zero_requests(pod.usage))
+    return PodOnNode(pod.key, since, store.foreseen(pod.usage_class) or non_zero_requests(pod.usage))
 
 
 def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gangs: tuple[str, ...] = ()) -> PendingPod:

@@ -6,11 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flowcore.cluster.usage_samples import STALE_AFTER, Arrival, UsageStore
+from flowcore.cluster.usage_samples import STALE_AFTER, PodOnNode, UsageStore
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
-from flowcore.planning.round_input import arrival, counts_measured
+from flowcore.planning.round_input import counts_measured, pod_on_node
 from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
 
@@ -61,11 +61,11 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         scenario.pod_samples, lambda key: None if (pod := cluster.pods.get(key)) is None else pod.usage_class
     )
     now = max(sample.timestamp for sample in scenario.node_samples.values())
-    arrivals: dict[str, list[Arrival]] = defaultdict(list)
+    arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
     for pod in scenario.running():
         if not pod.started and not pod.created:
             continue  # manifests by hand often say nothing of time: the sample is taken to contain the pod
-        arrivals[pod.node_name].append(arrival(store, pod, pod.started))
+        arrivals[pod.node_name].append(pod_on_node(store, pod, pod.started))
     waiting = ((key, store.foreseen(cluster.pods[key].usage_class)) for key in asking)
     missing = [name for name in cluster.nodes if not store.is_measured(name, now)]
     if missing:

@@ -12,9 +12,9 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
+from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_key
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
-from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.usage_samples import Arrival
+from flowcore.cluster.usage_samples import PodOnNode
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.usage import MeasuredLoad
-from flowcore.planning.round_input import arrival
+from flowcore.planning.round_input import pod_on_node
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import yielding
@@ -73,14 +73,14 @@ class MeasuredUsageTracker:
                 changed.append(load)
         return changed
 
-    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[PodOnNode]]:
         """By node: pods that may have come later than its newest sample began, and those on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[Arrival]]()
+        since, found = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append(arrival(usage.store, pod, pod.started))
+                found.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                found.setdefault(reservation.node, []).append(arrival(usage.store, reservation.pod, 0.0))
+                found.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
         return found

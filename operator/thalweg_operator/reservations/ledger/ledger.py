@@ -17,7 +17,7 @@ from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.ledger.arrivals import Arrivals
-from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoom
+from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoomIndex
 from thalweg_operator.reservations.ledger.in_flight import InFlight
 from thalweg_operator.reservations.ledger.pending import PendingRecord
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -57,7 +57,7 @@ class Ledger:
         self.victims: dict[str, VictimRecord] = {}
         self.waiting_groups: dict[str, WaitingGroup] = {}
         self.unevictable: dict[str, UnevictablePod] = {}
-        self._awaited_room = AwaitedRoom(self._occupancy)
+        self._awaited_room = AwaitedRoomIndex(self._occupancy)
         self.awaiting: set[str] = set()
         self.held: set[str] = set()
         self.paused: set[str] = set()

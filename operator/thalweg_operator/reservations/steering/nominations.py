@@ -37,7 +37,7 @@ UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPod:
+class ReservedPlacement:
     """A placement that has its reservation; its attributes are as in ``flowcore.planning.problem.result.Placement``."""
 
     pod: Pod

@@ -36,8 +36,7 @@ from thalweg_operator.reservations.events import (
     TimePassed,
     WriteAnswered,
 )
-from thalweg_operator.reservations.steering import changes as nomination_events
-from thalweg_operator.reservations.steering import nominations
+from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.planned_prices import CheapestNodes, PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches

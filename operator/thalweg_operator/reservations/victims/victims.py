@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from flowcore.cluster.victims import forbidden_reason, victim_key
+from flowcore.cluster.replaced_pod import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
 from flowcore.rules.reasons.codes import REPLACEMENT

@@ -20,7 +20,7 @@ from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.evictions.rules import evict_for_rules
+from flowcore.planning.evictions.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
