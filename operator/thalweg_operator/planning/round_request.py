@@ -15,8 +15,7 @@ from thalweg_operator.planning.deadline import RoundDeadline
 from thalweg_operator.planning.learnt_costs import LearntCosts
 from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.numa import NumaTracker
-from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
-from thalweg_operator.planning.round_facts import operator_round_input
+from thalweg_operator.planning.round_facts import PersistentUsageTracker, operator_round_input
 from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
