@@ -35,9 +35,6 @@ STILL_LARGER: dict[str, int] = {
     "operator/thalweg_operator/delivery": 10,
     "operator/thalweg_operator/planning": 20,
     "operator/thalweg_operator/planning/worker": 10,
-    "operator/thalweg_operator/reservations/ledger": 15,
-    "operator/thalweg_operator/reservations/steering": 14,
-    "operator/thalweg_operator/reservations/victims": 10,
     "view/thalweg_view": 19,
 }
 

@@ -16,8 +16,8 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
-from thalweg_operator.reservations.steering.records import NominationRecords
-from thalweg_operator.reservations.steering.waves import UNORDERED
+from thalweg_operator.reservations.steering.records.nomination_records import NominationRecords
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.step import plans
 
 from flowcore.cluster.cluster import Cluster

@@ -10,7 +10,7 @@ from thalweg_operator.reservations.events import Answer, GateUnneeded, PodsUnpla
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
-from thalweg_operator.reservations.steering.waves import UNORDERED
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 
 from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS

@@ -16,14 +16,13 @@ from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
 from flowcore.rules.topology.drift import Drift
-from thalweg_operator.reservations.ledger.arrivals import Arrivals
-from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoomIndex
-from thalweg_operator.reservations.ledger.in_flight import InFlight
-from thalweg_operator.reservations.ledger.pending import PendingRecord
+from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
+from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
+from thalweg_operator.reservations.ledger.records.in_flight import InFlight
+from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import UnevictablePod, VictimRecord
-from thalweg_operator.reservations.ledger.waiting_group import WaitingGroup
 
 
 class Ledger:

@@ -17,9 +17,9 @@ from thalweg_operator.reservations.steering.nominations import (
     stands_alone,
     wake,
 )
-from thalweg_operator.reservations.steering.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
-from thalweg_operator.reservations.steering.waves import UNORDERED, WavePosition
 
 #: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
 _BUSY_SECONDS = 1.0

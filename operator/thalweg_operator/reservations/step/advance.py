@@ -38,7 +38,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
-from thalweg_operator.reservations.steering.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.records.planned_prices import CheapestNodes, PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (
