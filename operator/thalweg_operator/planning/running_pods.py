@@ -149,10 +149,8 @@ class RunningPodsTracker:
     def _to_running_pod(self, pod: Pod, read: _Read) -> RunningPod:
         cluster = self._cluster
         policy = cluster.policies.of(pod, cluster.namespaces)
-        gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
-        queue = cluster.queues.of(pod, cluster.namespaces)
-        running = to_running_pod(pod, policy, cluster.budgets.of(pod), gang, read.now, reason, queue)
+        running = to_running_pod(cluster, pod, policy, read.now, reason)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running

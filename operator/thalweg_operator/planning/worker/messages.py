@@ -10,7 +10,7 @@ from typing import Any, Final, get_args, get_origin
 import msgspec
 from msgspec.structs import fields
 
-from flowcore.cluster.arrays.snapshot import Victim
+from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
@@ -61,6 +61,43 @@ class PendingEntry(msgspec.Struct, array_like=True):
     queue: str = ""
     preempts: bool = True
     foreseen: tuple[int, int] | None = None
+
+
+def to_pending_entry(
+    pod: PendingPod, policy: int, classes: dict[PodClass, int], signatures: dict[PodSignature, int]
+) -> PendingEntry:
+    """A pending pod; a new class or signature gets the next position."""
+    return PendingEntry(
+        pod.key,
+        classes.setdefault(pod.pod_class, len(classes)),
+        policy,
+        pod.created,
+        signatures.setdefault(pod.signature, len(signatures)),
+        pod.gangs,
+        pod.victim,
+        pod.plannable_since,
+        pod.queue,
+        pod.preempts,
+        pod.foreseen,
+    )
+
+
+def to_pending_pod(entry: PendingEntry, request: RoundRequest) -> PendingPod:
+    """The pending pod of an entry of a request; a round reads no uid of it."""
+    return PendingPod(
+        entry.key,
+        "",
+        request.classes[entry.pod_class],
+        request.policies[entry.policy].name,
+        entry.created,
+        request.signatures[entry.signature],
+        entry.gangs,
+        entry.victim,
+        entry.plannable_since,
+        entry.preempts,
+        entry.queue,
+        entry.foreseen,
+    )
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
