@@ -123,7 +123,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unsupported_reason: str = ""
-    #: The field with more entries than are planned (model/api/pod_limits.py), "" when there is none.
+    #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
     #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
     unbindable_reason: str = ""

@@ -182,7 +182,7 @@ class RoundRequest(msgspec.Struct):
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
-        measured: loads of nodes of which another load counts by measurement than before.
+        measured: nodes whose measured load has changed, with the load that counts from now on.
         numa, removed_numa: see ``TableChanges``.
     """
 
