@@ -1,4 +1,4 @@
-"""An operator whose view is asked at a URL, not through the API server's proxy: one that runs by hand, for instance."""
+"""An operator whose view has a URL of its own, such as one that runs outside the cluster; no proxy of the API server."""
 
 from __future__ import annotations
 

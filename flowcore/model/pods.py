@@ -129,7 +129,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unbindable_reason: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
-    #: Its status.nominatedNodeName, whoever wrote that.
+    #: Its status.nominatedNodeName, also one that others wrote.
     nominated_node: str = ""
     #: The node that our own nomination named last, from the annotation written with it.
     planned_node: str = ""
