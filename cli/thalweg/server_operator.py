@@ -1,4 +1,4 @@
-"""An operator whose view has a URL of its own, such as one that runs outside the cluster; no proxy of the API server."""
+"""An operator whose view is asked at its own URL, not through the API server's proxy."""
 
 from __future__ import annotations
 
