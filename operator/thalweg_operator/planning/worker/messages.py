@@ -27,7 +27,7 @@ from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.planning.problem.result import Bounded
-from thalweg_operator.planning.phases import RoundPhase
+from thalweg_operator.planning.reports.phases import RoundPhase
 
 LENGTH: Final = struct.Struct(">Q")
 #: Entries of each list of a request that go into one part.
