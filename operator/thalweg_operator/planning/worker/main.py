@@ -14,9 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
+from flowcore.api import Interner
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
+from flowcore.model.node_usage import NodeUsage
+from flowcore.model.nodes import Node
+from flowcore.model.resources import Amounts
 from thalweg_cost_models import find_models
 from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.worker.messages import (
@@ -31,12 +37,7 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.process_limits import RoundExpired, limit_memory, time_limit
 from thalweg_operator.planning.worker.replica import Replica
-import msgspec
-from flowcore.api import Interner
-from flowcore.model.node_usage import NodeUsage
-from flowcore.model.nodes import Node
-from flowcore.model.resources import Amounts
-from thalweg_operator.planning.worker.messages import RoundRequest
+
 
 def send_greeting(sink: BinaryIO, known: KnownModels) -> None:
     """Tells the operator that the worker is ready, and its cost models."""
