@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature, own_term_matches
 from flowcore.model.selectors import Labels
-from flowcore.rules.topology.limits import UNLIMITED
+from flowcore.rules.topology.domain_limits import UNLIMITED
 
 
 def affinity_matches_itself(

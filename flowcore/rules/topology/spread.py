@@ -19,7 +19,7 @@ from flowcore.model.inter_pod_constraints import SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.limits import UNLIMITED
+from flowcore.rules.topology.domain_limits import UNLIMITED
 
 #: The emptiest of no domains at all, as in kube-scheduler (math.MaxInt32).
 _NO_DOMAIN = 2**31 - 1

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 
-from flowcore.cluster.arrays.snapshot import non_zero_requests
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.usage_samples import Arrival
-from flowcore.model.cost_policy import Utilisation
+from flowcore.cluster.usage_samples import PodOnNode
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
+from flowcore.planning.round_input import pod_on_node
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.usage.poller import UsagePoller
 from thalweg_operator.yielding import yielding
@@ -36,17 +34,9 @@ class MeasuredUsageTracker:
         """What the worker plans with, by node."""
         return self._sent
 
-    def foreseen(self, policies: Sequence[Policy]) -> Callable[[Pod, int], tuple[int, int] | None]:
-        """What a pod will use, by the pod and the position of its policy in ``policies``.
-
-        Returns:
-            milli-cores and bytes of memory; None: the policy does not ask, or nobody knows.
-        """
-        asks = [policy.cost.utilisation is not Utilisation.REQUESTED for policy in policies]
-        usage = self._usage
-        if usage is None or not any(asks):
-            return lambda _pod, _place: None
-        return lambda pod, place: usage.store.foreseen(pod.usage_class) if asks[place] else None
+    def foreseen(self, pod: Pod) -> tuple[int, int] | None:
+        """Milli-cores and bytes of memory that a pod will use; None: unknown."""
+        return None if self._usage is None else self._usage.store.foreseen(pod.usage_class)
 
     async def changes(
         self, put_nodes: Iterable[Node], removed_nodes: Iterable[str], now: float, *, planned: bool, fresh: bool
@@ -83,20 +73,14 @@ class MeasuredUsageTracker:
                 changed.append(load)
         return changed
 
-    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[Arrival]]:
+    async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[PodOnNode]]:
         """By node: pods that may have come later than its newest sample began, and those on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[Arrival]]()
+        since, found = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append(Arrival(pod.key, pod.started, _estimate(usage, pod)))
+                found.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                arrival = Arrival(key, 0.0, _estimate(usage, reservation.pod))
-                found.setdefault(reservation.node, []).append(arrival)
+                found.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
         return found
-
-
-def _estimate(usage: UsagePoller, pod: Pod) -> tuple[int, int]:
-    """What a pod will use: what its class did, or its requests."""
-    return usage.store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)

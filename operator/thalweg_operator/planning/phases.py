@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 
-class Phase(NamedTuple):
+class RoundPhase(NamedTuple):
     """One phase.
 
     Attributes:
@@ -31,7 +31,7 @@ class Stopwatch:
     def __init__(self, clock: Callable[[], float] = time.perf_counter) -> None:
         self._clock = clock
         self._started = clock()
-        self.phases: list[Phase] = []
+        self.phases: list[RoundPhase] = []
 
     @property
     def seconds(self) -> float:
@@ -45,4 +45,4 @@ class Stopwatch:
         try:
             yield
         finally:
-            self.phases.append(Phase(name, start, self.seconds - start))
+            self.phases.append(RoundPhase(name, start, self.seconds - start))

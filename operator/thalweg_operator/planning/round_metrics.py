@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.phases import Phase, Stopwatch
+from thalweg_operator.planning.phases import RoundPhase, Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply
 
 
@@ -28,7 +28,7 @@ class RoundTrace:
     number: int
     ended: float
     seconds: float
-    phases: tuple[Phase, ...]
+    phases: tuple[RoundPhase, ...]
     pods: int
     reply: RoundReply | None
     problem: str = ""

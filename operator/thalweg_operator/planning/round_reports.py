@@ -36,7 +36,7 @@ class RoundReport:
 
 
 @dataclass(frozen=True, slots=True)
-class Proposal:
+class ProposedEviction:
     """A running pod that would leave its node if its policy acted (problem/result.py Eviction)."""
 
     pod: str
@@ -61,7 +61,7 @@ class RoundReports:
         self.queue_shares: dict[str, QueueShare] = {}
         self.reports: dict[str, RoundReport] = {}
         self.contradictions: dict[str, tuple[Policy, list[str]]] = {}
-        self.proposals: dict[str, list[Proposal]] = {}
+        self.proposals: dict[str, list[ProposedEviction]] = {}
 
     def round_ended(
         self,
@@ -106,7 +106,9 @@ class RoundReports:
             for place, each in reply.proposals:
                 keys = tuple(request.pending[index].key for index in each.for_pods)
                 uid = uids.get(policies[place].name, "")
-                self.proposals.setdefault(uid, []).append(Proposal(each.key, each.node, each.kind, each.to, keys))
+                self.proposals.setdefault(uid, []).append(
+                    ProposedEviction(each.key, each.node, each.kind, each.to, keys)
+                )
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
                 sentences.setdefault(place, []).append(sentence)

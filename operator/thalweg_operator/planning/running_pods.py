@@ -16,7 +16,7 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.rules.reasons.codes import UNRESOLVABLE
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.victims.replacements import place_key, recent_moves
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
@@ -98,7 +98,7 @@ class RunningPodsTracker:
         policies, tree = tuple(cluster.policies.ordered), cluster.queues.tree
         anew = self._stale or (policies, tree) != (self._policies, self._queues)
         self._policies, self._queues, self._stale = policies, tree, False
-        read = _Read(unevictable.reasons(self._ledger, self._clock()), self._wall_clock())
+        read = _Read(backoff.unevictable_reasons(self._ledger, self._clock()), self._wall_clock())
         leaving: set[str] = set()
         async for pod in yielding(list(cluster.pods.values())):
             key = pod.key
@@ -149,10 +149,8 @@ class RunningPodsTracker:
     def _to_running_pod(self, pod: Pod, read: _Read) -> RunningPod:
         cluster = self._cluster
         policy = cluster.policies.of(pod, cluster.namespaces)
-        gang = "" if pod.gang is None else pod.gang.key.display_name
         reason = read.reasons.get(pod.uid, "")
-        queue = cluster.queues.of(pod, cluster.namespaces)
-        running = to_running_pod(pod, policy, cluster.budgets.of(pod), gang, read.now, reason, queue)
+        running = to_running_pod(cluster, pod, policy, read.now, reason)
         moves = policy is not None and policy.rescheduling.mode is not ReschedulingMode.OFF
         (self._passing.add if reason or (moves and running.immovable_reason) else self._passing.discard)(pod.key)
         return running

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from thalweg_operator.reservations.ledger.arrivals import Arrivals
+from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 
 #: Stands for a price above all others, and for a node that is closed to the pods.
 NO_PRICE = 2**16 - 1

@@ -12,7 +12,7 @@ from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 
 
-class CompileKinds(Pass):
+class CompileWorkloadKinds(Pass):
     """Adds its kind, and what it costs beside others, to the inter-pod constraints of each governed pod."""
 
     def apply(self, problem: Problem) -> Problem:

@@ -8,7 +8,7 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.selectors import Labels
-from flowcore.rules.topology.limits import limit_match
+from flowcore.rules.topology.domain_limits import limit_match
 
 
 class CountedPods:

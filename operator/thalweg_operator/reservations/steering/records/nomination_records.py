@@ -6,12 +6,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
 from flowcore.model.pods import PodClass
-from thalweg_operator.reservations.ledger.arrivals import Arrivals
-from thalweg_operator.reservations.steering.counted_pods import CountedPods
-from thalweg_operator.reservations.steering.permit_groups import PermitGroups
-from thalweg_operator.reservations.steering.place_pool import PlacePool
-from thalweg_operator.reservations.steering.planned_prices import CheapestNodes, PlannedPrices
-from thalweg_operator.reservations.steering.waves import WaveQueue
+from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
+from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.records.permit_groups import PermitGroups
+from thalweg_operator.reservations.steering.records.place_pool import PlacePool
+from thalweg_operator.reservations.steering.records.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.records.waves import WaveQueue
 
 #: Classes whose scores are kept, the newest.
 _MAX_SCORES = 64

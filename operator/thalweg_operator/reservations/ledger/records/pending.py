@@ -1,4 +1,7 @@
-"""What is remembered of a waiting pod beside its reservation. It is forgotten when the pod waits no more."""
+"""What is remembered of waiting pods beside their reservations, and of atomic groups that wait for victims.
+
+The record of a pod is forgotten when the pod waits no more.
+"""
 
 from __future__ import annotations
 
@@ -54,3 +57,39 @@ class PendingRecord:
     opening_refused: bool = False
     clearing: int = 0
     wake_pause: float = 0.0
+
+
+@dataclass(slots=True)
+class WaitingGroup:
+    """One atomic group that waits: nobody is evicted for it, and none of its pods comes, unless it is whole.
+
+    Attributes:
+        members: keys of its pods with a reservation that waits.
+        required: keys of the pods that it needs.
+        lost: how many of those have lost their reservation.
+        deleting: how many victims of its pods are being deleted; a victim of two pods counts twice.
+    """
+
+    members: set[str] = field(default_factory=set)
+    required: set[str] = field(default_factory=set)
+    lost: int = 0
+    deleting: int = 0
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether every required pod waits."""
+        return self.lost == 0
+
+    def add(self, key: str, *, optional: bool) -> None:
+        """A pod has its reservation."""
+        self.members.add(key)
+        if not optional:
+            self.required.add(key)
+
+    def leave(self, key: str, *, confirmed: bool) -> None:
+        """A pod waits no more: a round has confirmed its place, or its reservation ended."""
+        self.members.discard(key)
+        if confirmed:
+            self.required.discard(key)
+        elif key in self.required:
+            self.lost += 1

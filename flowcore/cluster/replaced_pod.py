@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.model.pods import HostPort, Pod
-from flowcore.model.policies import REPLACES, Policy, Victims
+from flowcore.model.policies import REPLACES, AllowedVictims, Policy
 from flowcore.model.selectors import is_dns_subdomain
 from flowcore.model.volumes import ClaimVolume, Disk
 
@@ -35,7 +35,7 @@ def forbidden_reason(pod: Pod, victim: Pod, policy: Policy, victim_policy: Polic
         return f"it may not replace {victim.key}: no policy governs that pod"
     if victim.pod_class.priority > pod.pod_class.priority:
         return f"it may not replace {victim.key}: that pod has a higher priority"
-    if policy.victims is Victims.SAME_CONTROLLER and (not pod.owner or pod.owner != victim.owner):
+    if policy.victims is AllowedVictims.SAME_CONTROLLER and (not pod.owner or pod.owner != victim.owner):
         return (
             f"it may not replace {victim.key}: that pod is not of the same controller, and policy "
             f"{policy.name} allows no others (spec.replaces.victims)"

@@ -8,7 +8,7 @@ from thalweg_listener import ConnectionLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits(ConnectionLimits):
+class ViewLimits(ConnectionLimits):
     """In seconds, bytes and numbers.
 
     Attributes:
@@ -42,4 +42,4 @@ class Limits(ConnectionLimits):
     namespaces: int = 500
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ViewLimits()

@@ -31,7 +31,7 @@ class _Node:
         )
 
 
-class AwaitedRoom:
+class AwaitedRoomIndex:
     """Keeps the occupancy up to date. See the module."""
 
     def __init__(self, occupancy: Occupancy) -> None:

@@ -8,7 +8,7 @@ from thalweg_listener import ConnectionLimits
 
 
 @dataclass(frozen=True, slots=True)
-class Limits(ConnectionLimits):
+class ExtenderLimits(ConnectionLimits):
     """Limits of one listener, in seconds and bytes, those of its connections among them.
 
     kube-scheduler sends one request at a time over one connection, so a few replicas need a few of each. It keeps an
@@ -29,4 +29,4 @@ class Limits(ConnectionLimits):
     unhelpful_interval: float = 0.02
 
 
-DEFAULT_LIMITS = Limits()
+DEFAULT_LIMITS = ExtenderLimits()

@@ -22,7 +22,7 @@ class ClaimError(click.ClickException):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SceneResult:
     """What one way of scheduling did with the pods of a scene.
 
     Attributes:
@@ -32,7 +32,7 @@ class Outcome:
     cells: Mapping[str, Mapping[str, int]]
 
     @classmethod
-    def of(cls, result: RoundResult, row: Callable[[str], str], *, counted: bool) -> Outcome:
+    def of(cls, result: RoundResult, row: Callable[[str], str], *, counted: bool) -> SceneResult:
         """A plan's.
 
         Args:

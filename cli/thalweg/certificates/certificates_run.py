@@ -14,14 +14,14 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.errors import OperatorError
 
 from thalweg.certificates.rotation import OVERLAP
-from thalweg.certificates.secrets import Outcome, Wanted, bring_up_to_date
+from thalweg.certificates.secrets import SecretReport, WantedSecrets, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
 from thalweg.secret_store import SecretProblem
 from thalweg.tables import print_table, stdout_console
 
 
-def run_certificates(kubeconfig: Path | None, context: str | None, wanted: Wanted, output: str) -> None:
+def run_certificates(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets, output: str) -> None:
     """Makes and renews the certificates. Exit code 1: a Secret could not be read or written.
 
     Raises:
@@ -48,12 +48,12 @@ def run_certificates(kubeconfig: Path | None, context: str | None, wanted: Wante
         _print(outcomes)
 
 
-async def _run(kubeconfig: Path | None, context: str | None, wanted: Wanted) -> list[Outcome]:
+async def _run(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets) -> list[SecretReport]:
     async with connect(kubeconfig, 1, context=context) as api_client:
         return await bring_up_to_date(api_client, wanted, lambda: datetime.now(UTC))
 
 
-def _to_json(outcome: Outcome) -> dict[str, object]:
+def _to_json(outcome: SecretReport) -> dict[str, object]:
     return {
         "secret": str(outcome.secret),
         "written": bool(outcome.why),
@@ -63,7 +63,7 @@ def _to_json(outcome: Outcome) -> dict[str, object]:
     }
 
 
-def _print(outcomes: Sequence[Outcome]) -> None:
+def _print(outcomes: Sequence[SecretReport]) -> None:
     rows = (
         (
             str(outcome.secret),
