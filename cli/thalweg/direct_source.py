@@ -13,8 +13,7 @@ from flowcore.questions.scenario import Scenario
 from thalweg.cluster_listing import list_objects
 from thalweg.dump_source import answer_here
 from thalweg.reader import read_listing
-from thalweg.source import SourceError, SourceOperation
-from thalweg.warn import warn
+from thalweg.source import SourceError, SourceOperation, warn
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 

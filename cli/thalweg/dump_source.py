@@ -14,8 +14,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from thalweg.files import DumpError
 from thalweg.progress import planning
 from thalweg.reader import read_dump
-from thalweg.source import SourceError, SourceOperation
-from thalweg.warn import warn
+from thalweg.source import SourceError, SourceOperation, warn
 from thalweg_cost_models import find_models
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
