@@ -18,7 +18,7 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
 from thalweg_cost_models import find_models
-from thalweg_operator.planning import record
+from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.worker.messages import (
     LENGTH,
     Greeting,

@@ -17,7 +17,7 @@ from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.reasons import Reason
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_executor.forked import ForkedExecutor
-from thalweg_operator.planning.phases import Stopwatch
+from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest, to_pending_pod
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import (
