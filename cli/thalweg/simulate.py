@@ -64,6 +64,7 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     return Simulation(
         found.result,
         found.before,
+        found.policies,
         found.skipped,
         found.gaps,
         found.warnings,
