@@ -21,7 +21,7 @@ from thalweg.workload_tables import print_workloads
 
 
 def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
-    """The status of a dump, with the plan of ``thalweg simulate`` as its only round."""
+    """The status of a dump, with the plan of ``thalweg plan`` as its only round."""
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
     rounds.put(plan.document(seconds=0.0))

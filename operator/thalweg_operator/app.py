@@ -28,15 +28,15 @@ from thalweg_operator.api.leader_election import LeaderElector
 from thalweg_operator.api.lease_watch import watch_lease
 from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
-from thalweg_operator.delivery.condition_events import ConditionEvents
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
-from thalweg_operator.delivery.policy_status import PolicyStatus
-from thalweg_operator.delivery.queue_status import QueueStatus
+from thalweg_operator.delivery.status.condition_events import ConditionEvents
+from thalweg_operator.delivery.status.policy_status import PolicyStatus
+from thalweg_operator.delivery.status.queue_status import QueueStatus
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer
@@ -44,7 +44,7 @@ from thalweg_operator.gauges import set_gauges
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.process_limits import container_memory, default_memory, resident_memory

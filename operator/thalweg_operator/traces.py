@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.phases import RoundPhase
-from thalweg_operator.planning.round_metrics import RoundTrace
+from thalweg_operator.planning.reports.phases import RoundPhase
+from thalweg_operator.planning.reports.round_metrics import RoundTrace
 
 _log = structlog.get_logger()
 #: Seconds that the last spans may take when the operator ends.

@@ -15,9 +15,9 @@ from support.profiles import examples
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
 from thalweg_operator.planning.round_request import RequestBuilder
-from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import RoundRequest, join_request, split_request
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
 from thalweg_operator.planning.round_request import RequestBuilder
-from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
     RunningEntry,

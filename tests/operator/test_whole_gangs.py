@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
-from thalweg_operator.planning.round_facts import operator_round_input
+from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, WriteAnswered
 from thalweg_operator.reservations.ledger import backoff

@@ -28,8 +28,8 @@ from support.recorded_rounds import request_of
 from support.scenario_state import scenario_of
 from thalweg.main import main
 from thalweg.view import FixedSource, dump_source, record_source
-from thalweg_operator.planning import record
-from thalweg_operator.planning.record import RecordWriter, read_record
+from thalweg_operator.planning.reports import record
+from thalweg_operator.planning.reports.record import RecordWriter, read_record
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_view.access import OneToken
@@ -73,7 +73,7 @@ async def get(client: aiohttp.ClientSession, path: str) -> Any:
 
 
 async def test_a_dump_is_served_with_its_plan() -> None:
-    """The process that answers gets the dump and its round; it plans the pods of any scheduler, as `simulate` does."""
+    """The process that answers gets the dump and its round; it plans the pods of any scheduler, as `plan` does."""
     hostile = "<script>"
     objects = [node("n0"), node("n1"), pod("runs", nodeName="n0"), pod("web"), pod(hostile, "64")]
     async with served(dump_source(scenario_of(objects), "now.json")) as client:

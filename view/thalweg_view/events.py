@@ -1,4 +1,4 @@
-"""Streams of events: what changes, while somebody looks."""
+"""Streams of events: what changes while a page is open."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads requests: what they ask, and whose token they carry. Whatever is not as it must be is refused."""
+"""Reads requests: the question and the caller's token. A request that is not as it must be is refused."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class ViewServer:
                     await self._answering.refresh()
 
     async def end(self) -> None:
-        """Ends streams of events, and questions under way: whoever looks must not delay the end of the process."""
+        """Ends streams of events, and questions under way: an open page must not delay the end of the process."""
         self._events.end()
         await self._answering.stop()
 

@@ -63,7 +63,7 @@ async def serving(
     refresher = asyncio.create_task(server.keep_fresh(), name="view")
     try:
         if source.kind != "live":
-            await answering.refresh()  # whoever looks first need not wait for it
+            await answering.refresh()  # so that the first page need not wait for it
         async with listening(host, port, server.answer, limits, on_refused, tls) as chosen:
             try:
                 yield chosen

@@ -1,4 +1,4 @@
-"""The plan of a scene, told to kube-scheduler: Thalweg's extender on loopback, asked as kube-scheduler asks."""
+"""Asks Thalweg's extender about the pods of a scene, on loopback and with kube-scheduler's own requests."""
 
 from __future__ import annotations
 

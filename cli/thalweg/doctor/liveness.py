@@ -1,4 +1,4 @@
-"""Checks of the running operator: its lease, clocks, and pods that nobody serves. Pure."""
+"""Checks of the running operator: its lease, clocks, and pods that no operator plans. Pure."""
 
 from __future__ import annotations
 

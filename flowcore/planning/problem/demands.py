@@ -81,8 +81,7 @@ class Demand:
     @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
-        pod_class = self.group.pod_class
-        return bool(pod_class.host_ports) or pod_class.numa is not None or self.constraints.constrained
+        return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
 
     @cached_property
     def counted(self) -> Int64s:
@@ -148,7 +147,7 @@ def demands_of(
         load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
-        charge: is told for whom it works.
+        charge: is called with the pods that the work was for.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)

@@ -49,8 +49,8 @@ _SCARCE = 50
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: If pods stay out, one-by-one placement in the order of their price is tried up to so many pods. With more, a step
-#: takes long: the first one has the bound too.
+#: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
+#: takes long.
 _FEW_BY_PRICE = 3_000
 #: A round of so many pods ends once its plan is close to its bound: later steps would cost more time than they save.
 _SMALL = 1_000

@@ -66,7 +66,7 @@ class Round:
         executor: Executor = IN_TURN,
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``; ``charge`` is told for whom the round works."""
+        """See ``run_round``; ``charge`` is called with the pods that work was for."""
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),

@@ -1,4 +1,4 @@
-"""A pod that no node takes, whoever else waits: the filters that prove it, and the shortest way out."""
+"""A pod that no node takes even if no other pod waits: the filters that prove it, and the shortest way out."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Required pod affinity and anti-affinity: a domain must have pods of a description, or none.
+"""Required pod affinity and anti-affinity: a domain must have pods that a term matches, or none of them.
 
 Source: kube-scheduler plugins/interpodaffinity/filtering.go.
 """

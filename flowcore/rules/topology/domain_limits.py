@@ -28,7 +28,7 @@ def remaining(max_pods: int, pods: int) -> int: ...
 @overload
 def remaining(max_pods: int, pods: Int64s) -> Int64s: ...
 def remaining(max_pods: int, pods: int | Int64s) -> int | Int64s:
-    """How many more counted pods domains with so many take under a limit."""
+    """How many more counted pods a domain takes under a limit, by its counted pods; of one domain or of each."""
     return np.maximum(max_pods - pods, 0)
 
 
@@ -37,9 +37,10 @@ def within_limit(pods: int, self_match: int, max_pods: int) -> bool: ...
 @overload
 def within_limit(pods: Int64s, self_match: int, max_pods: int) -> Bools: ...
 def within_limit(pods: int | Int64s, self_match: int, max_pods: int) -> bool | Bools:
-    """Whether domains with so many counted pods take one more pod.
+    """Whether a domain takes one more pod; of one domain or of each.
 
     Args:
+        pods: counted pods in the domain.
         self_match: 1 where the limit counts the pod itself.
     """
     return pods + self_match <= max_pods
@@ -63,11 +64,11 @@ class Cap:
         return not (self.max_per_domain or self.self_match)
 
     def allows(self, pods: int) -> bool:
-        """Whether a domain with so many pods takes the pod."""
+        """Whether a domain with this number of counted pods takes the pod."""
         return within_limit(pods, self.self_match, self.max_per_domain)
 
     def allowed_domains(self, counts: Int64s) -> Bools:
-        """bool[D + 1]: domains with so many pods that take the pod; nodes without the label never do."""
+        """bool[D + 1]: domains that take the pod, by their counted pods; nodes without the label never do."""
         allowed = within_limit(counts, self.self_match, self.max_per_domain)
         allowed[-1] = False
         return allowed

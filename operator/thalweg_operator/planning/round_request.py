@@ -12,11 +12,11 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning.round_input import GovernedPod
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.learnt_costs import LearntCosts
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
-from thalweg_operator.planning.numa import NumaTracker
-from thalweg_operator.planning.round_facts import PersistentUsageTracker, operator_round_input
-from thalweg_operator.planning.running_pods import RunningPodsTracker
+from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.numa import NumaTracker
+from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker, operator_round_input
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
     to_node_report,

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from support.fake_cluster.api_server import ApiServer
-from thalweg_operator.planning.round_facts import operator_round_input
+from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (

@@ -34,7 +34,7 @@ def at_priority(pods: Sequence[Pod], priority: int) -> tuple[Change, ...]:
 
 
 def eviction_of_victims(before: ScenarioPlan, outcome: PlanDifference) -> tuple[Change, ...]:
-    """Evicts whoever leaves in a plan beyond those that leave anyway; () where nobody does."""
+    """Evicts the pods that leave in a plan and do not leave anyway; () if there are none."""
     anyway = {eviction.pod.key for eviction in before.result.evictions}
     victims = [each.pod.key for each in outcome.plan.result.evictions if each.pod.key not in anyway]
     return (EvictPods(sorted(victims)),) if victims else ()

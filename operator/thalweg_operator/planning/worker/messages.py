@@ -35,7 +35,7 @@ from flowcore.planning.plan_document import (
     PlanPod,
     PlanPolicy,
 )
-from thalweg_operator.planning.phases import RoundPhase
+from thalweg_operator.planning.reports.phases import RoundPhase
 
 LENGTH: Final = struct.Struct(">Q")
 #: Entries of each list of a request that go into one part.
@@ -177,7 +177,7 @@ class RoundRequest(msgspec.Struct):
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
-        measured: loads of nodes of which another load counts by measurement than before.
+        measured: nodes whose measured load has changed, with the load that counts from now on.
         numa, removed_numa: see ``TableChanges``.
     """
 

@@ -14,7 +14,7 @@ from flowcore.planning.plan_document import PlanEviction, to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_executor.forked import ForkedExecutor
-from thalweg_operator.planning.phases import Stopwatch
+from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import (

@@ -1,7 +1,7 @@
 """The ledger: one reservation for each placement that is on its way.
 
 The ledger adds its reservations to the cluster's occupancy, so the usage of a node is always bound pods + ledger. A
-nomination is a reservation, whoever wrote it: that is how reservations come back after a restart. One event loop owns
+nomination is a reservation, also one of others: that is how reservations come back after a restart. One event loop owns
 cluster and ledger, so nothing here locks.
 """
 

@@ -1,4 +1,4 @@
-"""Gated pods whose gates open together.
+"""Groups of gated pods: the gates of a group open together.
 
 The pods of an atomic group wait behind our gate until each required one is nominated, wave by wave. These pods are a
 permit group, as of the Permit plugins of kube-scheduler. Then all gates of the permit group open. If a required pod is

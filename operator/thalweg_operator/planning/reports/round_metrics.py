@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.phases import RoundPhase, Stopwatch
+from thalweg_operator.planning.reports.phases import RoundPhase, Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply
 
 

@@ -1,4 +1,4 @@
-"""Tells the worker of measured usage, in rounds that plan with it: first of all nodes, then of those that changed."""
+"""Measured usage for the rounds that plan with it: at first of all nodes, then of the nodes that changed."""
 
 from __future__ import annotations
 
