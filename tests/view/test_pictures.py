@@ -31,6 +31,7 @@ from thalweg_view.status import StatusQuery
 from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.model.errors import ModelError
+from flowcore.model.policies import Delivery
 from flowcore.planning.plan_document import PlanClass, PlanDocument, PlanPod, PlanPolicy
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.comparison import compare_one_by_one
