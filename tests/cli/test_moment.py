@@ -74,7 +74,7 @@ def test_all_commands_plan_alike(dump: str) -> None:
     costs["view"] = shown.cost
     assert set(costs.values()) == {costs["plan"]}
     assert shown.time == read_dump((dump,)).moment
-    assert {shown.pending[at].key: name for at, name, _ in shown.placements} == placements
+    assert shown.nodes_by_pod() == placements
 
 
 def test_now_says_when_the_dump_was_made(dump: str) -> None:
