@@ -15,7 +15,7 @@ from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
-from flowcore.questions.scenario.comparison import scored_as_kube_scheduler
+from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
 from thalweg.tables import counted
 
