@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
-from flowcore.questions.scenario.comparison import Comparison, compare_one_by_one
+from flowcore.questions.scenario.alternatives.comparison import Comparison, compare_one_by_one
 from flowcore.rules.reasons import node_reasons
 from flowcore.rules.verdicts import group
 from thalweg_cost_models import find_models

@@ -16,7 +16,7 @@ from flowcore.model.policies import BUILT_IN, SCHEDULER_NAME, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.questions.scenario import GovernedScenario, Scenario
-from flowcore.questions.scenario.comparison import scored_as_kube_scheduler
+from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
 from thalweg.tables import counted
 

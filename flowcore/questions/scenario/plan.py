@@ -17,7 +17,7 @@ from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.solvers import IN_TURN, Executor
 from flowcore.questions.scenario.measured import measured_usage
-from flowcore.questions.scenario.missing_objects import missing_objects, pods_with_unknown_claims
+from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 _UNGOVERNED: Final = "no policy governs it"

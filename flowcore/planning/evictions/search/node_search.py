@@ -11,9 +11,9 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck
-from flowcore.planning.evictions.ladders import Bounds, Ladders
+from flowcore.planning.evictions.search.ladders import Bounds, Ladders
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.evictions.victims import Victims, choose_victims
 from flowcore.planning.problem.demands import Demand
 from flowcore.rules.filters.node_resources_fit import count_fitting
 

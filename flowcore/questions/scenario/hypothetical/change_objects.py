@@ -8,8 +8,8 @@ from typing import Any
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.objects import ObjectReader, json_type, name_of, unread_kind, why_ignored
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.objects import ObjectReader, json_type, name_of, unread_kind, why_ignored
 
 
 def put(edits: Edits, objects: Iterable[dict[str, Any]], context: AnswerContext) -> list[str]:

@@ -15,17 +15,17 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
 from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
 from flowcore.planning.round import RoundResult, run_round
-from flowcore.questions.scenario.apply_changes import applied
-from flowcore.questions.scenario.change_pods import to_waiting
-from flowcore.questions.scenario.changes import AddNodes
+from flowcore.questions.scenario.alternatives.node_shapes import offers
+from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.moment import moment_text
-from flowcore.questions.scenario.node_shapes import offers
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
+from flowcore.questions.scenario.hypothetical.changes import AddNodes
 from flowcore.questions.scenario.plan import plan_scenario, with_learnt_costs
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
-from flowcore.questions.scenario.what_if import PodsAfterPlan, outcome_of
 
 #: Most pods that are tried at once.
 MAX_LIMIT = 100_000

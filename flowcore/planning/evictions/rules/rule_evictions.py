@@ -11,9 +11,9 @@ from flowcore.cluster.arrays.snapshot import Bools, NodeTable
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.broken_rules import BrokenRule
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
+from flowcore.planning.evictions.rules.broken_rules import BrokenRule
 from flowcore.planning.evictions.state import EvictionState
 
 

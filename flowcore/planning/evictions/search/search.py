@@ -13,13 +13,13 @@ from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
-from flowcore.planning.evictions.exact import Candidates, ExactSearch
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
-from flowcore.planning.evictions.ladders import Ladders
-from flowcore.planning.evictions.node_search import NodeSearch
-from flowcore.planning.evictions.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
+from flowcore.planning.evictions.search.ladders import Ladders
+from flowcore.planning.evictions.search.node_search import NodeSearch
+from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
-from flowcore.planning.evictions.victims import Victims, choose_victims
 from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.

@@ -13,10 +13,10 @@ from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import CsiNode
-from flowcore.questions.scenario.change_pods import evict
-from flowcore.questions.scenario.changes import AddNodes, FailDomain, RemoveTaint
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.hypothetical.change_pods import evict
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, FailDomain, RemoveTaint
+from flowcore.questions.scenario.reading.edits import Edits
 
 #: Taints of these keys are states that the node controller reports, and no property of a new node.
 _STATE_TAINTS = "node.kubernetes.io/"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from flowcore.questions.scenario.workload_changes import WorkloadChange, WorkloadCount
+from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, WorkloadCount
 
 
 def in_short(changes: Iterable[WorkloadChange]) -> str:

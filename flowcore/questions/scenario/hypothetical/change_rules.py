@@ -7,9 +7,9 @@ import msgspec
 from flowcore.model.constraints import Conflict, Exclusive
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import MAX_AMOUNT
-from flowcore.questions.scenario.changes import RaiseCap, RaiseQueueLimit
 from flowcore.questions.scenario.context import UnknownName
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.hypothetical.changes import RaiseCap, RaiseQueueLimit
+from flowcore.questions.scenario.reading.edits import Edits
 
 #: Most pods that a constraint may be told to let into a domain.
 MAX_CAP = 2**31 - 1

@@ -11,9 +11,9 @@ from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
-from flowcore.planning.evictions.node_search import NodeSearch
+from flowcore.planning.evictions.search.node_search import NodeSearch
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.evictions.victims import Victims, choose_victims
 from flowcore.planning.problem.result import Placement
 
 #: Nodes that are looked at for one pod, and of these those where enough pods may leave.

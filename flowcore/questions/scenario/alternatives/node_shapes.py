@@ -19,7 +19,7 @@ from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.planning.round import Unplaced
-from flowcore.questions.scenario.change_nodes import as_new
+from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.rules.filters import run_filters
 
 #: Most nodes of one shape that are suggested.

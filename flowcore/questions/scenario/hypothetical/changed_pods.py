@@ -10,7 +10,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import is_counted
 from flowcore.model.selectors import Requirement
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.hypothetical.changes import (
     DropNodeSelector,
     DropPodRules,
     ReplaceNodeLabel,

@@ -48,8 +48,8 @@ from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.volumes import data_problem
-from flowcore.questions.scenario.dump_commands import ADD_PRIORITIES
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.reading.dump_commands import ADD_PRIORITIES
+from flowcore.questions.scenario.reading.edits import Edits
 
 _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.

@@ -16,7 +16,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
-from flowcore.planning.evictions.program import (
+from flowcore.planning.evictions.search.program import (
     EvictionProgram,
     EvictionSolution,
     Incoming,

@@ -10,16 +10,16 @@ import msgspec
 from flowcore.model.errors import ModelError
 from flowcore.model.resources import PODS
 from flowcore.model.workloads import workload_of
-from flowcore.questions.scenario.apply_changes import applied
-from flowcore.questions.scenario.change_words import in_short
-from flowcore.questions.scenario.changes import Change
+from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, workload_changes
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.missing_objects import unknown_namespace
-from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.change_words import in_short
+from flowcore.questions.scenario.hypothetical.changes import Change
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.reading.missing_objects import unknown_namespace
+from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import Scenario
-from flowcore.questions.scenario.workload_changes import WorkloadChange, workload_changes
 
 
 class WhatIfQuery(msgspec.Struct, frozen=True, rename="camel"):

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 import msgspec
 
 from flowcore.model.pods import Pod
-from flowcore.questions.scenario.changed_pods import PodChange, changed
-from flowcore.questions.scenario.changes import MovePod
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.hypothetical.changed_pods import PodChange, changed
+from flowcore.questions.scenario.hypothetical.changes import MovePod
+from flowcore.questions.scenario.reading.edits import Edits
 
 
 def find_pod(edits: Edits, key: str, context: AnswerContext) -> Pod:

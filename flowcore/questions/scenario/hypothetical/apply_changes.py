@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
-from flowcore.questions.scenario import change_nodes, change_objects, change_pods, change_rules
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical import change_nodes, change_objects, change_pods, change_rules
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     Cordon,
@@ -28,8 +29,7 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.scenario import Scenario
 
 
