@@ -34,7 +34,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.step.wanted import OPERATOR_ENDS
+from thalweg_operator.reservations.step.write_checks import OPERATOR_ENDS
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()

@@ -1,4 +1,4 @@
-"""Whether a write is still wanted: asked before each try."""
+"""Checks before each try of a write: whether it is still wanted, and whether a pod may be bound."""
 
 from __future__ import annotations
 
