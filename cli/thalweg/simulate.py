@@ -34,8 +34,6 @@ from thalweg.progress import passing, planning
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 from thalweg.workload_tables import print_leaving, print_workloads
 from thalweg_cost_models import find_models
-from thalweg_executor.available_cores import available_cores
-from thalweg_executor.forked import ForkedExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +57,7 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         models = find_models().usable
-        with ForkedExecutor(available_cores()) as executor:
-            found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only, executor=executor)
+        found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only)
     return Simulation(
         found.result,
         found.before,

@@ -16,7 +16,6 @@ from flowcore.planning.problem.result import Eviction
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.reasons import Reason
 from flowcore.rules.verdicts.columns import CacheStats
-from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest, to_pending_pod
 from thalweg_operator.planning.worker.meter import NamespaceMeter
@@ -36,14 +35,8 @@ _OBSERVED_STEPS = 4
 _FEW = 8
 
 
-def run_request(
-    replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS, cores: int = 1
-) -> RoundReply:
-    """One round: first the pods that are bound, then, on the room left, the pods that are only observed.
-
-    Args:
-        cores: that it may use; they do not change the plan of so many steps.
-    """
+def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
     stopwatch = Stopwatch()
     with stopwatch.phase("snapshot"):
         replica.apply(request)
@@ -51,17 +44,16 @@ def run_request(
         snapshot = replica.to_snapshot(request, delivered_pods)
     meter = NamespaceMeter()
     policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
-    with ForkedExecutor(cores) as executor:
-        with stopwatch.phase("problem"):
-            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor, charge=meter)
-        with stopwatch.phase("solve"):
-            _run_steps(
-                planned,
-                request.steps,
-                lambda: stopwatch.seconds >= request.budget or planned.is_close,
-                lambda: meter(()),
-            )
-            meter.improved(request.budget)
+    with stopwatch.phase("problem"):
+        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
+    with stopwatch.phase("solve"):
+        _run_steps(
+            planned,
+            request.steps,
+            lambda: stopwatch.seconds >= request.budget or planned.is_close,
+            lambda: meter(()),
+        )
+        meter.improved(request.budget)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
