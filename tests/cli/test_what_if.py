@@ -11,7 +11,7 @@ from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
 from thalweg.what_if import summary_rows
 
-from flowcore.questions.scenario.what_if import PlanSummary, ResourceUse
+from flowcore.questions.scenario.alternatives.what_if import PlanSummary, ResourceUse
 
 OBJECTS = [
     *(manifest_node(name, zone) for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))),
@@ -132,7 +132,7 @@ def test_a_policy_that_the_api_server_would_refuse(tmp_path: Path) -> None:
     """The same sentence as for a dump that has it."""
     bad = {**POLICY, "spec": {**POLICY["spec"], "delivry": "Binder"}}  # type: ignore[dict-item]
     file = dump(tmp_path, bad, name="bad.json")
-    by_dump = run("simulate", "-f", dump(tmp_path), "-f", file)
+    by_dump = run("plan", "-f", dump(tmp_path), "-f", file)
     for option in ("--policy", "--apply"):
         by_change = run("what-if", "-f", dump(tmp_path), option, file)
         assert by_change.exit_code == by_dump.exit_code == 2

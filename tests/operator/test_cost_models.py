@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import node, pod
+from support.cli import by_pod, node, pod
 from support.model import node as model_node
 from support.model import pod as model_pod
 from support.operator import free_address
@@ -138,9 +138,9 @@ def test_an_installed_plug_in_plans(site: Path) -> None:
             {"kind": "List", "items": [node("a"), node("z"), node("m"), pod("p", "1", schedulerName="thalweg"), policy]}
         )
     )
-    command = [sys.executable, "-m", "thalweg", "simulate", "-f", str(dump), "-o", "json"]
+    command = [sys.executable, "-m", "thalweg", "plan", "-f", str(dump), "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert json.loads(done.stdout)["placements"] == {"default/p": "z"}
+    assert by_pod(done.stdout)["placements"] == {"default/p": "z"}
 
 
 async def test_the_worker_finds_it_too(site: Path) -> None:
@@ -173,7 +173,7 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     budget=1.0,
                 )
             )
-            assert [(at, name) for at, name, *_ in reply.placements] == [(0, "z")]
+            assert [(each.pod, each.node) for each in reply.placements] == [(0, "z")]
     finally:
         await client.stop()
 
@@ -228,10 +228,10 @@ async def test_the_worker_solves_a_declared_network(site: Path) -> None:
     finally:
         await client.stop()
     first, second = replies
-    groups = {at: first.atomic_groups[group] if group >= 0 else "" for at, _, _, _, group, *_ in first.placements}
+    groups = {each.pod: (*first.atomic_groups, "")[each.atomic_group] for each in first.placements}
     assert groups == {0: "network of policy twins", 1: "network of policy twins", 2: ""}
     assert first.contradictions == []
-    assert [at for at, *_ in second.placements] == [2]
+    assert [each.pod for each in second.placements] == [2]
     sentence = (
         "the network of cost model Twins is refused: its method network raised RuntimeError('one node is enough')"
     )

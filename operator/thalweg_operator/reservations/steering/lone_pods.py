@@ -64,8 +64,12 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     return True
 
 
-def was_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
-    """kube-scheduler asks about a new pod and nodes that pass its filters; whether the pod has a place there now."""
+def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
+    """Reserves the cheapest node for a new pod that kube-scheduler asks about, and returns whether there was one.
+
+    Args:
+        nodes: those that pass kube-scheduler's filters.
+    """
     state.nominations.unasked.pop(pod.key, None)
     if not _is_alone(state, pod):
         return False
@@ -127,13 +131,13 @@ def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str])
         return
     dearest = prices.least + prices.tolerance
     priced = (
-        (price, at)
-        for at, name in enumerate(nodes)
+        (price, position)
+        for position, name in enumerate(nodes)
         if (price := records.price(prices, name)) is not None and price <= dearest
     )
-    for price, at in nsmallest(_MOST_NODES, priced):
-        if not state.cluster.node_changed_since(nodes[at], prices.generation):
-            yield price, nodes[at]
+    for price, position in nsmallest(_MOST_NODES, priced):
+        if not state.cluster.node_changed_since(nodes[position], prices.generation):
+            yield price, nodes[position]
 
 
 def _is_alone(state: SteeringState, pod: Pod) -> bool:

@@ -1,0 +1,191 @@
+"""Changes of a scenario in place that are undone exactly.
+
+A copy of a large cluster costs more than its plan. So objects are changed where they are, what they were is noted, and
+the end puts all of it back, the order of pods and nodes too: a plan may depend on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from flowcore.api.priority_classes import PriorityClass
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.devices import DeviceClass
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.model.nodes import Node
+from flowcore.model.numa import NumaNode
+from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
+from flowcore.model.queues import Queue
+from flowcore.model.selectors import Labels
+from flowcore.model.usage import UsageSample
+from flowcore.model.volumes import StorageObject, key_of
+from flowcore.questions.scenario.scenario import Scenario
+
+
+class Edits:
+    """Changes the objects of a scenario until ``undo``."""
+
+    def __init__(self, scenario: Scenario) -> None:
+        self.scenario = scenario
+        self._cluster = scenario.cluster
+        #: What puts each changed object back, by kind and key, in the order of the first changes.
+        self._before: dict[tuple[str, object], Callable[[], object]] = {}
+        self._order = _Order(self._cluster)
+        self._gangs: dict[GangKey, list[str]] = {}
+        #: The parts of the scenario beside the cluster, and what they were.
+        parts: tuple[dict[Any, Any], ...] = (
+            scenario.policies,
+            scenario.priority_classes,
+            scenario.node_samples,
+            scenario.pod_samples,
+            scenario.named,
+            scenario.names,
+        )
+        self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(part, dict(part)) for part in parts]
+
+    def put_node(self, node: Node) -> None:
+        """Adds or replaces a node."""
+        self._note_node(node.name)
+        self._cluster.put_node(node)
+
+    def remove_node(self, name: str) -> None:
+        """Removes a node; its pods stay as they are."""
+        self._note_node(name)
+        self._cluster.remove_node(name)
+
+    def _note_node(self, name: str) -> None:
+        cluster, before = self._cluster, self._cluster.nodes.get(name)
+        self._note("node", name, lambda: cluster.remove_node(name) if before is None else cluster.put_node(before))
+
+    def put_pod(self, pod: Pod) -> None:
+        """Adds or replaces a pod."""
+        self._note_pod(pod.key)
+        self._note_gang(pod)
+        self._cluster.put_pod(pod)
+
+    def remove_pod(self, key: str) -> None:
+        """Removes a pod."""
+        self._note_pod(key)
+        self._cluster.remove_pod(key)
+
+    def _note_pod(self, key: str) -> None:
+        cluster, before = self._cluster, self._cluster.pods.get(key)
+        if before is not None:
+            self._note_gang(before)
+        self._note("pod", key, lambda: cluster.remove_pod(key) if before is None else cluster.put_pod(before))
+
+    def _note_gang(self, pod: Pod) -> None:
+        if pod.gang is not None and pod.gang.key not in self._gangs:
+            self._gangs[pod.gang.key] = self._cluster.gangs.order(pod.gang.key)
+
+    def put_namespace(self, name: str, labels: Labels) -> None:
+        """Adds or replaces a namespace."""
+        cluster, before = self._cluster, self._cluster.namespaces.get(name)
+        self._note("namespace", name, lambda: cluster.set_namespace(name, before))
+        cluster.set_namespace(name, labels)
+
+    def put_storage(self, stored: StorageObject) -> None:
+        """Adds or replaces a storage object."""
+        cluster, key = self._cluster, key_of(stored)
+        before = cluster.storage.objects.get(key)
+        self._note(
+            "storage", key, lambda: cluster.remove_storage(key) if before is None else cluster.put_storage(before)
+        )
+        cluster.put_storage(stored)
+
+    def put_device_class(self, device_class: DeviceClass) -> None:
+        """Adds or replaces a DeviceClass."""
+        cluster, before = self._cluster, self._cluster.device_classes.get(device_class.name)
+        self._note("device class", device_class.name, lambda: cluster.set_device_class(device_class.name, before))
+        cluster.set_device_class(device_class.name, device_class)
+
+    def put_disruption_budget(self, budget: DisruptionBudget) -> None:
+        """Adds or replaces a PodDisruptionBudget."""
+        cluster, before = self._cluster, self._cluster.budgets.objects.get(budget.key)
+        self._note("budget", budget.key, lambda: cluster.set_disruption_budget(budget.key, before))
+        cluster.set_disruption_budget(budget.key, budget)
+
+    def put_pod_group(self, group: PodGroup) -> None:
+        """Adds or replaces a PodGroup."""
+        cluster, before = self._cluster, self._cluster.gangs.groups.get(group.key)
+        self._note(
+            "pod group",
+            group.key,
+            lambda: cluster.remove_pod_group(group.key) if before is None else cluster.put_pod_group(before),
+        )
+        cluster.put_pod_group(group)
+
+    def put_numa(self, report: NumaNode) -> None:
+        """Adds or replaces the report on the NUMA zones of a node."""
+        numa, before = self._cluster.numa, self._cluster.numa.reports.get(report.name)
+        self._note("zones", report.name, lambda: numa.set_report(report.name, before))
+        numa.set_report(report.name, report)
+
+    def put_queue(self, queue: Queue) -> None:
+        """Adds or replaces a FlowQueue."""
+        queues, before = self._cluster.queues, self._cluster.queues.objects.get(queue.name)
+        self._note("queue", queue.name, lambda: queues.put(queue.name, before))
+        queues.put(queue.name, queue)
+
+    def put_policy(self, policy: Policy) -> None:
+        """Adds or replaces a policy."""
+        self.scenario.policies[policy.name] = policy
+
+    def put_named(self, kind: str, namespace: str, name: str) -> None:
+        """Adds an object of which only its existence counts."""
+        self.scenario.named[kind, namespace, name] = None
+
+    def set_names(self, key: str, names: tuple[tuple[str, str, str], ...]) -> None:
+        """Says which of these objects a pod names, by kind, namespace and name."""
+        if names:
+            self.scenario.names[key] = names
+        else:
+            self.scenario.names.pop(key, None)
+
+    def put_priority_class(self, priority_class: PriorityClass) -> None:
+        """Adds or replaces a PriorityClass; it counts for pods that are put from now on."""
+        self.scenario.priority_classes[priority_class.metadata.name] = priority_class
+
+    def put_node_sample(self, name: str, sample: UsageSample) -> None:
+        """Adds or replaces the measured usage of a node."""
+        self.scenario.node_samples[name] = sample
+
+    def put_pod_sample(self, key: str, sample: UsageSample) -> None:
+        """Adds or replaces the measured usage of a pod."""
+        self.scenario.pod_samples[key] = sample
+
+    def _note(self, kind: str, key: object, undo: Callable[[], object]) -> None:
+        self._before.setdefault((kind, key), undo)
+
+    def undo(self) -> None:
+        """Puts everything back."""
+        for put_back in self._before.values():
+            put_back()
+        self._order.restore()
+        for gang, keys in self._gangs.items():
+            self._cluster.gangs.restore_order(gang, keys)
+        for part, before in self._parts:
+            _refill(part, before)
+
+
+class _Order:
+    """The order in which a cluster has its nodes, pods and waiting pods."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._kept: list[tuple[dict[str, Any], list[str]]] = [
+            (each, list(each)) for each in (cluster.nodes, cluster.pods, cluster.waiting)
+        ]
+
+    def restore(self) -> None:
+        """Puts the objects, which are the same as then, in the order of then."""
+        for objects, keys in self._kept:
+            if list(objects) != keys:
+                _refill(objects, {key: objects[key] for key in keys})
+
+
+def _refill(kept: dict[str, Any], content: dict[str, Any]) -> None:
+    kept.clear()
+    kept.update(content)
