@@ -62,7 +62,7 @@ def wants(name: str, where: str, gib: int, *, cpu: int = 1000, policy: str = "wa
     data = (DataSource((DataPlace(Level.NODE, where),), gib * GI),)
     gang = fields.pop("gang", "")
     found = pod(name, cpu, GI, policy=policy, data=data, **fields)
-    return replace(found, gangs=(str(gang),)) if gang else found
+    return msgspec.structs.replace(found, gangs=(str(gang),)) if gang else found
 
 
 _apart = InterPodConstraints(
