@@ -10,5 +10,5 @@ Data flows one way; ``app.run`` wires the parts:
 4. The effect ``RequestRound`` triggers the round loop (``planning``). It sends a request to the worker process and
    passes the plan to ``Shell.apply`` as events.
 
-``policies`` reads FlowSchedulingPolicies; ``delivery.policy_status`` writes their status.
+``policies`` reads FlowSchedulingPolicies; ``delivery.status.policy_status`` writes their status.
 """
