@@ -227,7 +227,7 @@ def _template(scenario: Scenario, copy: Pod, context: AnswerContext) -> tuple[Pe
         if copy.key in plan.skipped:
             return None, plan.skipped[copy.key]
         (pending,) = plan.before.pending
-        return replace(pending, preempts=False), ""
+        return msgspec.structs.replace(pending, preempts=False), ""
     finally:
         edits.undo()
 
@@ -279,7 +279,8 @@ class _CopyCounter:
     def _plan(self, copies: int, space: Snapshot | None = None) -> RoundResult:
         key = self._template.key
         pending = tuple(
-            replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}") for number in range(copies)
+            msgspec.structs.replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}")
+            for number in range(copies)
         )
         return run_round(replace(space or self._space, pending=pending), self._policies, self._models)
 

@@ -1,4 +1,4 @@
-"""The worker process runs a round on several cores."""
+"""Steps of a round in the worker: the real process plans as this one does, and who is charged for them."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def crowded() -> RoundRequest:
     )
 
 
-async def test_a_worker_with_two_cores_plans_the_same() -> None:
-    """The real process, with children of its own, beside a round in this process; then it plans again."""
-    request, client = crowded(), WorkerClient(60, cores=2)
+async def test_the_process_plans_as_this_one_does() -> None:
+    """The real process beside a round in this process; then it plans again."""
+    request, client = crowded(), WorkerClient(60)
 
     def comparable(reply: RoundReply) -> RoundReply:
         return msgspec.structs.replace(reply, seconds=0.0, phases=[], filter_seconds=0.0, namespace_seconds={})
