@@ -18,11 +18,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.usage_samples import Arrival, UsageStore
+from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, Policy
@@ -129,7 +130,10 @@ def simulate(
     """
     run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), samples_alone=samples_alone)
     for tick, first in enumerate(range(0, len(trace), arrivals)):
-        run.tick(tick, tuple(replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]))
+        run.tick(
+            tick,
+            tuple(msgspec.structs.replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]),
+        )
     return run.row(method)
 
 
@@ -189,7 +193,9 @@ class _Run:
     def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
         by_use = self._utilisation is not Utilisation.REQUESTED
         if by_use and not self._samples_alone:
-            pending = tuple(replace(pod, foreseen=self._store.foreseen(self._truth.kind(pod))) for pod in pending)
+            pending = tuple(
+                msgspec.structs.replace(pod, foreseen=self._store.foreseen(self._truth.kind(pod))) for pod in pending
+            )
         running = [(each.node, (*each.pod.pod_class.requests, ("pods", 1)), ()) for each in self._running.values()]
         snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
         if by_use:
@@ -200,11 +206,11 @@ class _Run:
         return result
 
     def _measured(self, now: float) -> np.ndarray:
-        arrivals: dict[str, list[Arrival]] = defaultdict(list)
+        arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
         for key, each in () if self._samples_alone else self._running.items():
             estimate = self._store.foreseen(self._truth.kind(each.pod))
             asked = non_zero_requests(each.pod.pod_class.requests)
-            arrivals[each.node].append(Arrival(key, (each.began + 1) * _TICK, estimate or asked))
+            arrivals[each.node].append(PodOnNode(key, (each.began + 1) * _TICK, estimate or asked))
         loads = [self._store.measured_load(node.name, arrivals[node.name], now) for node in self._table.nodes]
         return np.array([[np.nan if each is None else each for each in load.amounts] for load in loads])
 

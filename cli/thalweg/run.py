@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import structlog
 from thalweg_extender import ExtenderError
-from thalweg_operator.api.catch_up import OwnPod
-from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaseName
+from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.app import Operator, run
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.settings import Settings, UsageSettings
@@ -39,7 +39,6 @@ def run_operator(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    cores: int | None,
     lease: NamespacedName,
     extender: ExtenderOptions,
     view: ViewOptions,
@@ -71,7 +70,6 @@ def run_operator(
         records=records,
         dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else memory_limit(worker_memory, "--worker-memory"),
-        cores=cores,
         usage=usage,
     )
     try:

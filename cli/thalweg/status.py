@@ -14,8 +14,8 @@ from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.moment import parse_moment
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.reading.moment import parse_moment
 from thalweg.source import SourceOperation
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 

@@ -20,9 +20,9 @@ import click
 import structlog
 from thalweg_certificates import SERVER, Leaf, issue, issue_authority, to_pem
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError
-from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.client import connect
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.app import Operator
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, document_of

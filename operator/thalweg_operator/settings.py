@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from thalweg_operator.api.catch_up import OwnPod
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
-from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.leader_election import LeaseName
+from thalweg_operator.api.watches.catch_up import OwnPod
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,6 @@ class Settings:
         max_window: longest time in seconds from the first change to the start of a round.
         round_timeout: upper limit of a round in seconds; the deadline of a round is usually shorter (deadline.py).
         worker_memory: bytes that the worker process may use, 0 for no limit; None: half of the container's limit.
-        cores: cores that a round may use; None: what the container has, see ``thalweg_executor``.
         round_budget: seconds that a round may spend on improving its plan.
         records: folder for the records of the last rounds; None: no records.
         dump_directory: folder for dumps on demand (SIGUSR1); None: there are none.
@@ -74,7 +73,6 @@ class Settings:
     max_window: float = 0.2
     round_timeout: float = 60.0
     worker_memory: int | None = None
-    cores: int | None = None
     round_budget: float = 0.3
     records: Path | None = None
     dump_directory: Path | None = None

@@ -8,7 +8,6 @@ import click
 
 from thalweg import options
 from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, NamespacedName
-from thalweg_executor.available_cores import MOST_CORES
 
 
 @click.command()
@@ -51,9 +50,6 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
-@click.option("--cores", type=click.IntRange(1, MOST_CORES), metavar="NUMBER",
-              help="Cores that a round may use; they do not change what it plans in so many steps.  "
-                   "[default: the container's CPU limit or the machine's cores, at most 4]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True,
               help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
@@ -97,7 +93,6 @@ def run(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    cores: int | None,
     lease: NamespacedName,
     extender_listen: Address | None,
     extender_cert: Path | None,
@@ -159,7 +154,6 @@ def run(
         records,
         dump_directory,
         worker_memory,
-        cores,
         lease,
         extender,
         view,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any, Generic, TypeVar
 
 import msgspec
 import structlog
@@ -11,49 +12,35 @@ from flowcore.api import (
     Interner,
     NodeReader,
     PodReader,
-    WireDeviceClass,
-    WireDisruptionBudget,
     WireNamespace,
-    WireNodeTopology,
     WirePodGroup,
-    WireQueue,
     storage_decoder,
-    to_device_class,
-    to_disruption_budget,
     to_labels,
-    to_numa_node,
     to_pod_group,
-    to_queue,
     to_unreadable_pod,
     to_unreadable_pod_group,
 )
+from flowcore.api.kinds import POD_GROUPS, STORAGE, ObjectKind
+from flowcore.api.reading import READ_BY
+from flowcore.cluster.kinds import Store
 from flowcore.model.data import DATA
-from flowcore.model.devices import DeviceClass
-from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
+from flowcore.model.gang_spec import GangSource, PodGroup
 from flowcore.model.nodes import Node
-from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
-from flowcore.model.queues import Queue
-from flowcore.model.selectors import LabelSelector
 from flowcore.model.volumes import StorageObject, data_problem, key_of
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.reservations.events import (
-    DeviceClassSet,
-    DisruptionBudgetSet,
     NamespaceSet,
     NodePut,
     NodeRemoved,
-    NumaNodeSet,
-    PodGroupPut,
-    PodGroupRemoved,
+    ObjectSet,
     PodPut,
     PodRemoved,
-    QueueSet,
-    StoragePut,
-    StorageRemoved,
 )
 from thalweg_operator.shell import Shell
+
+K = TypeVar("K")
+V = TypeVar("V")
 
 _log = structlog.get_logger()
 
@@ -158,156 +145,43 @@ class NamespaceSink(_NameKeyed):
         self._shell.apply(NamespaceSet(key, None))
 
 
-class StorageSink(_NamespaceKeyed):
-    """Storage objects of one kind into the cluster."""
+class ObjectSink(Generic[K, V]):
+    """Objects of one kind into the cluster, as the row of the kind says."""
 
-    def __init__(self, shell: Shell, kind: str) -> None:
-        self._shell, self._kind = shell, kind
+    def __init__(self, shell: Shell, kind: ObjectKind, store: Store[K, V]) -> None:
+        self._shell, self._kind, self._store = shell, kind, store
 
-    def key(self, value: StorageObject) -> str:
-        """See Sink: namespace/name, or /name."""
-        return "/".join(key_of(value)[1:])
-
-    def upsert(self, value: StorageObject) -> None:
+    def key(self, value: V) -> str:
         """See Sink."""
-        self._shell.apply(StoragePut(value))
+        return self._store.text(self._store.key_of(value))
+
+    def key_of(self, namespace: str, name: str) -> str:
+        """See Sink."""
+        return f"{namespace}/{name}" if self._kind.namespaced else name
+
+    def upsert(self, value: V) -> None:
+        """See Sink."""
+        self._shell.apply(ObjectSet(self._store, self._store.key_of(value), value))
 
     def delete(self, key: str) -> None:
         """See Sink."""
-        namespace, _, name = key.partition("/")
-        self._shell.apply(StorageRemoved((self._kind, namespace, name)))
+        self._shell.apply(ObjectSet(self._store, self._key(key), None))
 
     def keys(self) -> list[str]:
         """See Sink."""
-        return [
-            f"{namespace}/{name}" for kind, namespace, name in self._shell.cluster.storage.objects if kind == self._kind
-        ]
-
-
-class DeviceClassSink(_NameKeyed):
-    """DeviceClasses into the cluster."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def key(self, value: DeviceClass) -> str:
-        """See Sink."""
-        return value.name
-
-    def upsert(self, value: DeviceClass) -> None:
-        """See Sink."""
-        self._shell.apply(DeviceClassSet(value.name, value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        self._shell.apply(DeviceClassSet(key, None))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return list(self._shell.cluster.device_classes)
-
-
-class QueueSink(_NameKeyed):
-    """FlowQueues into the cluster."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def key(self, value: Queue) -> str:
-        """See Sink."""
-        return value.name
-
-    def upsert(self, value: Queue) -> None:
-        """See Sink."""
-        self._shell.apply(QueueSet(value.name, value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        self._shell.apply(QueueSet(key, None))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return list(self._shell.cluster.queues.objects)
+        texts = ((key, self._store.text(key)) for key in self._store.objects(self._shell.cluster))
+        return [text for key, text in texts if self._key(text) == key]
 
     def unreadable(self, key: str) -> None:
-        """See Sink: a version that cannot be read selects no pods."""
-        before = self._shell.cluster.queues.objects.get(key, Queue(key))
-        self._shell.apply(QueueSet(key, Queue(key, before.uid, problem="the object cannot be read")))
-
-
-class DisruptionBudgetSink(_NamespaceKeyed):
-    """PodDisruptionBudgets into the cluster."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def key(self, value: DisruptionBudget) -> str:
         """See Sink."""
-        return value.key
+        known = self._key(key)
+        before = self._store.objects(self._shell.cluster).get(known)
+        if self._store.unreadable is not None:
+            self._shell.apply(ObjectSet(self._store, known, self._store.unreadable(known, before)))
 
-    def upsert(self, value: DisruptionBudget) -> None:
-        """See Sink."""
-        self._shell.apply(DisruptionBudgetSet(value.key, value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        self._shell.apply(DisruptionBudgetSet(key, None))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return list(self._shell.cluster.budgets.objects)
-
-    def unreadable(self, key: str) -> None:
-        """See Sink: which pods it protects is unknown, so nobody of its namespace is evicted."""
-        namespace, _, name = key.partition("/")
-        self._shell.apply(DisruptionBudgetSet(key, DisruptionBudget(namespace, name, LabelSelector())))
-
-
-class NumaNodeSink(_NameKeyed):
-    """Reports on NUMA zones into the cluster."""
-
-    def __init__(self, shell: Shell) -> None:
-        self._shell = shell
-
-    def key(self, value: NumaNode) -> str:
-        """See Sink."""
-        return value.name
-
-    def upsert(self, value: NumaNode) -> None:
-        """See Sink."""
-        self._shell.apply(NumaNodeSet(value.name, value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        self._shell.apply(NumaNodeSet(key, None))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return list(self._shell.cluster.numa.reports)
-
-
-class PodGroupSink(_NamespaceKeyed):
-    """PodGroups of one source into the cluster."""
-
-    def __init__(self, shell: Shell, source: GangSource) -> None:
-        self._shell, self._source = shell, source
-
-    def key(self, value: PodGroup) -> str:
-        """See Sink: namespace/name."""
-        return f"{value.key.namespace}/{value.key.name}"
-
-    def upsert(self, value: PodGroup) -> None:
-        """See Sink."""
-        self._shell.apply(PodGroupPut(value))
-
-    def delete(self, key: str) -> None:
-        """See Sink."""
-        namespace, _, name = key.partition("/")
-        self._shell.apply(PodGroupRemoved(GangKey(self._source, namespace, name)))
-
-    def keys(self) -> list[str]:
-        """See Sink."""
-        return [f"{key.namespace}/{key.name}" for key in self._shell.cluster.gangs.groups if key.source is self._source]
+    def _key(self, text: str) -> K:
+        namespace, _, name = text.rpartition("/")
+        return self._store.key_by_name(self._kind, namespace, name)
 
 
 def node_decoder(intern: Interner) -> Callable[[bytes | msgspec.Raw], Node]:
@@ -358,30 +232,6 @@ def namespace_decoder() -> Callable[[bytes | msgspec.Raw], WireNamespace]:
     return msgspec.json.Decoder(WireNamespace).decode
 
 
-def device_class_decoder() -> Callable[[bytes | msgspec.Raw], DeviceClass]:
-    """Bytes of a DeviceClass to a DeviceClass."""
-    wire = msgspec.json.Decoder(WireDeviceClass)
-    return lambda raw: to_device_class(wire.decode(raw))
-
-
-def numa_node_decoder(intern: Interner) -> Callable[[bytes | msgspec.Raw], NumaNode]:
-    """Bytes of a NodeResourceTopology to a NumaNode."""
-    wire = msgspec.json.Decoder(WireNodeTopology)
-    return lambda raw: to_numa_node(wire.decode(raw), intern)
-
-
-def queue_decoder() -> Callable[[bytes | msgspec.Raw], Queue]:
-    """Bytes of a FlowQueue to a Queue."""
-    wire = msgspec.json.Decoder(WireQueue)
-    return lambda raw: to_queue(wire.decode(raw))
-
-
-def disruption_budget_decoder() -> Callable[[bytes | msgspec.Raw], DisruptionBudget]:
-    """Bytes of a PodDisruptionBudget to a DisruptionBudget."""
-    wire = msgspec.json.Decoder(WireDisruptionBudget)
-    return lambda raw: to_disruption_budget(wire.decode(raw))
-
-
 def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes | msgspec.Raw], PodGroup]:
     """Bytes of a PodGroup to a PodGroup."""
     wire = msgspec.json.Decoder(WirePodGroup)
@@ -397,3 +247,14 @@ def pod_group_decoder(source: GangSource, intern: Interner) -> Callable[[bytes |
             return group
 
     return decode
+
+
+def decoder(kind: ObjectKind, intern: Interner, bad_input: BadInput) -> Callable[[bytes | msgspec.Raw], Any]:
+    """Bytes of an object of a kind that has a row (``flowcore.cluster.kinds``) to the object."""
+    if kind in STORAGE:
+        return storage_object_decoder(kind.kind, intern, bad_input)
+    if kind in POD_GROUPS.values():
+        return pod_group_decoder(GangSource(kind.group), intern)
+    wire, to_value = READ_BY[kind]
+    decode = msgspec.json.Decoder(wire).decode
+    return lambda raw: to_value(decode(raw), intern)

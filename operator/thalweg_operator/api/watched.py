@@ -8,22 +8,12 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flowcore.api import Interner
-from flowcore.api.kinds import (
-    DEVICE_CLASS,
-    DISRUPTION_BUDGET,
-    NAMESPACE,
-    NODE,
-    NODE_TOPOLOGY,
-    POD,
-    POD_GROUPS,
-    QUEUE,
-    STORAGE,
-    ObjectKind,
-)
+from flowcore.api.kinds import DISRUPTION_BUDGET, NAMESPACE, NODE, NODE_TOPOLOGY, POD, POD_GROUPS, ObjectKind
+from flowcore.cluster.kinds import STORES
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.reflector import Reflector, Sink
+from thalweg_operator.api.watches.reflector import Reflector, Sink
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 
@@ -63,23 +53,8 @@ def make_reflectors(
     add(NODE, NODE.plural, sinks.node_decoder(intern), sinks.NodeSink(shell))
     add(POD, POD.plural, sinks.pod_decoder(intern, bad_input), sinks.PodSink(shell, bad_input))
     add(NAMESPACE, NAMESPACE.plural, sinks.namespace_decoder(), sinks.NamespaceSink(shell))
-    add(DEVICE_CLASS, DEVICE_CLASS.plural, sinks.device_class_decoder(), sinks.DeviceClassSink(shell))
-    add(NODE_TOPOLOGY, NODE_TOPOLOGY.plural, sinks.numa_node_decoder(intern), sinks.NumaNodeSink(shell))
-    add(QUEUE, QUEUE.plural, sinks.queue_decoder(), sinks.QueueSink(shell))
-    add(
-        DISRUPTION_BUDGET,
-        DISRUPTION_BUDGETS,
-        sinks.disruption_budget_decoder(),
-        sinks.DisruptionBudgetSink(shell),
-    )
-    for kind in STORAGE:
-        add(
-            kind,
-            kind.plural,
-            sinks.storage_object_decoder(kind.kind, intern, bad_input),
-            sinks.StorageSink(shell, kind.kind),
-        )
-    for source, kind in POD_GROUPS.items():
-        name = f"{kind.plural}.{kind.group}"
-        add(kind, name, sinks.pod_group_decoder(source, intern), sinks.PodGroupSink(shell, source))
+    for store in STORES:
+        for kind in store.kinds:
+            name = f"{kind.plural}.{kind.group}" if kind in POD_GROUPS.values() else kind.plural
+            add(kind, name, sinks.decoder(kind, intern, bad_input), sinks.ObjectSink(shell, kind, store))
     return reflectors

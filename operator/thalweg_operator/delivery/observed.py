@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flowcore.model.pods import Pod
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 #: Seconds between two Events about one pod.
