@@ -23,8 +23,8 @@ from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
-from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.api.watches.catch_up import CatchUp
+from thalweg_operator.api.watches.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter

@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api.sinks import ObjectSink, pod_group_decoder
+from thalweg_operator.api.watches.sinks import ObjectSink, pod_group_decoder
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.ledger.reservation import Owner
 

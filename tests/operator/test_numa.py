@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.histories import send_changes
 from support.profiles import examples
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.worker.messages import join_request, request_decoder, request_encoder, split_request
 from thalweg_operator.planning.worker.replica import Replica

@@ -8,8 +8,8 @@ import pytest
 from support import virtual_time
 from support.fake_api import ScriptedApi
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.metrics import Metrics
 

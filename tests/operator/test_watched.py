@@ -7,7 +7,7 @@ from support.fake_api import ScriptedApi
 from support.repository import ROOT
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watches.watched import OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 

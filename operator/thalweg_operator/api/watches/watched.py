@@ -10,9 +10,9 @@ import msgspec
 from flowcore.api import Interner
 from flowcore.api.kinds import DISRUPTION_BUDGET, NAMESPACE, NODE, NODE_TOPOLOGY, POD, POD_GROUPS, ObjectKind
 from flowcore.cluster.kinds import STORES
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.api.watches.reflector import Reflector, Sink
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
