@@ -28,7 +28,7 @@ from rich.table import Table
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
@@ -152,7 +152,7 @@ def simulate(racks: int, arrivals: Sequence[Arrival], plan: Callable[[Snapshot],
 
 
 def _data(arrival: Arrival) -> DataSource:
-    return DataSource(tuple(Place(Level.NODE, f"n{at:04}") for at in arrival.replicas), arrival.gib * GI)
+    return DataSource(tuple(DataPlace(Level.NODE, f"n{at:04}") for at in arrival.replicas), arrival.gib * GI)
 
 
 def methods() -> dict[str, Callable[[Snapshot], RoundResult]]:

@@ -27,7 +27,7 @@ import msgspec
 from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from rich.table import Table
-from thalweg_extender import Outcome, listening
+from thalweg_extender import FilterOutcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
 
@@ -75,7 +75,7 @@ class _FixedAdvice:
     def advise(self, asked: ExtenderPod, names: Sequence[str]) -> Advice:  # noqa: ARG002
         return self._guidance[asked.name]
 
-    def answered(self, asked: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
+    def answered(self, asked: ExtenderPod, advice: Advice, outcome: FilterOutcome, passed: Sequence[str]) -> None:
         """Nothing is reserved."""
 
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 import click
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
 from flowcore.planning.round import Eviction, compile_constraints
@@ -91,14 +90,14 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
         pods: waiting pods of the dump.
     """
     governed, waiting = GovernedScenario(dump), dump.waiting()
-    pending = tuple(
-        PendingPod(pod.key, pod.uid, pod.pod_class, governed.policy_of(pod).name, signature=pod.signature)
-        for pod in waiting
-    )
+    pending = tuple(map(governed.pending_pod, waiting))
     snapshot, _ = compile_constraints(to_snapshot(dump.cluster, now=0.0, pending=pending), governed.policies)
     groups = {pod.key: pod_group for pod_group in group(snapshot.pending, snapshot.pod_index) for pod in pod_group.pods}
-    names, gangs = governed.gangs(waiting)
-    reasons_by_gang = {gang.name: gang.unschedulable_reason or no_domain(gang, snapshot.table) for gang in gangs}
+    planned = governed.round_input(waiting)
+    names = {pod.key: pod.gangs for pod in planned.pending}
+    reasons_by_gang = {
+        gang.name: gang.unschedulable_reason or no_domain(gang, snapshot.table) for gang in planned.gangs
+    }
     unknown = pods_with_unknown_claims(dump, pods)
     known: dict[int, Verdicts] = {}
     for pod in pods:

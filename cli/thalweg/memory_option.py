@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import click
-from thalweg_operator.planning.worker.limits import LEAST_MEMORY
+from thalweg_operator.planning.worker.process_limits import LEAST_MEMORY
 
 from flowcore.model.amount_text import short_bytes
 from flowcore.model.errors import ModelError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 import msgspec
-from thalweg_operator.planning.record import RoundRecord, UnreadableRecord, differences, read_record
+from thalweg_operator.planning.reports.record import RoundRecord, UnreadableRecord, differences, read_record
 from thalweg_operator.planning.worker.messages import RoundReply
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica

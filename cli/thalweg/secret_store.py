@@ -38,7 +38,7 @@ class Secret:
 
 
 async def read_secret(api_client: ApiClient, name: NamespacedName) -> Secret:
-    """Reads a Secret, whoever made it.
+    """Reads a Secret, also one of others.
 
     Raises:
         Refused, ConnectionLost: the API server cannot be asked.

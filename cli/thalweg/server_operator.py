@@ -1,4 +1,4 @@
-"""An operator whose view is asked at a URL, not through the API server's proxy: one that runs by hand, for instance."""
+"""An operator whose view is asked at its own URL, not through the API server's proxy."""
 
 from __future__ import annotations
 

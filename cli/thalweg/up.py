@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 import socket
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import click
+from rich.console import Console
 from thalweg_controlplane.accounts import account_token
 from thalweg_controlplane.api import Api
+from thalweg_controlplane.cache import Step
 from thalweg_controlplane.certificates import Authority
 from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.components import SCHEDULER
@@ -22,10 +25,10 @@ from thalweg_view.access import AUDIENCE
 from thalweg_view.page_files import NOT_GATHERED, read_page
 
 from thalweg.files import DumpError
+from thalweg.progress import progress_bar
 from thalweg.scheduler_config import SchedulerConfig
 from thalweg.up_nodes import made_up_nodes, nodes_of_dump
 from thalweg.up_objects import OPERATOR, VIEWER, up_objects
-from thalweg.up_report import reporting
 
 _LOOPBACK = "127.0.0.1"
 
@@ -133,7 +136,7 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         )
 
     try:
-        with reporting() as report:
+        with _reporting() as report:
             asyncio.run(
                 serve(
                     report,
@@ -165,3 +168,28 @@ def _free_port() -> int:
         probe.bind((_LOOPBACK, 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+@contextmanager
+def _reporting() -> Iterator[Callable[[str], None]]:
+    """Takes lines. On a terminal the steps of a build are a bar with an estimate, elsewhere they are lines too."""
+    console = Console(stderr=True)
+    bar = progress_bar(console)
+    task = bar.add_task("")
+
+    def report(line: str) -> None:
+        if not console.is_terminal or not isinstance(line, Step):
+            if bar.live.is_started:  # to stop a bar writes an empty line
+                bar.stop()
+            click.echo(line, err=True)
+            return
+        if bar.tasks[0].description != line.what:
+            bar.reset(task, description=line.what)
+        bar.update(task, completed=line.done, total=line.total or None)
+        bar.start()
+
+    try:
+        yield report
+    finally:
+        if bar.live.is_started:
+            bar.stop()

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import click
-from thalweg_operator.planning.record import UnreadableRecord, read_record, record_paths
+from thalweg_operator.planning.reports.record import UnreadableRecord, read_record, record_paths
 from thalweg_operator.planning.worker.messages import RoundRequest
 from thalweg_view.access import OneToken
 from thalweg_view.errors import ViewError

@@ -25,8 +25,8 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.api.endpoint_slice import LeaderEndpoint
 from thalweg_operator.app import Operator
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
-from thalweg_operator.planning.worker.limits import default_memory
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.process_limits import default_memory
 from thalweg_view.errors import ReviewFailed
 from thalweg_view.reviews import ReviewedAccess
 from thalweg_view.rounds import RoundPlan

@@ -7,7 +7,7 @@ from datetime import datetime
 import msgspec
 
 
-class Owner(msgspec.Struct, frozen=True):
+class OwnerReference(msgspec.Struct, frozen=True):
     """An owner of an object."""
 
     kind: str
@@ -23,7 +23,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel"):
     generation: int = 0
     labels: dict[str, str] = {}
     creation_timestamp: datetime | None = None
-    owner_references: tuple[Owner, ...] = ()
+    owner_references: tuple[OwnerReference, ...] = ()
 
 
 class Condition(msgspec.Struct, frozen=True):

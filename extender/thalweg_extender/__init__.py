@@ -5,10 +5,10 @@ HTTP, and ``listener`` accepts connections (thalweg_listener) by ``certificates`
 passes a ``PlanView``, so this package does not depend on the operator.
 """
 
-from thalweg_extender.answers import INFEASIBLE_MESSAGE, Outcome
+from thalweg_extender.answers import INFEASIBLE_MESSAGE, FilterOutcome
 from thalweg_extender.certificates import CertificateFiles, Certificates
 from thalweg_extender.errors import ExtenderError
-from thalweg_extender.limits import DEFAULT_LIMITS, Limits
+from thalweg_extender.extender_limits import DEFAULT_LIMITS, ExtenderLimits
 from thalweg_extender.listener import listening
 from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
@@ -19,10 +19,10 @@ __all__ = [
     "CertificateFiles",
     "Certificates",
     "ExtenderError",
-    "Limits",
+    "ExtenderLimits",
+    "FilterOutcome",
     "OnAnswer",
     "OnRefused",
-    "Outcome",
     "PlanView",
     "listening",
 ]

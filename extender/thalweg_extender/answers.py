@@ -35,7 +35,7 @@ INFEASIBLE_MESSAGE: Final = "no room beside the pods that Thalweg is placing"
 _MAX_PRIORITY: Final = 10
 
 
-class Outcome(StrEnum):
+class FilterOutcome(StrEnum):
     """Outcome of filter for a pod."""
 
     #: Only the planned node passes.
@@ -48,7 +48,7 @@ class Outcome(StrEnum):
     PASSED = "passed"
 
 
-def to_filter(advice: Advice, node_names: Sequence[str]) -> tuple[Outcome, list[str], ExtenderFilterResult]:
+def to_filter(advice: Advice, node_names: Sequence[str]) -> tuple[FilterOutcome, list[str], ExtenderFilterResult]:
     """Answer of the verb filter.
 
     Args:
@@ -59,13 +59,13 @@ def to_filter(advice: Advice, node_names: Sequence[str]) -> tuple[Outcome, list[
         Outcome, nodes that pass in the order of the request, and response.
     """
     if not advice.known:
-        return _filter_result(Outcome.UNKNOWN, [], node_names[:1], UNSEEN_MESSAGE)
+        return _filter_result(FilterOutcome.UNKNOWN, [], node_names[:1], UNSEEN_MESSAGE)
     if advice.node and advice.node in node_names and advice.node not in advice.infeasible_nodes:
-        return _filter_result(Outcome.STEERED, [advice.node])
+        return _filter_result(FilterOutcome.STEERED, [advice.node])
     if advice.hold:
-        return _filter_result(Outcome.HELD, [], node_names[:1], HELD_MESSAGE)
+        return _filter_result(FilterOutcome.HELD, [], node_names[:1], HELD_MESSAGE)
     if not advice.infeasible_nodes:
-        return _filter_result(Outcome.PASSED, list(node_names))
+        return _filter_result(FilterOutcome.PASSED, list(node_names))
     infeasible = (
         advice.infeasible_nodes
         if isinstance(advice.infeasible_nodes, AbstractSet)
@@ -73,12 +73,12 @@ def to_filter(advice: Advice, node_names: Sequence[str]) -> tuple[Outcome, list[
     )
     free = [name for name in node_names if name not in infeasible]
     rejected = [next(name for name in node_names if name in infeasible)] if len(free) < len(node_names) else []
-    return _filter_result(Outcome.PASSED, free, rejected, INFEASIBLE_MESSAGE)
+    return _filter_result(FilterOutcome.PASSED, free, rejected, INFEASIBLE_MESSAGE)
 
 
 def _filter_result(
-    outcome: Outcome, passed: list[str], rejected: Sequence[str] = (), why: str = ""
-) -> tuple[Outcome, list[str], ExtenderFilterResult]:
+    outcome: FilterOutcome, passed: list[str], rejected: Sequence[str] = (), why: str = ""
+) -> tuple[FilterOutcome, list[str], ExtenderFilterResult]:
     # An empty list, never null: with null kube-scheduler would read whole nodes instead.
     failed = dict.fromkeys(rejected, why)
     return outcome, passed, ExtenderFilterResult(node_names=passed, failed_and_unresolvable_nodes=failed)

@@ -11,7 +11,7 @@ class BadCertificate(ExtenderError):
     """A certificate, key or CA file cannot be used."""
 
 
-class CannotListen(ExtenderError):
+class ListenError(ExtenderError):
     """The listener cannot use the address."""
 
 

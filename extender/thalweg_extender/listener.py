@@ -11,8 +11,8 @@ import thalweg_listener
 from aiohttp import web
 
 from thalweg_extender.certificates import Certificates
-from thalweg_extender.errors import CannotListen
-from thalweg_extender.limits import DEFAULT_LIMITS, Limits
+from thalweg_extender.errors import ListenError
+from thalweg_extender.extender_limits import DEFAULT_LIMITS, ExtenderLimits
 from thalweg_extender.plan_view import Bind, OnAnswer, OnClient, OnRefused, PlanView
 from thalweg_extender.server import VerbDispatcher
 
@@ -28,7 +28,7 @@ async def listening(
     on_answer: OnAnswer = lambda _verb, _outcome, _seconds: None,
     on_client: OnClient = lambda _expiration: None,
     on_refused: OnRefused = lambda _field, _name, _problem: None,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ExtenderLimits = DEFAULT_LIMITS,
 ) -> AsyncIterator[int]:
     """Serves the extender while the block runs; yields the port.
 
@@ -42,7 +42,7 @@ async def listening(
         limits: limits of the listener.
 
     Raises:
-        CannotListen: the address is in use, or not an address of this machine.
+        ListenError: the address is in use, or not an address of this machine.
     """
     requests = VerbDispatcher(plan_view, bind, limits, on_answer, on_refused)
     tls = None if certificates is None else certificates.context
@@ -57,7 +57,7 @@ async def listening(
         async with thalweg_listener.listening(host, port, answer, limits, on_refused, tls) as chosen:
             yield chosen
     except thalweg_listener.CannotListen as error:
-        raise CannotListen(f"{error} for kube-scheduler") from error
+        raise ListenError(f"{error} for kube-scheduler") from error
 
 
 @lru_cache(maxsize=16)

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from flowcore.model.advice import Advice, ExtenderPod
-from thalweg_extender.answers import Outcome
+from thalweg_extender.answers import FilterOutcome
 
 #: Binds a pod to a node. Arguments: namespace, name, UID, node. Returns "" or the error.
 Bind = Callable[[str, str, str, str], Awaitable[str]]
@@ -37,5 +37,7 @@ class PlanView(Protocol):
     def advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         """Advice for a pod and its candidate nodes. The call changes no state: repeated, it returns the same."""
 
-    def answered(self, extender_pod: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
+    def answered(
+        self, extender_pod: ExtenderPod, advice: Advice, outcome: FilterOutcome, passed: Sequence[str]
+    ) -> None:
         """Called before each response of filter is sent, with its advice, outcome and the nodes that pass."""

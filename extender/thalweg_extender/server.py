@@ -17,9 +17,9 @@ from aiohttp.http import HttpProcessingError
 
 from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_extender import wire
-from thalweg_extender.answers import Outcome, to_filter, to_preempt, to_prioritize
+from thalweg_extender.answers import FilterOutcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.errors import BadRequest
-from thalweg_extender.limits import Limits
+from thalweg_extender.extender_limits import ExtenderLimits
 from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
 
 #: Path of kube-scheduler's urlPrefix.
@@ -46,7 +46,7 @@ class VerbDispatcher:
     """
 
     def __init__(
-        self, plan_view: PlanView, bind: Bind | None, limits: Limits, on_answer: OnAnswer, on_refused: OnRefused
+        self, plan_view: PlanView, bind: Bind | None, limits: ExtenderLimits, on_answer: OnAnswer, on_refused: OnRefused
     ) -> None:
         self._limits = limits
         self._on_answer, self._on_refused = on_answer, on_refused
@@ -99,7 +99,7 @@ class VerbDispatcher:
             self._in_flight -= 1
         if refused is not None:
             return await self._refuse(request, refused, keep=keep)
-        if outcome == Outcome.UNKNOWN:
+        if outcome == FilterOutcome.UNKNOWN:
             await self._pace()
         return response
 
@@ -219,7 +219,7 @@ class _Verbs:
         if args.node_names is None:
             raise BadRequest(_NEEDS_NAMES)
         advice = self._advise(wire.to_extender_pod(args.pod), args.node_names)
-        outcome = "scored" if advice.known else Outcome.UNKNOWN
+        outcome = "scored" if advice.known else FilterOutcome.UNKNOWN
         return outcome, wire.encode(to_prioritize(advice, args.node_names))
 
     async def preempt(self, body: bytes) -> _Answer:
@@ -229,7 +229,7 @@ class _Verbs:
         advice = self._advise(wire.to_extender_pod(args.pod), tuple(args.node_name_to_meta_victims))
         result = to_preempt(advice, args.node_name_to_meta_victims)
         outcome = "preempted" if result.node_name_to_meta_victims else "spared"
-        return outcome if advice.known else Outcome.UNKNOWN, wire.encode(result)
+        return outcome if advice.known else FilterOutcome.UNKNOWN, wire.encode(result)
 
     async def bind(self, body: bytes) -> _Answer:
         args = wire.decode(wire.binding_args, body)

@@ -19,11 +19,11 @@ _NULL: Final = msgspec.Raw(b"null")
 _T = TypeVar("_T")
 
 
-class Wire(msgspec.Struct, rename="pascal"):
+class _Wire(msgspec.Struct, rename="pascal"):
     """Base class of the request and response types."""
 
 
-class Meta(msgspec.Struct):
+class PodMeta(msgspec.Struct):
     """A pod's metadata."""
 
     namespace: str | None = None
@@ -38,7 +38,7 @@ class Spec(msgspec.Struct, rename="camel"):
     scheduler_name: str | None = None
 
 
-class Status(msgspec.Struct, rename="camel"):
+class PodStatus(msgspec.Struct, rename="camel"):
     """A pod's status."""
 
     nominated_node_name: str | None = None
@@ -47,12 +47,12 @@ class Status(msgspec.Struct, rename="camel"):
 class Pod(msgspec.Struct):
     """The decoded fields of a pod."""
 
-    metadata: Meta | None = None
+    metadata: PodMeta | None = None
     spec: Spec | None = None
-    status: Status | None = None
+    status: PodStatus | None = None
 
 
-class ExtenderArgs(Wire):
+class ExtenderArgs(_Wire):
     """Request of filter and prioritize.
 
     Attributes:
@@ -64,7 +64,7 @@ class ExtenderArgs(Wire):
     node_names: list[str] | None = None
 
 
-class ExtenderFilterResult(Wire):
+class ExtenderFilterResult(_Wire):
     """Response of filter: the nodes that pass, and the reasons of rejected nodes."""
 
     nodes: None = None
@@ -74,25 +74,25 @@ class ExtenderFilterResult(Wire):
     error: str = ""
 
 
-class HostPriority(Wire):
+class HostPriority(_Wire):
     """Score of a node, 0..10. The response of prioritize is a list of them."""
 
     host: str
     score: int
 
 
-class MetaPod(Wire):
+class MetaPod(_Wire):
     uid: str = msgspec.field(name="UID", default="")
 
 
-class MetaVictims(Wire):
+class MetaVictims(_Wire):
     """Victims of a preemption on a node."""
 
     pods: list[MetaPod | None] | None = None
     num_pdb_violations: int = msgspec.field(name="NumPDBViolations", default=0)
 
 
-class ExtenderPreemptionArgs(Wire):
+class ExtenderPreemptionArgs(_Wire):
     """Request of preempt.
 
     Attributes:
@@ -104,18 +104,18 @@ class ExtenderPreemptionArgs(Wire):
     node_name_to_meta_victims: dict[str, MetaVictims | None] | None = None
 
 
-class ExtenderPreemptionResult(Wire):
+class ExtenderPreemptionResult(_Wire):
     node_name_to_meta_victims: dict[str, MetaVictims]
 
 
-class ExtenderBindingArgs(Wire):
+class ExtenderBindingArgs(_Wire):
     pod_name: str | None = None
     pod_namespace: str | None = None
     pod_uid: str | None = msgspec.field(name="PodUID", default=None)
     node: str | None = None
 
 
-class ExtenderBindingResult(Wire):
+class ExtenderBindingResult(_Wire):
     error: str = ""
 
 

@@ -3,7 +3,7 @@
 The package knows nothing of what is served.
 """
 
-from thalweg_listener.limits import ConnectionLimits
+from thalweg_listener.connection_limits import ConnectionLimits
 from thalweg_listener.listener import CannotListen, Handler, OnRefused, listening
 
 __all__ = ["CannotListen", "ConnectionLimits", "Handler", "OnRefused", "listening"]

@@ -21,8 +21,8 @@ import structlog
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
-from thalweg_listener.limits import ConnectionLimits
-from thalweg_listener.setups import Rates, Setup, Setups, Stage
+from thalweg_listener.connection_limits import ConnectionLimits
+from thalweg_listener.setups import Rates, Setup, Setups, SetupStage
 
 _BACKLOG: Final = 128
 #: Seconds to wait after a failed accept, for example without a free file descriptor.
@@ -117,7 +117,7 @@ class _Connections(web.Server):
             return
         setup.end = transport.abort  # closing would wait for the other side
         timer = asyncio.get_running_loop().call_later(self._limits.head, self._expire, setup)
-        self._setups.put(setup, Stage.HEAD, timer)
+        self._setups.put(setup, SetupStage.HEAD, timer)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
@@ -244,12 +244,12 @@ class _Listener:
             self._end(own[0])
         setup.end = partial(_end_silent, loop, connection)
         seconds = limits.head if self._tls is None else limits.handshake
-        self._setups.put(setup, Stage.SILENT, loop.call_later(seconds, self._expire, setup))
+        self._setups.put(setup, SetupStage.SILENT, loop.call_later(seconds, self._expire, setup))
         loop.add_reader(connection, self._first_bytes, loop, setup, connection)
 
     def _open(self) -> int:
         """Number of open connections."""
-        waiting = self._setups.count(Stage.SILENT) + self._setups.count(Stage.HANDSHAKE)
+        waiting = self._setups.count(SetupStage.SILENT) + self._setups.count(SetupStage.HANDSHAKE)
         return waiting + len(self._server.connections)
 
     def _drop_oldest(self) -> bool:
@@ -281,7 +281,7 @@ class _Listener:
     def _start(self, setup: Setup, connection: socket.socket) -> None:
         # The transport owns the socket soon: the connection is shut down, which the transport notices, and not closed.
         setup.end = partial(_shut_down, connection)
-        self._setups.put(setup, Stage.HANDSHAKE)
+        self._setups.put(setup, SetupStage.HANDSHAKE)
         task = asyncio.create_task(self._open_connection(setup, connection))
         self._openings.add(task)
         task.add_done_callback(partial(self._opened, setup, connection))
@@ -289,7 +289,7 @@ class _Listener:
     def _opened(self, setup: Setup, connection: socket.socket, task: asyncio.Task[None]) -> None:
         """Closes what did not become a connection of the server, also if the task was cancelled before it began."""
         self._openings.discard(task)
-        if task.cancelled() or setup.stage is not Stage.HEAD:
+        if task.cancelled() or setup.stage is not SetupStage.HEAD:
             self._setups.remove(setup)
             connection.close()
 
@@ -322,7 +322,7 @@ class _Listener:
     async def end(self) -> None:
         """Closes all connections after the responses in flight are sent."""
         for setup in self._setups.all():
-            if setup.stage is not Stage.HEAD:
+            if setup.stage is not SetupStage.HEAD:
                 self._end(setup)
         await asyncio.gather(*self._openings, return_exceptions=True)
         self._server.pre_shutdown()

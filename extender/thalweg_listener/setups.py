@@ -13,7 +13,7 @@ from typing import Final
 _MOST_SOURCES: Final = 4096
 
 
-class Stage(IntEnum):
+class SetupStage(IntEnum):
     """How far a connection is."""
 
     SILENT = 0
@@ -37,7 +37,7 @@ class Setup:
 
     source: str
     end: Callable[[], None]
-    stage: Stage = Stage.SILENT
+    stage: SetupStage = SetupStage.SILENT
     timer: asyncio.TimerHandle | None = None
     ended: bool = False
 
@@ -47,20 +47,20 @@ class Setups:
 
     def __init__(self) -> None:
         #: In each stage the oldest first.
-        self._stages: dict[Stage, dict[Setup, None]] = {stage: {} for stage in Stage}
+        self._stages: dict[SetupStage, dict[Setup, None]] = {stage: {} for stage in SetupStage}
         #: Of each address, the oldest first.
         self._silent: dict[str, dict[Setup, None]] = {}
 
-    def count(self, stage: Stage) -> int:
+    def count(self, stage: SetupStage) -> int:
         """How many there are in this stage."""
         return len(self._stages[stage])
 
-    def put(self, setup: Setup, stage: Stage, timer: asyncio.TimerHandle | None = None) -> None:
+    def put(self, setup: Setup, stage: SetupStage, timer: asyncio.TimerHandle | None = None) -> None:
         """The connection is in this stage from now on."""
         self.remove(setup)
         setup.stage, setup.timer = stage, timer
         self._stages[stage][setup] = None
-        if stage is Stage.SILENT:
+        if stage is SetupStage.SILENT:
             self._silent.setdefault(setup.source, {})[setup] = None
 
     def remove(self, setup: Setup) -> None:
@@ -91,7 +91,7 @@ class Setups:
         if self._silent:
             most: dict[Setup, None] = max(self._silent.values(), key=len)  # the address that came first, of equals
             return next(iter(most))
-        started = [*self._stages[Stage.HANDSHAKE], *self._stages[Stage.HEAD]]
+        started = [*self._stages[SetupStage.HANDSHAKE], *self._stages[SetupStage.HEAD]]
         if not started:
             return None
         sources = Counter(setup.source for setup in started)

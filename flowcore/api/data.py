@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from flowcore.model.data import DATA, DataSource, Level, Place
+from flowcore.model.data import DATA, DataPlace, DataSource, Level
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import nanos, whole_from_nanos
 
@@ -69,11 +69,11 @@ def _source(wire: _WireSource, entry: str) -> DataSource:
     return DataSource(tuple(_place(each, entry) for each in ([own] if named else wire.any_of)), size)
 
 
-def _place(wire: _WirePlace, entry: str) -> Place:
+def _place(wire: _WirePlace, entry: str) -> DataPlace:
     found = [(level, name) for level in Level if (name := getattr(wire, level.value))]
     if len(found) != 1:
         raise ModelError(_FIELD, f"{entry}: a place is one of node, rack and zone")
     ((level, name),) = found
     if len(name) > _MAX_NAME:
         raise ModelError(_FIELD, f"{entry}: {level.value} has more than {_MAX_NAME} characters")
-    return Place(level, name)
+    return DataPlace(level, name)

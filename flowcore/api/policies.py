@@ -13,19 +13,19 @@ import msgspec
 
 from flowcore.api.constraints import WireConstraint, WireGangs, parse_constraints, parse_gangs
 from flowcore.api.costs import WireCost, WireUnscheduled, parse_cost, parse_unscheduled
-from flowcore.api.evictions import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
+from flowcore.api.preemption_rescheduling import WirePreemption, WireRescheduling, parse_preemption, parse_rescheduling
 from flowcore.api.selectors import WireLabelSelector, parse_selector
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import (
     SCHEDULER_NAME,
     STEERED_NAME,
+    AllowedVictims,
     Delivery,
     DuringExecution,
     Policy,
     Selects,
     Steering,
-    Victims,
     WaitingMode,
 )
 from flowcore.model.selectors import LabelSelector
@@ -44,7 +44,7 @@ class _Selects(msgspec.Struct, rename="camel"):
 
 
 class _Replaces(msgspec.Struct):
-    victims: Victims = Victims.SAME_CONTROLLER
+    victims: AllowedVictims = AllowedVictims.SAME_CONTROLLER
 
 
 class _DuringExecution(msgspec.Struct):

@@ -45,10 +45,10 @@ READ_ANNOTATIONS = frozenset((_CLASS, _BIND_COMPLETED, _SELECTED_NODE, _MIGRATED
 
 class WireStorageMeta(WireMeta):
     annotations: dict[str, str] | None = None
-    owner_references: list[WireOwner] | None = None
+    owner_references: list[_WireOwner] | None = None
 
 
-class WireOwner(Wire):
+class _WireOwner(Wire):
     uid: str = ""
     controller: bool | None = None
 

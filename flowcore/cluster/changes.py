@@ -1,4 +1,4 @@
-"""What changed in the cluster: by one event, and since a worker was last told."""
+"""What changed in the cluster: by one event, and since the last request to a worker."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ holds its room too, as in kube-scheduler.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import msgspec
 
@@ -20,11 +20,11 @@ from flowcore.cluster.indexes.policy_index import PolicyIndex
 from flowcore.cluster.indexes.queue_index import QueueIndex
 from flowcore.cluster.indexes.storage_index import StorageIndex
 from flowcore.cluster.occupancy import Occupancy
-from flowcore.cluster.rule_dependent import RuleDependentPods
-from flowcore.cluster.victims import victim_key
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
@@ -32,6 +32,25 @@ from flowcore.model.policies import DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
+
+
+@dataclass(slots=True)
+class _RuleDependentPods:
+    """Keys of waiting pods whose rules other pods may satisfy by coming.
+
+    Attributes:
+        keys: of all of them.
+        by_node_labels: of those that a pod may satisfy by labels that it gets when it is bound.
+    """
+
+    keys: set[str] = field(default_factory=set)
+    by_node_labels: set[str] = field(default_factory=set)
+
+    def put(self, key: str, rules: InterPodConstraints | None) -> None:
+        """Takes the rules of a waiting pod; None: it has none, or waits no more."""
+        (self.keys.discard if rules is None or not (rules.affinity or rules.spread) else self.keys.add)(key)
+        (self.by_node_labels.discard if rules is None or not rules.reads_node_labels else self.by_node_labels.add)(key)
+
 
 _WATCHED = frozenset(DuringExecution) - {DuringExecution.IGNORE}
 #: Namespace, labels and scheduler name of a pod: all that policies select by.
@@ -85,7 +104,7 @@ class Cluster:
         self._dirty_nodes: set[str] = set()
         self._dirty_reports: set[str] = set()
         self._dirty_namespaces: set[str] = set()
-        self._rule_dependent = RuleDependentPods()
+        self._rule_dependent = _RuleDependentPods()
         #: Pods that waiting ones name as those whose place they take, and how many do.
         self._named_victims: Counter[str] = Counter()
         #: Extended resource -> the DeviceClass that backs it.

@@ -6,7 +6,7 @@ from collections import Counter
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
-from flowcore.model.queues import QueueState, QueueUsage
+from flowcore.model.queues import QueueUsage
 from flowcore.model.resources import PODS, Amounts
 
 
@@ -39,13 +39,3 @@ class QueueUsageSums:
             name: QueueUsage(tuple(sorted(used.items())), tuple(sorted(self._leaving.get(name, Counter()).items())))
             for name, used in sorted(self._used.items())
         }
-
-
-def queue_state(cluster: Cluster) -> QueueState | None:
-    """The queues of a cluster and what its pods hold; None: there are no queues."""
-    if not cluster.queues.objects:
-        return None
-    sums = QueueUsageSums(cluster)
-    for pod in cluster.pods.values():
-        sums.add_pod(pod)
-    return QueueState(tuple(cluster.queues.objects.values()), sums.totals())

@@ -14,23 +14,16 @@ _NO_REASONS: Mapping[str, str] = {}
 
 
 def to_running_pod(
-    pod: Pod,
-    policy: Policy | None,
-    budgets: tuple[str, ...],
-    gang: str,
-    now: float,
-    unevictable_reason: str = "",
-    queue: str = "",
+    cluster: Cluster, pod: Pod, policy: Policy | None, now: float, unevictable_reason: str = ""
 ) -> RunningPod:
     """A pod with a node as a round reads it.
 
     Args:
         policy: that governs it; None: none does.
-        budgets: keys of the PodDisruptionBudgets that protect it.
-        gang: name of its gang; "": none.
+        now: seconds since the epoch.
         unevictable_reason: why it may not be evicted just now; "": nothing is known against it.
-        queue: name of the FlowQueue that it counts for; "": none.
     """
+    budgets = cluster.budgets.of(pod)
     if not unevictable_reason and pod.static:
         unevictable_reason = "it is a static pod"
     if not unevictable_reason and len(budgets) > 1:
@@ -45,11 +38,11 @@ def to_running_pod(
         started=pod.started,
         policy="" if policy is None else policy.name,
         owner=pod.owner,
-        gang=gang,
+        gang="" if pod.gang is None else pod.gang.key.display_name,
         budgets=budgets,
         immovable_reason=_immovable_reason(pod, policy, now),
         unevictable_reason=unevictable_reason,
-        queue=queue,
+        queue=cluster.queues.of(pod, cluster.namespaces),
         during_execution=_during_execution(pod, policy),
     )
 
@@ -103,14 +96,9 @@ def running_pods(
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
-        gang = ""
-        if pod.gang is not None:
-            gang = pod.gang.key.display_name
-            if gang not in gangs:
-                gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
-        reason = unevictable_reasons.get(pod.uid, "")
-        queue = cluster.queues.of(pod, cluster.namespaces)
-        pods.append(to_running_pod(pod, policy_of(pod), cluster.budgets.of(pod), gang, now, reason, queue))
+        if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
+            gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
+        pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
     return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves)
 
 

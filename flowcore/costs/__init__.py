@@ -15,7 +15,7 @@ MODELS: dict[str, CostModel] = {
     model.name: model for model in (CPUMemory(), LoadSpreading(), BinPacking(), NetworkAware())
 }
 
-#: Their names, for whoever parses policies without plug-ins.
+#: Their names, to parse policies without plug-ins.
 BUILT_IN_MODELS = KnownModels(tuple(MODELS))
 
 __all__ = [

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.data_locality import DataPrices
-from flowcore.costs.interference import interference
-from flowcore.costs.machines import machine_costs
 from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.preferences import node_preference, preferences
+from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.workload_kinds import NORMAL_SPEED, Machines, penalty_match
 from flowcore.rules.verdicts.groups import Group
 
 #: What a pod's author writes makes one of its nodes dearer than another by at most so much: half of what the default
@@ -67,3 +68,34 @@ def _bounded(costs: Int64s, allowed: Bools) -> Int64s:
     least = int(costs[allowed].min())
     above: Int64s = np.where(allowed, costs - least, 0)
     return above if most - least <= MOST_WRITTEN else above * MOST_WRITTEN // (most - least)
+
+
+def interference(signature: PodSignature, snapshot: Snapshot) -> Int64s:
+    """int64[N], none negative: what a pod and the pods that run on each node suffer from each other.
+
+    Pods of the round are counted as they are placed (costs/soft_constraints.py).
+    """
+    table = snapshot.table
+    cost = np.zeros(len(table.nodes), dtype=np.int64)
+    for penalty in signature.constraints.penalties if signature.constraints is not None else ():
+        running = snapshot.pod_index.matching_pods(penalty_match(penalty))
+        nodes, pods = running.to_arrays(table.index)
+        np.add.at(cost, nodes, pods * (penalty.suffered + penalty.inflicted))
+    return cost
+
+
+def machine_costs(signature: PodSignature, machines: Machines, table: NodeTable) -> Int64s:
+    """int64[N], none negative: cost of each node for a pod by its kind of workload.
+
+    A pod costs ``1000 * weight * (slowdown - that of its best kind of machine)``. A node of a kind without a slowdown,
+    or without the label, counts as the slowest that is known.
+    """
+    kind = "" if signature.constraints is None else signature.constraints.kind
+    slowdowns = {machine: slowdown for of, machine, slowdown in machines.slowdowns if of == kind}
+    if not slowdowns:
+        return np.zeros(len(table.nodes), dtype=np.int64)
+    best, worst = min(slowdowns.values()), max(slowdowns.values())
+    column = table.column(machines.label)
+    by_code = np.array([*(slowdowns.get(value, worst) for value in column.values), worst], dtype=np.int64)
+    costs: Int64s = OMEGA * machines.weight * (by_code[column.codes] - best) // NORMAL_SPEED
+    return costs

@@ -1,4 +1,4 @@
-"""Bin packing: the fullest node that fits first, so that others stay empty for what is large, or for nobody.
+"""Bin packing: the fullest node that fits comes first, so that others stay empty for large pods, or can be removed.
 
 Source: kube-scheduler's MostAllocated score (plugins/noderesources/most_allocated.go).
 

@@ -1,4 +1,4 @@
-"""Network-aware: the node whose network has the most to spare, by what pods ask for and by what is measured.
+"""Network-aware: the node with the most free network bandwidth, by what pods request and by measurement.
 
 Source: Firmament's net_cost_model.cc and section 3.3 of its paper: requested bandwidth is a limit, and a slot costs the
 more the more of the node's bandwidth is asked for or seen in use. There ten slots a node cost

@@ -5,7 +5,7 @@ priced again by the same formulas (costs/preferences.py), with those pods among 
 one after the other, as kube-scheduler would; only the greedy method does that. In the cost of a plan each pod pays for
 its preferences with all other pods of the plan among the running ones: their order does not matter.
 
-Penalties between kinds of workload (costs/interference.py) are not scaled, and concern a pod's own node alone. In the
+Penalties between kinds of workload (costs/arcs.py) are not scaled, and concern a pod's own node alone. In the
 cost of a plan each pod pays what it suffers. A pod that is placed next pays that and what others suffer from it.
 
 Required affinity of pods of the round, which attracts others with a weight of 1 in kube-scheduler, is left out.

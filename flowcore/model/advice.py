@@ -1,4 +1,4 @@
-"""What kube-scheduler is told about one pod when it asks its extender.
+"""The answer about one pod when kube-scheduler asks its extender.
 
 The operator makes these from plan and reservations, the extender turns them into answers; both know nothing of each
 other but these values.

@@ -1,7 +1,7 @@
 """A policy's constraints as rules of each pod that it governs.
 
-They become limits, at most so many pods of a description in a domain, which the described pods have. ``OneDomain`` and
-``all_or_none`` are gangs (problem/constraint_gangs.py).
+They become limits of the selected pods: at most this many of them in a domain. ``OneDomain`` and ``all_or_none`` are
+gangs (passes/constraint_gangs.py).
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ class Level(StrEnum):
     ZONE = "zone"
 
 
-class Place(msgspec.Struct, frozen=True, gc=False):
+class DataPlace(msgspec.Struct, frozen=True, gc=False):
     """A node, a rack or a zone that has the data."""
 
     level: Level
@@ -36,5 +36,5 @@ class DataSource(msgspec.Struct, frozen=True, gc=False):
         size: bytes.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[DataPlace, ...]
     size: int

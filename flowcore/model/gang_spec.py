@@ -1,4 +1,4 @@
-"""Who says that pods are a gang, and what is said: membership of a pod, PodGroup objects.
+"""Which pods form a gang, and by which rules: membership of a pod, PodGroup objects.
 
 A pod belongs to one gang at most; of several sources on it the first of ``GangSource`` counts.
 """

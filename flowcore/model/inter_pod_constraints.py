@@ -67,7 +67,7 @@ class SpreadConstraint(msgspec.Struct, frozen=True, gc=False):
 
 
 class MaxPerDomain(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """At most so many pods of a description in a node's domain, counted with the pod that has this rule.
+    """At most ``max_pods`` pods that a selector selects in a node's domain, counted with the pod that has this rule.
 
     The constraints of policies become such limits (``with_policy_constraints``). A limit holds for the pod that has it,
     when that pod is placed. Nodes without the label are in no domain and take no such pod.

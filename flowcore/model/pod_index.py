@@ -356,7 +356,7 @@ class PodIndex:
         return limits_problem(required[0] + preferred[0], required[1] + preferred[1])
 
     def matching_pods(self, pod_match: PodMatch) -> MatchingPods:
-        """The pods of a description; up to date for as long as this is asked again."""
+        """The pods that match, kept up to date for as long as they are asked for."""
         found = self._matching.get(pod_match)
         if found is None:
             found = MatchingPods(self._revision, None if self._base is None else self._base.matching_pods(pod_match))
@@ -374,7 +374,7 @@ class PodIndex:
             self._match_index.remove(pod_match)
 
     def _candidates(self, pod_match: PodMatch) -> list[PodSignature]:
-        """Kinds that may be among the pods of a description, and not many others."""
+        """Signatures that may match; all that do are among them, and few others."""
         if pod_match.selector is None:
             return []
         pairs = label_pairs(pod_match.selector)

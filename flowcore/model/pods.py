@@ -123,13 +123,13 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unsupported_reason: str = ""
-    #: The field with more entries than are planned (model/api/pod_limits.py), "" when there is none.
+    #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
     #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
     unbindable_reason: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
-    #: Its status.nominatedNodeName, whoever wrote that.
+    #: Its status.nominatedNodeName, also one that others wrote.
     nominated_node: str = ""
     #: The node that our own nomination named last, from the annotation written with it.
     planned_node: str = ""

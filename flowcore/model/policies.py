@@ -91,7 +91,7 @@ class PartialBind(StrEnum):
     EVICT = "Evict"
 
 
-class Victims(StrEnum):
+class AllowedVictims(StrEnum):
     """Whose place a pod may take that names another in its annotation (REPLACES); always that of governed pods only."""
 
     #: Pods of its own controller: the same uid in the owner reference.
@@ -211,7 +211,7 @@ class Policy(msgspec.Struct, frozen=True):
     unscheduled: UnscheduledPrice = UnscheduledPrice()
     gangs: GangPolicy = GangPolicy()
     constraints: tuple[Constraint, ...] = ()
-    victims: Victims = Victims.SAME_CONTROLLER
+    victims: AllowedVictims = AllowedVictims.SAME_CONTROLLER
     preemption: PreemptionPolicy = PreemptionPolicy()
     rescheduling: ReschedulingPolicy = ReschedulingPolicy()
     during_execution: DuringExecution = DuringExecution.IGNORE

@@ -128,5 +128,5 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False):
         return self.selects(dict(labels))
 
     def selects(self, values: Mapping[str, str]) -> bool:
-        """The same for labels by key: whoever asks many selectors makes the mapping once."""
+        """The same for labels by key: a caller with many selectors makes the mapping once."""
         return all(r.accepts(values.get(r.key)) for r in self.requirements)

@@ -44,10 +44,10 @@ from thalweg_operator.gauges import set_gauges
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
 from thalweg_operator.planning.worker.client import WorkerClient
-from thalweg_operator.planning.worker.limits import container_memory, default_memory, resident_memory
+from thalweg_operator.planning.worker.process_limits import container_memory, default_memory, resident_memory
 from thalweg_operator.policies.auto_waiting import policies_of_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.handlers import watch_policies

@@ -1,4 +1,4 @@
-"""Ends what is under way when the operator is told to stop."""
+"""Ends what is under way when the operator stops."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ STALE = 90.0
 
 #: Name of the check of /readyz that fails while this process does not lead. Others have the names of kinds.
 LEASE: Final = "lease"
-#: One request a connection: whoever stays without asking holds no place.
+#: One request a connection: an idle client holds no place.
 PAGE_LIMITS = ConnectionLimits(connections=64, idle=0.0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flowcore.cluster.saved_state import AwaitedRoom, BesideCluster, to_lines
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.shell import Shell

@@ -21,8 +21,8 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, Spa
 from opentelemetry.trace import Span, StatusCode, set_span_in_context
 
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.phases import Phase
-from thalweg_operator.planning.round_metrics import RoundTrace
+from thalweg_operator.planning.reports.phases import RoundPhase
+from thalweg_operator.planning.reports.round_metrics import RoundTrace
 
 _log = structlog.get_logger()
 #: Seconds that the last spans may take when the operator ends.
@@ -67,7 +67,7 @@ class OpenTelemetryTracer:
                     self._phase(child, each, worker_began)
         span.end(_nanoseconds(trace.ended))
 
-    def _phase(self, parent: Span, phase: Phase, began: float) -> Span:
+    def _phase(self, parent: Span, phase: RoundPhase, began: float) -> Span:
         """The span of a phase of what began at that time, in seconds since the epoch."""
         start = began + phase.start
         span = self._tracer.start_span(phase.name, context=set_span_in_context(parent), start_time=_nanoseconds(start))

@@ -14,7 +14,7 @@ from support.model import pod as model_pod
 from support.model import snapshot
 from support.operator import free_address
 from support.recorded_rounds import request_of
-from thalweg_operator.planning.record import RecordWriter
+from thalweg_operator.planning.reports.record import RecordWriter
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 

@@ -13,8 +13,8 @@ from support.safety import check_plan, plan_and_check
 from thalweg.demo import constraints, pods, preemption, replacements
 from thalweg.demo.extender import Exchange, answer_text, exchanges
 from thalweg.demo.extender import claim as extender_claim
-from thalweg.demo.outcome import ClaimError, Outcome
 from thalweg.demo.scene import Scene
+from thalweg.demo.scene_result import ClaimError, SceneResult
 from thalweg.demo.show import first_scenes, more_scenes
 from thalweg_extender import INFEASIBLE_MESSAGE
 
@@ -79,11 +79,11 @@ def gain(title: str) -> str:
     return pages(printed("--all"))[title][-1].removeprefix("Gained: ")
 
 
-def outcomes(scene: Scene) -> tuple[Outcome, Outcome]:
+def outcomes(scene: Scene) -> tuple[SceneResult, SceneResult]:
     """Both columns of the printed table, as the claim takes them."""
     table = shown(scene)
     ours, theirs = (
-        Outcome(
+        SceneResult(
             {name: {"" if node == "wait" else node: n for node, n in row[at].items()} for name, row in table.items()}
         )
         for at in (0, 1)

@@ -18,12 +18,12 @@ from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
 from thalweg.doctor.checks import judge
 from thalweg.doctor.confinement import expected_confinement
-from thalweg.doctor.extender_probe import Answer, Outcome
+from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
-from thalweg.doctor.findings import Finding, Verdict, exit_code
+from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
-from thalweg.doctor.scheduler_file import Extender, SchedulerFile, SchedulerFileError, parse
+from thalweg.doctor.scheduler_file import ConfiguredExtender, SchedulerFile, SchedulerFileError, parse
 from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.doctor.visibility import LONG
 from thalweg.option_types import NamespacedName
@@ -93,16 +93,18 @@ def not_served() -> Mapping[str, Any]:
     return crd
 
 
-def scheduler(*answers: Answer, chosen: bool = True, **config: Any) -> SchedulerFacts:
+def scheduler(*answers: ProbeAnswer, chosen: bool = True, **config: Any) -> SchedulerFacts:
     profiles = [{"schedulerName": STEERED, "percentageOfNodesToScore": 1}]
     extenders = [{"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}]
     found = {"kind": "KubeSchedulerConfiguration", "profiles": profiles, "extenders": extenders, **config}
     return SchedulerFacts("a.yaml", chosen, parse(yaml.safe_dump(found)), answers)
 
 
-def answer(outcome: Outcome = Outcome.ANSWERED, status: int = 200, text: str = "[]", **tls: Any) -> Answer:
+def answer(
+    outcome: ProbeOutcome = ProbeOutcome.ANSWERED, status: int = 200, text: str = "[]", **tls: Any
+) -> ProbeAnswer:
     given = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": tls or {"caData": "eA=="}}
-    return Answer(msgspec.convert(given, Extender), outcome, status, text)
+    return ProbeAnswer(msgspec.convert(given, ConfiguredExtender), outcome, status, text)
 
 
 def second(version: str = KUBERNETES_VERSION) -> Pod:
@@ -156,7 +158,7 @@ SYSTEM = {"default": {"kubernetes.io/metadata.name": "kube-system"}}
 NOT_READ = NotRead("Not read: 403: no")
 
 
-def not_ok(facts: Facts) -> list[Finding]:
+def not_ok(facts: Facts) -> list[CheckResult]:
     return [each for each in judge(facts) if each.verdict is not Verdict.OK]
 
 
@@ -249,10 +251,15 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
     ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
     ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
-    ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0, "x"))}, "extender", Verdict.FAIL, "does not answer"),
-    ({"scheduler": scheduler(answer(Outcome.UNREACHABLE, 0), chosen=False)}, "extender", Verdict.WARN, "not answer"),
-    ({"scheduler": scheduler(answer(Outcome.UNTRUSTED, 0))}, "extender", Verdict.FAIL, "does not trust"),
-    ({"scheduler": scheduler(answer(Outcome.CLIENT_REFUSED, 0))}, "extender", Verdict.FAIL, "does not accept"),
+    ({"scheduler": scheduler(answer(ProbeOutcome.UNREACHABLE, 0, "x"))}, "extender", Verdict.FAIL, "does not answer"),
+    (
+        {"scheduler": scheduler(answer(ProbeOutcome.UNREACHABLE, 0), chosen=False)},
+        "extender",
+        Verdict.WARN,
+        "not answer",
+    ),
+    ({"scheduler": scheduler(answer(ProbeOutcome.UNTRUSTED, 0))}, "extender", Verdict.FAIL, "does not trust"),
+    ({"scheduler": scheduler(answer(ProbeOutcome.CLIENT_REFUSED, 0))}, "extender", Verdict.FAIL, "does not accept"),
     ({"scheduler": scheduler(answer(status=503, text="no lease"))}, "extender", Verdict.FAIL, "It says: no lease"),
     ({"scheduler": scheduler(answer(status=404))}, "extender", Verdict.FAIL, "answers 404"),
     ({"scheduler": scheduler(answer(insecure=True))}, "extender", Verdict.WARN, "does not verify"),
@@ -335,7 +342,7 @@ def test_exit_codes() -> None:
     """A failure is 1; a warning is 1 with --strict alone; what was skipped is never."""
 
     def code(*verdicts: Verdict, strict: bool = False) -> int:
-        return exit_code([Finding("c", each, "s") for each in verdicts], strict=strict)
+        return exit_code([CheckResult("c", each, "s") for each in verdicts], strict=strict)
 
     assert code(Verdict.OK, Verdict.WARN, Verdict.SKIP) == 0
     assert code(Verdict.OK, Verdict.FAIL) == 1
@@ -346,7 +353,9 @@ def test_exit_codes() -> None:
 def test_the_table_shows_everything(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     """Checks, verdicts, sentences with brackets in them, advice, and the counts."""
     monkeypatch.setenv("COLUMNS", "200")
-    run._print([Finding("one", Verdict.FAIL, "It [sic] fails.", "kubectl [x]"), Finding("two", Verdict.OK, "Fine.")])
+    run._print(
+        [CheckResult("one", Verdict.FAIL, "It [sic] fails.", "kubectl [x]"), CheckResult("two", Verdict.OK, "Fine.")]
+    )
     shown = capsys.readouterr().out
     for words in ("one", "FAIL", "It [sic] fails.", "kubectl [x]", "two", "Fine.", "1 OK, 1 FAIL"):
         assert words in shown

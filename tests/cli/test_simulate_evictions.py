@@ -5,8 +5,10 @@ from typing import Any
 
 import pytest
 from support.cli import Manifest, node, pod, simulate, thalweg
+from thalweg.evictions import WHY
 
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE
+from flowcore.model.running_pods import EvictionKind
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
 LABELS = {"app": "web"}
@@ -280,3 +282,8 @@ def test_an_annotation_that_does_not_parse_is_named() -> None:
     answer = simulate(node("a"), annotated)
     assert answer["evictions"] == {}
     assert [each for each in answer["warnings"] if "Pod default/p: annotation" in each and DURING_EXECUTION in each]
+
+
+def test_each_reason_to_leave_is_told_in_words() -> None:
+    """The table of a plan says why each pod leaves, whatever reasons there are."""
+    assert set(WHY) == set(EvictionKind)

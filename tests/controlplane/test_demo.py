@@ -7,8 +7,8 @@ import pytest
 import pytest_asyncio
 from support.controlplane import running
 from thalweg.demo import constraints, pods
-from thalweg.demo.outcome import Outcome
 from thalweg.demo.scene import PodSet, Scene
+from thalweg.demo.scene_result import SceneResult
 from thalweg.demo.show import compare
 from thalweg_controlplane import Api, Binaries
 from thalweg_controlplane.objects import node, object_path, pod
@@ -155,6 +155,6 @@ async def test_the_claim_holds_against_the_real_kube_scheduler(api: Api, scene: 
         cell[home] = cell.get(home, 0) + 1
     await delete_all(api, PODS)
     await delete_all(api, "/api/v1/nodes")
-    real = Outcome(cells)
+    real = SceneResult(cells)
     assert {name: real.waiting(name) for name in sets} == {name: compared.one_by_one.waiting(name) for name in sets}
     assert scene.claim(compared.thalweg, real)

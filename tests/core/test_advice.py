@@ -16,7 +16,7 @@ from support.small_fixes import NOW, draw_scenario
 
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.fixes import find_fixes
-from flowcore.questions.diagnosis.fixes.replanning import Outcome, nodes_held
+from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, nodes_held
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
 from flowcore.questions.scenario.changes import (
@@ -434,7 +434,7 @@ def test_of_many_labels_a_few_are_told() -> None:
 def test_pods_that_exchange_nodes_with_others_of_their_workload_are_no_gain() -> None:
     """Two pods that waited get nodes and one that had one gets none: one pod fewer waits."""
     state = scenario_of([node("a"), one("asks", "9")])
-    outcome = Outcome(
+    outcome = PlanDifference(
         places=("ci/one", "ci/two", "ci/alone"),
         loses=(),
         moves=(),

@@ -9,7 +9,7 @@ from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.planning.methods import flow
-from flowcore.planning.methods.supplies import Supply, supplies_of
+from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.demands import demands_of
 from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.round.round import DEFAULT_POLICIES
@@ -82,7 +82,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
     assert grown.cost == whole.cost
 
 
-def _proposal(supplies: list[Supply], room: FreeCapacity) -> flow._Proposal | None:
+def _proposal(supplies: list[FlowSupply], room: FreeCapacity) -> flow._Proposal | None:
     going = flow._propose(supplies, room, ())
     while True:
         try:

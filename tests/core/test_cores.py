@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.model import GI, node, pod, snapshot
-from thalweg_operator.planning.worker.limits import resident_memory
+from thalweg_operator.planning.worker.process_limits import resident_memory
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS

@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.data_locality import DataPrices
 from flowcore.model.cost_policy import CostPolicy, DataLocality
-from flowcore.model.data import DATA, DataSource, Level, Place
+from flowcore.model.data import DATA, DataPlace, DataSource, Level
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import PodClass
@@ -32,7 +32,7 @@ def machine(name: str, rack: str = "", zone: str = "", **fields: object) -> Node
 
 
 def on(*names: str, size: int = GI) -> DataSource:
-    return DataSource(tuple(Place(Level.NODE, name) for name in names), size)
+    return DataSource(tuple(DataPlace(Level.NODE, name) for name in names), size)
 
 
 def costs(nodes: list[Node], *data: DataSource, terms: DataLocality = TERMS) -> list[int]:
@@ -55,8 +55,8 @@ def test_the_cheapest_replica_is_read() -> None:
 
 def test_data_of_a_rack_or_a_zone_is_on_some_node_there() -> None:
     """Inside, the borders below are crossed."""
-    assert costs(CLUSTER, DataSource((Place(Level.RACK, "r1"),), GI)) == [11, 11, 1, 111]
-    assert costs(CLUSTER, DataSource((Place(Level.ZONE, "z1"),), GI)) == [111, 111, 111, 11]
+    assert costs(CLUSTER, DataSource((DataPlace(Level.RACK, "r1"),), GI)) == [11, 11, 1, 111]
+    assert costs(CLUSTER, DataSource((DataPlace(Level.ZONE, "z1"),), GI)) == [111, 111, 111, 11]
 
 
 def test_nodes_without_labels_are_one_rack_and_one_zone() -> None:
@@ -73,9 +73,9 @@ def test_when_the_worst_node_goes_the_others_cost_what_they_cost() -> None:
 
 
 _places = st.one_of(
-    st.builds(Place, st.just(Level.NODE), st.sampled_from([f"n{at}" for at in range(6)])),
-    st.builds(Place, st.just(Level.RACK), st.sampled_from(["r0", "r1", "r2"])),
-    st.builds(Place, st.just(Level.ZONE), st.sampled_from(["z0", "z1"])),
+    st.builds(DataPlace, st.just(Level.NODE), st.sampled_from([f"n{at}" for at in range(6)])),
+    st.builds(DataPlace, st.just(Level.RACK), st.sampled_from(["r0", "r1", "r2"])),
+    st.builds(DataPlace, st.just(Level.ZONE), st.sampled_from(["z0", "z1"])),
 )
 _sources = st.builds(
     DataSource, st.lists(_places, min_size=1, max_size=3).map(tuple), st.integers(0, 40).map(lambda size: size * GI)
@@ -85,7 +85,7 @@ _machines = st.lists(
 ).map(lambda drawn: [machine(f"n{at}", *each) for at, each in enumerate(drawn)])
 
 
-def _by_hand(nodes: list[Node], here: Node, place: Place) -> int:
+def _by_hand(nodes: list[Node], here: Node, place: DataPlace) -> int:
     """From the definition, node by node: the least over the nodes where the data may be."""
     rack_of, zone_of = ({each.name: dict(each.labels).get(key, "") for each in nodes} for key in ("rack", "zone"))
     match place.level:
@@ -186,8 +186,8 @@ def test_the_annotation_says_where_data_is() -> None:
     """Nodes, racks, zones, replicas; sizes are quantities."""
     text = '[{"node": "n1", "bytes": "10Gi"}, {"anyOf": [{"rack": "r1"}, {"zone": "z"}], "bytes": 1024}]'
     assert parse_data(text) == (
-        DataSource((Place(Level.NODE, "n1"),), 10 * GI),
-        DataSource((Place(Level.RACK, "r1"), Place(Level.ZONE, "z")), 1024),
+        DataSource((DataPlace(Level.NODE, "n1"),), 10 * GI),
+        DataSource((DataPlace(Level.RACK, "r1"), DataPlace(Level.ZONE, "z")), 1024),
     )
 
 

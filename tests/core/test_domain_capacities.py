@@ -24,7 +24,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.methods import flow
-from flowcore.planning.methods.supplies import Supply, supplies_of
+from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.demands import Demand, demands_of
 from flowcore.planning.problem.free_capacity import FreeCapacity
@@ -276,7 +276,7 @@ def zoned(draw: st.DrawFn, *, most_nodes: int = 14, most_pods: int = 9) -> Snaps
     return snapshot(nodes, pending)
 
 
-def _flowing(crowd: Snapshot) -> tuple[list[Supply], FreeCapacity]:
+def _flowing(crowd: Snapshot) -> tuple[list[FlowSupply], FreeCapacity]:
     """What takes part in a flow; there is something."""
     capacity = FreeCapacity(crowd)
     demands = demands_of(crowd, capacity.load(), DEFAULT_POLICIES)
@@ -294,7 +294,7 @@ def test_column_generation_ends_at_the_optimum_of_the_full_network(crowd: Snapsh
         patch.setattr(flow, "_LEAST_GAIN", -1)
         patch.setattr(flow, "_MOST_PRICINGS", 1000)
         # How many pods the emptiest domain gets follows from the prices of the first, smaller network.
-        patch.setattr(Supply, "with_cheapest_minimum", lambda supply, _arc, _marginal_costs: supply)
+        patch.setattr(FlowSupply, "with_cheapest_minimum", lambda supply, _arc, _marginal_costs: supply)
         whole = _cost(supplies, capacity)
         patch.setattr(flow, "_cheapest_everywhere", lambda cost, _count, _domains: flow._cheapest(cost, 1))
         patch.setattr(flow, "_FEWEST", 1)
@@ -314,7 +314,7 @@ def test_a_flow_over_the_nodes_that_it_may_need_costs_what_one_over_all_nodes_co
         assert _cost(supplies, capacity) == few
 
 
-def _cost(supplies: list[Supply], capacity: FreeCapacity) -> int:
+def _cost(supplies: list[FlowSupply], capacity: FreeCapacity) -> int:
     going = flow._propose(supplies, capacity, ())
     while True:
         try:

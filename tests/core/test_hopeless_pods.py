@@ -9,7 +9,7 @@ from support.work import lines_run
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, DataLocality
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
@@ -53,7 +53,7 @@ def spread(at: int, cpu: int) -> PendingPod:
 
 
 def reading(at: int, cpu: int) -> PendingPod:
-    places = [tuple(Place(Level.NODE, f"n{(at + each) % NODES}") for each in range(8)) for _ in range(TERMS)]
+    places = [tuple(DataPlace(Level.NODE, f"n{(at + each) % NODES}") for each in range(8)) for _ in range(TERMS)]
     data = tuple(DataSource(each, (1 + at) * GI) for each in places)
     return pod(f"m{at}", cpu, policy=READS, data=data)
 
@@ -99,7 +99,7 @@ def test_pods_that_fit_nowhere_are_told_why(kind: Callable[[int, int], PendingPo
 
 def test_a_pod_without_room_has_prices_where_they_are_asked_for() -> None:
     """No node has room for it as the round begins; others may leave for it, or it may take the place of another."""
-    data = (DataSource((Place(Level.NODE, "n2"),), 100 * GI),)
+    data = (DataSource((DataPlace(Level.NODE, "n2"),), 100 * GI),)
     wanting = pod("p", 4000, policy=READS, data=data)
     found = snapshot([node(f"n{at}") for at in range(3)], [wanting], [(f"n{at}", amounts(4000), ()) for at in range(3)])
     problem = Problem(found, POLICIES, MODELS)

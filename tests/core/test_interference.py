@@ -25,7 +25,7 @@ from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.passes import CompileKinds
+from flowcore.planning.problem.passes import CompileWorkloadKinds
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.portfolio import Portfolio
@@ -129,7 +129,7 @@ _running = st.dictionaries(st.sampled_from(("n0", "n1", "n2")), st.sampled_from(
 
 def problem_of(pending: list[tuple[str, int]], running: dict[str, str], rules: dict[str, Policy]) -> Problem:
     waiting = [pod(f"p{at}", cpu, kind=kind(name)) for at, (name, cpu) in enumerate(pending)]
-    return CompileKinds().apply(Problem(cluster(3, waiting, running), rules, MODELS))
+    return CompileWorkloadKinds().apply(Problem(cluster(3, waiting, running), rules, MODELS))
 
 
 def by_hand(problem: Problem, commits: Sequence[Commit], penalties: list[list[int]], running: dict[str, str]) -> int:
@@ -228,7 +228,7 @@ def test_a_penalty_keeps_no_pod_out_of_a_crowded_round(
     pending = [pod(f"p{at}", cpu, memory * GI, kind=kind(name)) for at, (name, (cpu, memory)) in enumerate(crowd)]
     found = snapshot([node(f"n{at}", 1500, 10 * GI) for at in range(nodes)], pending)
     for each in ([[1] * 3] * 3, penalties):
-        relaxation = WithoutPenalties(CompileKinds().apply(Problem(found, policies(each), MODELS)))
+        relaxation = WithoutPenalties(CompileWorkloadKinds().apply(Problem(found, policies(each), MODELS)))
         quick = Portfolio(relaxation.problem)
         for _ in chain(quick.construct(), quick.decide()):
             pass
@@ -262,7 +262,7 @@ def test_plans_pass_between_a_problem_and_the_one_without_penalties(
     found: Snapshot, penalties: list[list[int]]
 ) -> None:
     """Both place the same pods under the same rules, and without penalties no plan costs more."""
-    problem = CompileKinds().apply(Problem(found, app_policies(penalties), MODELS))
+    problem = CompileWorkloadKinds().apply(Problem(found, app_policies(penalties), MODELS))
     relaxation = WithoutPenalties(problem)
     assert not WithoutPenalties.any(relaxation.problem)
     plan = fill(problem)
@@ -283,8 +283,8 @@ def test_a_policy_that_says_nothing_of_kinds_plans_as_before() -> None:
     """The problem stays the same object. Kinds whose penalties are all 0 cost nothing and stay in the flow."""
     found = cluster(3, pods(noisy=3, web=5), {"n0": "noisy"})
     problem = Problem(found, DEFAULT_POLICIES, MODELS)
-    assert CompileKinds().apply(problem) is problem
-    idle = CompileKinds().apply(Problem(found, policies([[0] * 3] * 3), MODELS))
+    assert CompileWorkloadKinds().apply(problem) is problem
+    idle = CompileWorkloadKinds().apply(Problem(found, policies([[0] * 3] * 3), MODELS))
     assert not any(demand.constraints.sequential for demand in idle.demands)
     assert run_round(found, idle.policies).cost == run_round(found).cost
 

@@ -19,7 +19,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.constructive import kube_scheduler_order
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.one_by_one import is_quick, place_one_by_one
-from flowcore.planning.problem.passes import CompileConstraints, CompileKinds, apply_all
+from flowcore.planning.problem.passes import CompileConstraints, CompileWorkloadKinds, apply_all
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import wait_prices
 from flowcore.planning.round.round import DEFAULT_POLICIES
@@ -27,7 +27,7 @@ from flowcore.planning.round.round import DEFAULT_POLICIES
 
 def check(cluster: Snapshot, policies: Mapping[str, Policy] = DEFAULT_POLICIES) -> None:
     """The definition is greedy with one pod of each demand in turn."""
-    problem = apply_all((CompileConstraints(), CompileKinds()), Problem(cluster, policies, MODELS))
+    problem = apply_all((CompileConstraints(), CompileWorkloadKinds()), Problem(cluster, policies, MODELS))
     order, quick, slow = kube_scheduler_order(problem), problem.start.copy(), problem.start.copy()
     waiting = wait_prices(problem, [0] * len(problem.demands), problem.unschedulable[:0])
     found = place_one_by_one(problem.cost_matrix, order, quick, waiting)

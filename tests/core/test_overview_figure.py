@@ -17,7 +17,7 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.running import running_pods
 from flowcore.model.cost_policy import CostPolicy, CostWeights, DataLocality, UnscheduledPrice
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
@@ -28,7 +28,7 @@ from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
 BASE, NODE, RACK = 1000, 10, 100
 RACK_OF = {"N0": "R0", "N1": "R0", "N2": "R1", "N3": "R1"}
 #: Where the GiB is that each pod reads.
-DATA = {"P0": Place(Level.NODE, "N0"), "P1": Place(Level.NODE, "N2"), "P4": Place(Level.RACK, "R1")}
+DATA = {"P0": DataPlace(Level.NODE, "N0"), "P1": DataPlace(Level.NODE, "N2"), "P4": DataPlace(Level.RACK, "R1")}
 NOW = 1000.0
 
 

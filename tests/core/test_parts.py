@@ -19,7 +19,7 @@ from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.passes import CompileConstraints, CompileKinds, apply_all
+from flowcore.planning.problem.passes import CompileConstraints, CompileWorkloadKinds, apply_all
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.parts import PartedPortfolio, independent_parts, solver_of
@@ -61,7 +61,7 @@ def pools(draw: st.DrawFn, rules: tuple[str, ...] = ("", "", "apart", "near", "s
 
 
 def stated(found: Snapshot) -> Problem:
-    return apply_all((CompileConstraints(), CompileKinds()), Problem(found, POLICIES, MODELS))
+    return apply_all((CompileConstraints(), CompileWorkloadKinds()), Problem(found, POLICIES, MODELS))
 
 
 @settings(max_examples=examples(40), deadline=None)

@@ -11,7 +11,16 @@ from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.model.constraints import Conflict, Exclusive, Global, OneDomain
 from flowcore.model.errors import PolicyError
-from flowcore.model.policies import Delivery, GangPolicy, PartialBind, Policy, Selects, Steering, Victims, WaitingMode
+from flowcore.model.policies import (
+    AllowedVictims,
+    Delivery,
+    GangPolicy,
+    PartialBind,
+    Policy,
+    Selects,
+    Steering,
+    WaitingMode,
+)
 from flowcore.model.selectors import LabelSelector, Requirement
 
 CONFLICT: dict[str, Any] = {"conflict": {"pods": {}, "topologyKey": "zone"}}
@@ -156,8 +165,8 @@ def test_how_long_and_how_much_room_is_kept_and_whose_place_is_taken() -> None:
     """What is said of them is in the policy; what is left out has the default."""
     policy = parsed({"gangs": {"holdRoomFor": "90s", "holdRoomShare": 40}, "replaces": {"victims": "Governed"}})
     assert policy.gangs == GangPolicy(hold_room_for=90, hold_room_share=40)
-    assert policy.victims is Victims.GOVERNED
-    assert (parsed({}).gangs, parsed({}).victims) == (GangPolicy(), Victims.SAME_CONTROLLER)
+    assert policy.victims is AllowedVictims.GOVERNED
+    assert (parsed({}).gangs, parsed({}).victims) == (GangPolicy(), AllowedVictims.SAME_CONTROLLER)
 
 
 def test_defaults() -> None:

@@ -16,7 +16,7 @@ from flowcore.api import Interner, WirePod, to_pod
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.victims import find_victim
+from flowcore.cluster.replaced_pod import find_victim
 from flowcore.model.constraints import Conflict
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node

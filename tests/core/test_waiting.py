@@ -16,7 +16,7 @@ from support.safety import check_capacity, check_complete, check_costs, check_fi
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pod_index import PodSignature
@@ -60,7 +60,7 @@ def policies(base: int, *, wait: bool = True, per_second: int = 1) -> dict[str, 
 
 def wants(name: str, where: str, gib: int, *, cpu: int = 1000, policy: str = "waits", **fields: object) -> PendingPod:
     """A pod whose data is on a node."""
-    data = (DataSource((Place(Level.NODE, where),), gib * GI),)
+    data = (DataSource((DataPlace(Level.NODE, where),), gib * GI),)
     gang = fields.pop("gang", "")
     found = pod(name, cpu, GI, policy=policy, data=data, **fields)
     return replace(found, gangs=(str(gang),)) if gang else found

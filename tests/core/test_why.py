@@ -15,7 +15,7 @@ from thalweg.why import to_lines
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
-from flowcore.questions.diagnosis.finding import UnplacedPod
+from flowcore.questions.diagnosis.finding import UnplacedCase
 from flowcore.questions.diagnosis.nothing_fits import STEPS
 from flowcore.questions.diagnosis.room_taken import takers
 from flowcore.questions.diagnosis.why import answer_why
@@ -323,7 +323,7 @@ def test_without_those_that_have_the_room_the_pod_fits_and_with_one_of_them_it_d
     scenario = drawn_scenario(case)
     plan, governed = plan_scenario(scenario, NOW), GovernedScenario(scenario)
     for unplaced in plan.result.unplaced[:3]:
-        pod = UnplacedPod(scenario, governed, plan, unplaced, EVERYTHING)
+        pod = UnplacedCase(scenario, governed, plan, unplaced, EVERYTHING)
         found = takers(pod)
         if found is None or plan.result.evictions:
             continue

@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.arcs import MOST_WRITTEN
 from flowcore.model.cost_policy import CostPolicy, DataLocality, UnscheduledPrice
-from flowcore.model.data import DataSource, Level, Place
+from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
@@ -37,7 +37,7 @@ def policies(base: int = UnscheduledPrice().base) -> dict[str, Policy]:
 
 
 def data(place: str, gib: int) -> tuple[DataSource, ...]:
-    return (DataSource((Place(Level.NODE, place),), gib * GI),)
+    return (DataSource((DataPlace(Level.NODE, place),), gib * GI),)
 
 
 def likes(place: str, terms: int) -> tuple[PreferredTerm, ...]:

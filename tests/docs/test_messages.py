@@ -19,7 +19,7 @@ NOT_MESSAGES = (
     "operator/thalweg_operator/health.py",
     "operator/thalweg_operator/metrics.py",
     "operator/thalweg_operator/settings.py",
-    "operator/thalweg_operator/planning/record.py",
+    "operator/thalweg_operator/planning/reports/record.py",
     "operator/thalweg_operator/policies/handlers.py",
     "operator/thalweg_operator/policies/removal.py",
     "operator/thalweg_operator/policies/resync.py",

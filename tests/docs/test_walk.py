@@ -1,6 +1,5 @@
 """docs/explanation/how-a-pod-gets-its-node.md follows the code: its names exist, and its indented steps are calls."""
 
-import importlib
 import inspect
 import re
 from pathlib import Path
@@ -8,11 +7,11 @@ from typing import Any
 
 import click
 import pytest
+from support.named_objects import names_in, resolved
 
 PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "how-a-pod-gets-its-node.md"
-PACKAGES = ("flowcore", "thalweg", "thalweg_operator", "thalweg_extender", "thalweg_cost_models")
 TEXT = PAGE.read_text()
-NAMES = sorted(set(re.findall(rf"`((?:{'|'.join(PACKAGES)})(?:\.\w+)+)`", TEXT)))
+NAMES = names_in(TEXT)
 
 
 def steps() -> list[tuple[str, str]]:
@@ -28,20 +27,6 @@ def steps() -> list[tuple[str, str]]:
         if depth:
             found.append((above[depth - 1], above[depth]))
     return found
-
-
-def resolved(name: str) -> Any:
-    """The object of a dotted name."""
-    parts = name.split(".")
-    for at in range(len(parts), 0, -1):
-        try:
-            found: Any = importlib.import_module(".".join(parts[:at]))
-        except ModuleNotFoundError:
-            continue
-        for attribute in parts[at:]:
-            found = getattr(found, attribute)
-        return found
-    raise ModuleNotFoundError(name)
 
 
 def source(found: Any) -> str:

@@ -27,8 +27,8 @@ from support.rights import doctor_kubeconfig, grant, kubeconfig, manifests, user
 from support.view_service import leading_to, own_address
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.checks import judge
-from thalweg.doctor.cluster_reader import Request
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.cluster_reader import Examination
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.gather import gather
 from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config import SchedulerConfig
@@ -80,10 +80,10 @@ class Cluster:
 
     async def findings(
         self, kubeconfig: Path | None = None, config: Path | None = None, lease: NamespacedName | None = None
-    ) -> list[Finding]:
+    ) -> list[CheckResult]:
         """What the checks find."""
         metrics = self.plane.metrics_url("kube-scheduler")
-        request = Request(None, lease, config or self.file("good.yaml"), metrics, 10.0)
+        request = Examination(None, lease, config or self.file("good.yaml"), metrics, 10.0)
         async with connect(kubeconfig or self.kubeconfig, 8) as api_client:
             return judge(await gather(api_client, request))
 
@@ -383,7 +383,7 @@ async def test_what_the_chart_stored(cluster: Cluster) -> None:
         await cluster.api.create(each)
     for each in made:
         async with connect(cluster.kubeconfig, 8) as api_client:
-            found = judge(await gather(api_client, Request(None, None, None, "", 10.0)))
+            found = judge(await gather(api_client, Examination(None, None, None, "", 10.0)))
         (said,) = [each for each in found if each.check == "certificates"]
         assert said.verdict is Verdict.OK
         assert said.sentence.startswith(f"Secret thalweg-system/{each['metadata']['name']}: ")
@@ -401,7 +401,7 @@ async def test_the_view(cluster: Cluster) -> None:
     url = f"https://{subset['addresses'][0]['ip']}:{subset['ports'][0]['port']}"
 
     async def said(view: str = "") -> tuple[Verdict, str]:
-        request = Request(None, None, cluster.file("good.yaml"), "", 10.0, view)
+        request = Examination(None, None, cluster.file("good.yaml"), "", 10.0, view)
         async with connect(cluster.kubeconfig, 8) as api_client:
             found = judge(await gather(api_client, request))
         (finding,) = [each for each in found if each.check == "view"]
@@ -436,7 +436,7 @@ async def test_what_waits_after_uninstall(cluster: Cluster) -> None:
 
 async def test_kube_schedulers_own_gangs_are_not_known(cluster: Cluster) -> None:
     """Without kube-scheduler's metrics, the API tells that it may schedule gangs: that is no fault."""
-    request = Request(None, None, cluster.file("good.yaml"), "", 10.0)
+    request = Examination(None, None, cluster.file("good.yaml"), "", 10.0)
     async with connect(cluster.kubeconfig, 8) as api_client:
         facts = await gather(api_client, request)
     (said,) = [each for each in judge(facts) if each.check == "gang-scheduling"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_extender.answers import INFEASIBLE_MESSAGE, Outcome, to_filter, to_preempt, to_prioritize
+from thalweg_extender.answers import INFEASIBLE_MESSAGE, FilterOutcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.wire import ExtenderFilterResult, MetaPod, MetaVictims
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
@@ -45,32 +45,37 @@ def test_the_planned_node_passes_alone() -> None:
     """Whether the pod would be held otherwise or not."""
     for hold in (True, False):
         outcome, passed, result = to_filter(Advice(managed=True, node="b", hold=hold), ["a", "b", "c"])
-        assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.STEERED, ["b"], ["b"], {})
+        assert (outcome, passed, result.node_names, rejected(result)) == (FilterOutcome.STEERED, ["b"], ["b"], {})
 
 
 def test_a_planned_node_that_was_not_asked_about_is_a_hold_or_a_free_choice() -> None:
     """A hold under Require, under Prefer all nodes pass."""
     outcome, passed, result = to_filter(Advice(managed=True, node="gone", hold=True), ["a", "b"])
-    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.HELD, [], [], {"a": HELD_MESSAGE})
+    assert (outcome, passed, result.node_names, rejected(result)) == (FilterOutcome.HELD, [], [], {"a": HELD_MESSAGE})
     outcome, passed, result = to_filter(Advice(managed=True, node="gone"), ["a", "b"])
-    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.PASSED, ["a", "b"], ["a", "b"], {})
+    assert (outcome, passed, result.node_names, rejected(result)) == (FilterOutcome.PASSED, ["a", "b"], ["a", "b"], {})
 
 
 def test_a_planned_node_that_is_taken_is_none() -> None:
     """The plan is older than what took the room."""
     wants = Advice(managed=True, node="b", infeasible_nodes={"b"})
     outcome, passed, result = to_filter(wants, ["a", "b"])
-    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a"], {"b": INFEASIBLE_MESSAGE})
+    assert (outcome, passed, rejected(result)) == (FilterOutcome.PASSED, ["a"], {"b": INFEASIBLE_MESSAGE})
     held = Advice(managed=True, node="b", hold=True, infeasible_nodes={"b"})
-    assert to_filter(held, ["a", "b"])[0] is Outcome.HELD
+    assert to_filter(held, ["a", "b"])[0] is FilterOutcome.HELD
 
 
 def test_taken_nodes_are_withheld_from_pods_that_no_policy_governs() -> None:
     """One of them carries the reason; the message must not count them."""
     outcome, passed, result = to_filter(Advice(infeasible_nodes=["b", "d", "elsewhere"]), ["a", "b", "c", "d"])
-    assert (outcome, passed, rejected(result)) == (Outcome.PASSED, ["a", "c"], {"b": INFEASIBLE_MESSAGE})
+    assert (outcome, passed, rejected(result)) == (FilterOutcome.PASSED, ["a", "c"], {"b": INFEASIBLE_MESSAGE})
     outcome, passed, result = to_filter(Advice(infeasible_nodes=["a", "b"]), ["a", "b"])
-    assert (outcome, passed, result.node_names, rejected(result)) == (Outcome.PASSED, [], [], {"a": INFEASIBLE_MESSAGE})
+    assert (outcome, passed, result.node_names, rejected(result)) == (
+        FilterOutcome.PASSED,
+        [],
+        [],
+        {"a": INFEASIBLE_MESSAGE},
+    )
 
 
 @given(GUIDANCE, ASKED)
@@ -83,9 +88,11 @@ def test_filter_is_safe(guidance: Advice, names: list[str]) -> None:
     assert not set(passed) & set(guidance.infeasible_nodes)
     assert set(named) <= set(names) - set(passed)
     assert not guidance.hold or set(passed) <= {guidance.node}
-    assert (outcome is Outcome.STEERED) == (guidance.node in names and guidance.node not in guidance.infeasible_nodes)
-    assert outcome is not Outcome.STEERED or passed == [guidance.node]
-    assert not (outcome is Outcome.HELD and passed)
+    assert (outcome is FilterOutcome.STEERED) == (
+        guidance.node in names and guidance.node not in guidance.infeasible_nodes
+    )
+    assert outcome is not FilterOutcome.STEERED or passed == [guidance.node]
+    assert not (outcome is FilterOutcome.HELD and passed)
     assert result.error == ""
 
 
@@ -93,11 +100,11 @@ def test_filter_is_safe(guidance: Advice, names: list[str]) -> None:
 def test_filter_withholds_nothing_without_a_reason(guidance: Advice, names: list[str]) -> None:
     """Who is neither steered nor held has every node that is not taken; what is withheld has one constant text."""
     outcome, passed, result = to_filter(guidance, names)
-    if outcome is Outcome.PASSED:
+    if outcome is FilterOutcome.PASSED:
         assert set(passed) == set(names) - set(guidance.infeasible_nodes)
-    if outcome is not Outcome.STEERED and len(passed) < len(names):
+    if outcome is not FilterOutcome.STEERED and len(passed) < len(names):
         (text,) = rejected(result).values()
-        assert text == (HELD_MESSAGE if outcome is Outcome.HELD else INFEASIBLE_MESSAGE)
+        assert text == (HELD_MESSAGE if outcome is FilterOutcome.HELD else INFEASIBLE_MESSAGE)
 
 
 @given(GUIDANCE, ASKED)

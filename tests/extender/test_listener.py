@@ -17,7 +17,7 @@ from support.callers import PASSING_ADVICE, Refusals, files, opened, post_filter
 from support.extender import UNPACED_LIMITS, StubPlanView, filter_request, pod, served
 from support.operator import until
 from thalweg_controlplane.certificates import Authority
-from thalweg_extender import Certificates, Limits
+from thalweg_extender import Certificates, ExtenderLimits
 
 from flowcore.model.advice import Advice
 
@@ -189,7 +189,9 @@ async def test_a_flood_gets_few_answers(body: bytes) -> None:
     def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
         told[outcome] += 1
 
-    async with served(guide, limits=Limits(in_flight=1, unhelpful_interval=3600.0), on_answer=on_answer) as address:
+    async with served(
+        guide, limits=ExtenderLimits(in_flight=1, unhelpful_interval=3600.0), on_answer=on_answer
+    ) as address:
         flood = HEAD + f"Content-Length: {len(body)}\r\n\r\n".encode() + body
         async with opened(address, 20, flood * 10):
             await until(lambda: told["refused"] + told["unknown"] >= 20, 10, lambda: f"the flood; {told}")
@@ -201,7 +203,7 @@ async def test_a_flood_gets_few_answers(body: bytes) -> None:
 
 async def test_nothing_is_kept_of_callers_that_left() -> None:
     """Hundreds whose answers would have been an hour away: not one of them is still waited for."""
-    async with served(StubPlanView(PASSING_ADVICE), limits=Limits(unhelpful_interval=3600.0)) as address:
+    async with served(StubPlanView(PASSING_ADVICE), limits=ExtenderLimits(unhelpful_interval=3600.0)) as address:
         before = len(asyncio.all_tasks())
         for _ in range(4):
             async with opened(address, 100, HEAD + b"Content-Length: 1\r\n\r\n?"):

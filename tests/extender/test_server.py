@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from support.extender import StubPlanView, filter_request, pod, preempt_request, served
 from support.profiles import examples
-from thalweg_extender.answers import Outcome
-from thalweg_extender.limits import DEFAULT_LIMITS
+from thalweg_extender.answers import FilterOutcome
+from thalweg_extender.extender_limits import DEFAULT_LIMITS
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 
@@ -54,7 +54,10 @@ async def test_a_pod_from_its_first_question_to_its_node() -> None:
     (first, names), (second, _) = guide.asked
     assert (first.key, first.nominated, names) == ("shop/web-0", "", NAMES)
     assert second.nominated == "node-0007"
-    assert guide.answers == [("shop/web-0", Outcome.HELD, []), ("shop/web-0", Outcome.STEERED, ["node-0007"])]
+    assert guide.answers == [
+        ("shop/web-0", FilterOutcome.HELD, []),
+        ("shop/web-0", FilterOutcome.STEERED, ["node-0007"]),
+    ]
 
 
 async def test_prioritize_answers_a_bare_list() -> None:

@@ -18,7 +18,7 @@ from support.operator import until
 from thalweg_controlplane.certificates import Authority
 from thalweg_extender import Certificates
 from thalweg_listener import ConnectionLimits, listening
-from thalweg_listener.setups import Rates, Setup, Setups, Stage
+from thalweg_listener.setups import Rates, Setup, Setups, SetupStage
 
 from flowcore.model.advice import Advice
 
@@ -155,14 +155,14 @@ def test_the_address_with_most_gives_way() -> None:
     """The oldest one of it; silent ones go first, handshakes and heads count together."""
     setups = Setups()
 
-    def add(source: str, stage: Stage) -> Setup:
+    def add(source: str, stage: SetupStage) -> Setup:
         setup = Setup(source, lambda: None)
         setups.put(setup, stage)
         return setup
 
-    lone = add("lone", Stage.HANDSHAKE)
-    first, second = add("many", Stage.HANDSHAKE), add("many", Stage.HEAD)
-    silent = [add(source, Stage.SILENT) for source in ("lone", "many", "many")]
+    lone = add("lone", SetupStage.HANDSHAKE)
+    first, second = add("many", SetupStage.HANDSHAKE), add("many", SetupStage.HEAD)
+    silent = [add(source, SetupStage.SILENT) for source in ("lone", "many", "many")]
     order = []
     while (setup := setups.first_to_end()) is not None:
         order.append(setup)

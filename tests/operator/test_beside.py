@@ -4,7 +4,7 @@ import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.reservations.ledger.in_flight import InFlight
+from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints

@@ -21,7 +21,7 @@ from thalweg_operator.delivery import binder
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.errors import ConnectionLost
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, PoliciesChanged
 

@@ -15,9 +15,9 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.steering import plans as nomination_plans
-from thalweg_operator.reservations.steering.nominations import PlannedPod
-from thalweg_operator.reservations.steering.records import NominationRecords
-from thalweg_operator.reservations.steering.waves import UNORDERED
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement
+from thalweg_operator.reservations.steering.records.nomination_records import NominationRecords
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.step import plans
 
 from flowcore.cluster.cluster import Cluster
@@ -62,7 +62,7 @@ class Case:
         assert self.state.reservations[pod.key].node == node
         self.bound.append(pod.name)
 
-    def _add_plan(self, _step: object, planned: Sequence[PlannedPod]) -> None:
+    def _add_plan(self, _step: object, planned: Sequence[ReservedPlacement]) -> None:
         for each in planned:
             self._hand_on(each.pod, each.node)
             self.units[each.pod.name] = each.atomic_group

@@ -21,6 +21,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.shell import Shell
 
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.running_pods import EvictionKind
 
 POD = Pod(namespace="ns", name="p", uid="u1", pod_class=PodClass(), node_name="n")
 
@@ -221,3 +222,8 @@ async def test_an_api_server_that_is_busy_does_not_refuse(case: Case) -> None:
     await case.carry_out(PREEMPTED)
     assert (case.server.evicted, case.server.posts) == (["p"], 4)
     assert case.shell.answers == [(Answer.DONE, "")]
+
+
+def test_what_a_round_evicts_for_is_a_departure() -> None:
+    """By the same word: it comes in the reply of the worker, and is written into the pod's condition."""
+    assert {kind.value for kind in EvictionKind} < {departure.value for departure in Departure}

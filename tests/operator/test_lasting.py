@@ -1,9 +1,11 @@
 """The round loop tells its worker which room does not come free while a gang is overdue, and hands holds on."""
 
 import asyncio
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
+import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
@@ -20,6 +22,7 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 
+from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import ALWAYS, PersistentUsage
@@ -140,29 +143,21 @@ async def test_room_is_kept_for_a_while_and_then_others_are_placed() -> None:
     assert "is held for it" not in scene.told["large-0"]
 
 
-async def test_many_gangs_give_others_their_turn() -> None:
+async def test_many_gangs_give_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """A thousand gangs that name each other, as many as may: the event loop has turns between them."""
     scene = Scene()
     keys = [GangKey(GangSource.THALWEG, "ns", f"g{at:04}") for at in range(1024)]
     for at, key in enumerate(keys):
         group = tuple(keys[at - at % 64 : at - at % 64 + 64])
         scene.pod(f"p{at}", 1, gang=GangRef(key, GangSpec(min_member=1, group=group)))
-    telling = scene.state.ledger.round_gangs
-    turns, marks = 0, []
+    steps, turns, marks = RoundGangs.steps, 0, []
 
-    def noted(asked: Any, now: float) -> Any:
+    def counted(gangs: RoundGangs) -> Iterator[None]:
         marks.append(turns)
-        found = telling(asked, now)
-        steps = found.steps
+        yield from steps(gangs)
+        marks.append(turns)
 
-        def counted() -> Any:
-            yield from steps()
-            marks.append(turns)
-
-        found.steps = counted
-        return found
-
-    scene.state.ledger.round_gangs = noted  # type: ignore[method-assign]
+    monkeypatch.setattr(RoundGangs, "steps", counted)
 
     async def others() -> None:
         nonlocal turns

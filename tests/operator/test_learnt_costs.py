@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from thalweg_operator.planning.learnt_costs import LearntCosts
+from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 
 from flowcore.api.base import Interner
 from flowcore.api.pods import WirePod, to_pod

@@ -28,7 +28,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
 
-from flowcore.cluster.victims import victim_key
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.constraints import Conflict
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -37,6 +37,7 @@ from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import (
     SCHEDULER_NAME,
     STEERED_NAME,
+    AllowedVictims,
     Delivery,
     DuringExecution,
     GangPolicy,
@@ -46,7 +47,6 @@ from flowcore.model.policies import (
     ReschedulingPolicy,
     Selects,
     Steering,
-    Victims,
     WaitingMode,
 )
 from flowcore.model.selectors import LabelSelector, Requirement
@@ -110,7 +110,11 @@ CHANGES: dict[str, dict[str, Any]] = {
 nodes = st.sampled_from(NODES)
 steered_policies = st.sampled_from(
     [
-        (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, gangs=EVICTING, victims=Victims.GOVERNED),),
+        (
+            Policy(
+                "steered", selects=STEERED, delivery=Delivery.EXTENDER, gangs=EVICTING, victims=AllowedVictims.GOVERNED
+            ),
+        ),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, rescheduling=MOVING, during_execution=EVICT),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, waiting=WaitingMode.GATE),),
         (Policy("steered", selects=STEERED, delivery=Delivery.EXTENDER, steering=Steering.PREFER),),
@@ -122,7 +126,7 @@ steered_policies = st.sampled_from(
 bound_policies = st.sampled_from(
     [
         (),
-        (Policy("bound", gangs=EVICTING, victims=Victims.GOVERNED),),
+        (Policy("bound", gangs=EVICTING, victims=AllowedVictims.GOVERNED),),
         (Policy("bound", rescheduling=MOVING, during_execution=EVICT),),
         (Policy("bound", constraints=(Conflict("one", APP_X, HOSTNAME),)),),
         (Policy("bound", delivery=Delivery.OBSERVE),),

@@ -15,8 +15,8 @@ from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
-from thalweg_extender.answers import Outcome
-from thalweg_extender.limits import DEFAULT_LIMITS
+from thalweg_extender.answers import FilterOutcome
+from thalweg_extender.extender_limits import DEFAULT_LIMITS
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
@@ -358,7 +358,7 @@ def test_no_node_is_cheapest_where_many_come() -> None:
 # --- pods that kube-scheduler binds ---
 
 
-def ask(world: FakeCluster, name: str, nodes: list[str]) -> tuple[Outcome, list[str]]:
+def ask(world: FakeCluster, name: str, nodes: list[str]) -> tuple[FilterOutcome, list[str]]:
     return world.ask(f"{NAMESPACE}/{name}", nodes)
 
 
@@ -366,7 +366,7 @@ def test_answered_without_a_round() -> None:
     """kube-scheduler's first question finds it a place, which is reserved; nothing is nominated."""
     world = world_of(EXTENDER)
     assert not rounds(come(world, policy=EXTENDER))
-    assert ask(world, "p", ["b", "c"]) == (Outcome.STEERED, ["b"])
+    assert ask(world, "p", ["b", "c"]) == (FilterOutcome.STEERED, ["b"])
     reservation = world.ledger.reservations[f"{NAMESPACE}/p"]
     assert (reservation.node, reservation.phase) == ("b", Phase.PASSED)
     assert not [each for each in world.writes if isinstance(each, Nominate) and each.pod.name == "p"]
@@ -412,7 +412,7 @@ def test_a_round_that_has_planned_it_meanwhile_changes_nothing() -> None:
     come(world, policy=EXTENDER)
     world.make_plan()
     assert world.plan is not None
-    assert ask(world, "p", list(NAMES))[0] == Outcome.STEERED
+    assert ask(world, "p", list(NAMES))[0] == FilterOutcome.STEERED
     before = dict(world.ledger.reservations)
     world.deliver(10)
     assert dict(world.ledger.reservations) == before
@@ -456,7 +456,7 @@ async def test_the_first_question_waits_for_the_first_round(world: SteeredCluste
     """Then it is answered with the planned node: one attempt, and no nomination."""
     pod = world.pod()
     await waits_for_its_round(world, pod)
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     assert not world.write_kinds
 
 
@@ -472,7 +472,7 @@ async def test_a_round_without_the_pod_does_not_end_the_wait(world: SteeredClust
     assert policy is not None
     world.state.apply(PodsUnplaced([UnplacedPod(pod, policy, "no room", "Unschedulable")]))
     await task
-    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
     await asyncio.wait_for(world.view.until_planned(question(pod), ["a"]), 30)  # its round was in vain
 
 
@@ -486,7 +486,7 @@ async def test_a_question_before_our_watch_shows_the_pod(world: SteeredCluster) 
     world.plan_pod(pod.key, "b")
     plan_made(world)
     await task
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["b"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["b"])
 
 
 async def test_nobody_waits_for_long(world: SteeredCluster, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from support.profiles import examples
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
 from thalweg_operator.planning.round_request import RequestBuilder
-from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import RoundRequest, join_request, split_request
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
@@ -25,7 +25,7 @@ from thalweg_operator.settings import UsageSettings
 from thalweg_operator.usage.poller import UsagePoller
 
 from flowcore.cluster.arrays.snapshot import non_zero_requests
-from flowcore.cluster.usage_samples import Arrival
+from flowcore.cluster.usage_samples import PodOnNode
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
@@ -146,8 +146,10 @@ class Driven:
         """The load of a node, from all pods there and on their way there."""
         cluster, ledger, estimate = self.state.cluster, self.state.ledger, non_zero_requests(SMALL.requests)
         estimate = self.usage.store.foreseen(IMAGE) or estimate
-        there = [Arrival(each.key, each.started, estimate) for each in cluster.pods.values() if each.node_name == node]
-        coming = [Arrival(key, 0.0, estimate) for key, each in ledger.reservations.items() if each.node == node]
+        there = [
+            PodOnNode(each.key, each.started, estimate) for each in cluster.pods.values() if each.node_name == node
+        ]
+        coming = [PodOnNode(key, 0.0, estimate) for key, each in ledger.reservations.items() if each.node == node]
         return self.usage.store.measured_load(node, there + coming, self.wall_clock())
 
 

@@ -1,7 +1,7 @@
 """Permit groups are forgotten when none of their pods waits any more."""
 
 from thalweg_operator.reservations.ledger.reservation import PermitKey
-from thalweg_operator.reservations.steering.permit_groups import PermitGroups
+from thalweg_operator.reservations.steering.records.permit_groups import PermitGroups
 
 from flowcore.model.pods import Pod, PodClass
 

@@ -8,7 +8,7 @@ import yaml
 from support.repository import ROOT
 from thalweg_operator.delivery import policy_status
 from thalweg_operator.delivery.policy_status import PolicyStatus
-from thalweg_operator.planning.round_reports import Proposal, RoundReport
+from thalweg_operator.planning.reports.round_reports import ProposedEviction, RoundReport
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.cluster import Cluster, Population
@@ -142,9 +142,9 @@ def test_proposals_are_shown_while_the_policy_proposes() -> None:
     assert statuses(store, rounds)["shop"]["rescheduling"] == {"count": 0, "proposals": []}
     waiting = tuple(f"ns/w{number}" for number in range(12))
     rounds.proposals["u"] = [
-        Proposal(f"ns/p{number:02}", "a", EvictionKind.MIGRATION, "b", waiting) for number in range(21)
+        ProposedEviction(f"ns/p{number:02}", "a", EvictionKind.MIGRATION, "b", waiting) for number in range(21)
     ]
-    rounds.proposals["u"][1] = Proposal("ns/p01", "a", EvictionKind.RULE)
+    rounds.proposals["u"][1] = ProposedEviction("ns/p01", "a", EvictionKind.RULE)
     shown = statuses(store, rounds)["shop"]["rescheduling"]
     assert (shown["count"], len(shown["proposals"])) == (21, 20)
     assert shown["proposals"][0] == {

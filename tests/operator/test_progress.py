@@ -3,7 +3,7 @@
 from typing import Any
 
 from structlog.testing import capture_logs
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 from flowcore.model.pods import Pod, PodClass

@@ -14,7 +14,7 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.recorded_rounds import CLAIM, MOUNTED, request_of
 from thalweg.main import main
-from thalweg_operator.planning import record
+from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.worker import messages as wire
 from thalweg_operator.planning.worker.main import serve
 from thalweg_operator.planning.worker.messages import (

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.fake_cluster.eviction_scene import EvictionScene, sized
 from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
-from thalweg_extender.answers import Outcome
+from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.victims.victims import EVICTION_TIMEOUT
 
 from flowcore.model.pods import HostPort, PodClass
@@ -464,7 +464,7 @@ def test_prefer_lets_kube_scheduler_choose_no_other_node() -> None:
     world.schedule(new.key)
     world.set_free(new)
     assert not world.write_kinds
-    assert world.schedule(new.key)[0] is Outcome.HELD
+    assert world.schedule(new.key)[0] is FilterOutcome.HELD
     world.remove_pod(old.key)
     world.show()
     world.set_free(new)

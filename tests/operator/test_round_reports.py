@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.planning.reports.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput
 from thalweg_operator.planning.worker.messages import EvictionEntry, PendingEntry, RoundReply, RoundRequest
 

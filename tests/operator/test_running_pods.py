@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
 from thalweg_operator.planning.round_request import RequestBuilder
-from thalweg_operator.planning.running_pods import RunningPodsTracker
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
     RunningEntry,
@@ -25,7 +25,7 @@ from thalweg_operator.planning.worker.messages import (
     split_request,
 )
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.reservations.victims import unevictable
+from thalweg_operator.reservations.ledger import backoff
 
 from flowcore.cluster.running import running_pods
 from flowcore.model.disruption_budgets import DisruptionBudget
@@ -124,7 +124,7 @@ class Driven:
                 self.versions += 1
                 state.policies.offer("p", "u", self.versions, what)
             case "refused":
-                unevictable.refused(state.ledger, what, "no", self.clock())
+                backoff.eviction_refused(state.ledger, what, "no", self.clock())
             case "time":
                 self.seconds += what
             case "worker lost":
@@ -150,7 +150,7 @@ class Driven:
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.wall_clock(),
             excluded=ledger.victims.keys(),
-            unevictable_reasons=unevictable.reasons(ledger, self.clock()),
+            unevictable_reasons=backoff.unevictable_reasons(ledger, self.clock()),
         )
 
 

@@ -16,7 +16,7 @@ from flowcore.cluster.cluster import Population
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.round_gangs import gangs_for
 from flowcore.cluster.occupancy import NodeUsageSums
-from flowcore.cluster.victims import victim_key
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints

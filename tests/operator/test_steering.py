@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
-from thalweg_extender.answers import Outcome
+from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.steering.nominations import PlannedPod
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -39,10 +39,10 @@ def test_nominated_let_through_and_bound(world: SteeredCluster) -> None:
     """The reservation is there from the plan to the binding; the pod is let through to its node alone."""
     pod = world.pod()
     world.show()
-    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
     planned(world)
     assert world.state.reservations[pod.key].owner is Owner.STEERING
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     world.change_pod(pod.key, node_name="a")
     world.show()
     assert not world.state.reservations
@@ -56,7 +56,7 @@ def test_let_through_before_the_nomination_is_written(world: SteeredCluster) -> 
     pod = world.pod()
     world.show()
     world.plan_pod(pod.key, "b")
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["b"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["b"])
     world.change_pod(pod.key, node_name="b")
     world.show()
     assert world.write_kinds == []
@@ -69,7 +69,7 @@ def test_an_attempt_that_did_not_know_erases(world: SteeredCluster) -> None:
     ignorant = world.extender_pod(pod.key)
     planned(world)
     for _ in range(3):
-        assert world.filter(ignorant, ["b", "c"]) == (Outcome.HELD, [])  # a sample without the node
+        assert world.filter(ignorant, ["b", "c"]) == (FilterOutcome.HELD, [])  # a sample without the node
         world.change_pod(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {HELD_MESSAGE}")
         world.show()
         world.wait(0.4)
@@ -137,7 +137,7 @@ def test_asked_about_others_in_full_knowledge(world: SteeredCluster) -> None:
     pod = world.pod()
     world.show()
     planned(world)
-    assert world.schedule(pod.key, ("b", "c")) == (Outcome.HELD, [])
+    assert world.schedule(pod.key, ("b", "c")) == (FilterOutcome.HELD, [])
     world.wait(1)
     assert world.rejected == [(pod.key, "a")]
     assert not world.state.reservations
@@ -150,13 +150,13 @@ def test_an_attempt_that_was_let_through_fails(world: SteeredCluster) -> None:
     pod = world.pod()
     world.show()
     world.plan_pod(pod.key, "a")
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     world.wait(20)  # as long as it may take: nobody else is given the room
     assert world.state.reservations
-    assert world.schedule(pod.key, ("b", "c")) == (Outcome.HELD, [])
+    assert world.schedule(pod.key, ("b", "c")) == (FilterOutcome.HELD, [])
     world.settle()
     assert world.api[pod.key].nominated_node == "a"
-    assert world.schedule(pod.key, ("b", "c")) == (Outcome.HELD, [])
+    assert world.schedule(pod.key, ("b", "c")) == (FilterOutcome.HELD, [])
     world.wait(1)
     assert world.rejected == [(pod.key, "a")]
 
@@ -180,7 +180,7 @@ def test_a_pod_with_volumes_has_longer(world: SteeredCluster) -> None:
     pod = world.pod(unbindable_reason="it has volume claims (data)")
     world.show()
     planned(world)
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     world.wait(600, 1.0)
     assert world.state.reservations
     world.wait(80, 1.0)
@@ -222,7 +222,7 @@ def at_work(world: SteeredCluster) -> None:
     if "ns/other" not in world.api:
         world.pod("other")
         world.show()
-    assert world.schedule("ns/other") == (Outcome.HELD, [])
+    assert world.schedule("ns/other") == (FilterOutcome.HELD, [])
 
 
 def be_idle(world: SteeredCluster) -> None:
@@ -295,8 +295,8 @@ def test_a_pod_that_stood_in_line_for_too_long(world: SteeredCluster) -> None:
     assert [write.pod.key for write in world.writes] == [first.key]
     world.plan_pod(second.key, "b")
     world.plan_pod(third.key, "c")
-    assert world.schedule(first.key, ["b"]) == (Outcome.STEERED, ["b"])
-    assert world.schedule(second.key, ["c"]) == (Outcome.STEERED, ["c"])
+    assert world.schedule(first.key, ["b"]) == (FilterOutcome.STEERED, ["b"])
+    assert world.schedule(second.key, ["c"]) == (FilterOutcome.STEERED, ["c"])
     assert {key: each.node for key, each in world.state.reservations.items()} == dict(
         zip((first.key, second.key, third.key), "bca", strict=True)
     )
@@ -310,8 +310,8 @@ def test_pods_that_are_alike_on_full_nodes(world: SteeredCluster) -> None:
     at_work(world)
     world.plan_pod(first.key, "a")
     world.plan_pod(second.key, "b")
-    assert world.schedule(first.key, ["b"]) == (Outcome.STEERED, ["b"])
-    assert world.schedule(second.key, ["a"]) == (Outcome.STEERED, ["a"])
+    assert world.schedule(first.key, ["b"]) == (FilterOutcome.STEERED, ["b"])
+    assert world.schedule(second.key, ["a"]) == (FilterOutcome.STEERED, ["a"])
 
 
 def test_pods_that_are_alike_change_places(world: SteeredCluster) -> None:
@@ -321,7 +321,7 @@ def test_pods_that_are_alike_change_places(world: SteeredCluster) -> None:
     at_work(world)
     for pod, node in ((first, "a"), (second, "b"), (third, "c")):
         world.plan_pod(pod.key, node)
-    assert world.schedule(first.key, ["b"]) == (Outcome.STEERED, ["b"])
+    assert world.schedule(first.key, ["b"]) == (FilterOutcome.STEERED, ["b"])
     where = {key: reservation.node for key, reservation in world.state.reservations.items()}
     be_idle(world)
     assert where == {first.key: "b", second.key: "a", third.key: "c"}
@@ -343,7 +343,7 @@ def test_pods_that_do_not_change_places(world: SteeredCluster, unlike: str) -> N
     world.show()
     at_work(world)
     if unlike == "held":
-        assert world.schedule(second.key) == (Outcome.HELD, [])
+        assert world.schedule(second.key) == (FilterOutcome.HELD, [])
     world.plan_pod(first.key, "a")
     world.plan_pod(second.key, "b")
     if unlike == "relabelled":
@@ -351,7 +351,7 @@ def test_pods_that_do_not_change_places(world: SteeredCluster, unlike: str) -> N
         world.show()
     if unlike == "nominated":
         be_idle(world)
-    assert world.schedule(first.key, ["b"]) == (Outcome.HELD, [])
+    assert world.schedule(first.key, ["b"]) == (FilterOutcome.HELD, [])
     assert world.state.reservations[first.key].node == "a"
 
 
@@ -396,7 +396,7 @@ def test_gone_or_bound_between_reservation_and_sending(world: SteeredCluster) ->
     world.change_pod("ns/told", unschedulable_message="why")
     world.show()
     assert set(world.state.reservations) == {"ns/told"}
-    world.add_plan([PlannedPod(pod, "a") for pod in pods])
+    world.add_plan([ReservedPlacement(pod, "a") for pod in pods])
     be_idle(world)
     assert [write.pod.key for write in world.writes] == ["ns/told"]
 
@@ -412,11 +412,11 @@ def test_waves(world: SteeredCluster) -> None:
     for pod in pods:
         assert world.state.reserve(pod, nodes_of[pod.name], Owner.STEERING)
     turns = ((1, 1), (1, 1), (1, 2), (1, 3), (2, 1))
-    world.add_plan([PlannedPod(pod, nodes_of[pod.name], turn) for pod, turn in zip(pods, turns, strict=True)])
+    world.add_plan([ReservedPlacement(pod, nodes_of[pod.name], turn) for pod, turn in zip(pods, turns, strict=True)])
     be_idle(world)
     assert {write.pod.name for write in world.writes} == {"p0", "p1", "p4"}
     world.settle()
-    assert world.schedule("ns/p2", "c") == (Outcome.HELD, [])
+    assert world.schedule("ns/p2", "c") == (FilterOutcome.HELD, [])
     world.schedule("ns/p0")
     assert not world.writes
     world.remove_pod("ns/p1")
@@ -442,16 +442,16 @@ def test_asked_about_before_its_wave(world: SteeredCluster) -> None:
     for pod, node in zip(pods, "abca", strict=True):
         assert world.state.reserve(pod, node, Owner.STEERING)
     turns = ((1, 1), (1, 2), (1, 3), (1, 4))
-    world.add_plan([PlannedPod(pod, node, turn) for pod, node, turn in zip(pods, "abca", turns, strict=True)])
+    world.add_plan([ReservedPlacement(pod, node, turn) for pod, node, turn in zip(pods, "abca", turns, strict=True)])
     be_idle(world)
     world.settle()
-    assert world.schedule("ns/p3", "bc") == (Outcome.STEERED, ["b"])
+    assert world.schedule("ns/p3", "bc") == (FilterOutcome.STEERED, ["b"])
     assert world.state.reservations["ns/p1"].node == "a"
     # Nominated for the first wave, but now a rule is against that: one that is queued gives it its place.
-    assert world.schedule("ns/p0", "c") == (Outcome.STEERED, ["c"])
+    assert world.schedule("ns/p0", "c") == (FilterOutcome.STEERED, ["c"])
     assert world.state.reservations["ns/p2"].node == "a"
     assert not world.writes  # kube-scheduler is at work: it comes to p2 by itself
-    assert world.schedule("ns/p2", ["a"]) == (Outcome.STEERED, ["a"])
+    assert world.schedule("ns/p2", ["a"]) == (FilterOutcome.STEERED, ["a"])
     be_idle(world)
     assert [write.pod.name for write in world.writes] == ["p1"]
 
@@ -468,22 +468,22 @@ def test_refused_until_the_others_of_its_wave_have_come(world: SteeredCluster, a
     for pod, node in zip(pods, nodes, strict=True):
         assert world.state.reserve(pod, node, Owner.STEERING)
     turns = ((1, 1), (1, 1), (1, 2))
-    world.add_plan([PlannedPod(*each) for each in zip(pods, nodes, turns, strict=True)])
+    world.add_plan([ReservedPlacement(*each) for each in zip(pods, nodes, turns, strict=True)])
     be_idle(world)
     world.settle()
-    assert world.schedule("ns/early") == (Outcome.STEERED, ["b"])
+    assert world.schedule("ns/early") == (FilterOutcome.STEERED, ["b"])
     for held, told in ((True, []), (False, [("ns/p1", "b")])):
         words = "2 node(s) didn't match pod topology spread constraints"
         if asked == "about other nodes":
             # Only "a" keeps the spread, and that is another pod's.
-            assert world.schedule("ns/p1", "a") == (Outcome.HELD, [])
+            assert world.schedule("ns/p1", "a") == (FilterOutcome.HELD, [])
             words += f", 1 {HELD_MESSAGE}"
         world.change_pod("ns/p1", nominated_node="", unschedulable_message=f"0/3 nodes are available: {words}")
         world.show()
         world.wait(0.4)
         assert (world.api["ns/p1"].nominated_node == "b") == held
         assert world.rejected == told
-        assert world.schedule("ns/p0") == (Outcome.STEERED, ["a"])
+        assert world.schedule("ns/p0") == (FilterOutcome.STEERED, ["a"])
 
 
 def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: SteeredCluster) -> None:
@@ -494,7 +494,7 @@ def test_refused_on_a_node_that_kube_scheduler_has_not_seen(world: SteeredCluste
     planned(world, pod.key, "new")
     for wait, told in ((0.0, []), (5.0, [(pod.key, "new")])):
         world.now += wait
-        assert world.schedule(pod.key, "ab") == (Outcome.HELD, [])
+        assert world.schedule(pod.key, "ab") == (FilterOutcome.HELD, [])
         message = f"0/3 nodes are available: {HELD_MESSAGE}"
         world.change_pod(pod.key, nominated_node="", unschedulable_message=message)
         world.show()
@@ -509,7 +509,7 @@ def test_woken_after_a_refusal_that_came_too_early(world: SteeredCluster) -> Non
     world.show()
     world.state.upsert_node(Node("new", allocatable=(("cpu", 300), ("pods", 10))))
     planned(world, pod.key, "new")
-    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
     world.change_pod(pod.key, unschedulable_message=f"0/4 nodes are available: 1 {HELD_MESSAGE}")
     world.show()
     woken: list[float] = []
@@ -517,7 +517,7 @@ def test_woken_after_a_refusal_that_came_too_early(world: SteeredCluster) -> Non
     began = world.now
     world.wait(20.0)
     assert [at - began < 11.0 for at in woken] == [True]
-    assert world.schedule(pod.key, [*NODES, "new"]) == (Outcome.STEERED, ["new"])
+    assert world.schedule(pod.key, [*NODES, "new"]) == (FilterOutcome.STEERED, ["new"])
 
 
 @pytest.mark.parametrize(("label", "rounds"), [("topology.kubernetes.io/zone", 0), ("set", 1)])
@@ -529,7 +529,7 @@ def test_bound_as_planned_with_labels_of_its_node(world: SteeredCluster, label: 
     world.pod("other", labels=(("app", "x"),), constraints=rules)
     world.show()
     planned(world)
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     before = world.state.rounds_requested
     world.change_pod(pod.key, node_name="a", labels=(("app", "x"), (label, "1")))
     world.show()
@@ -546,7 +546,7 @@ def test_refused_on_a_node_that_changed_since_it_was_planned(world: SteeredClust
         world.state.delete_node("c")
     else:
         world.state.upsert_node(Node("c", unschedulable=True, allocatable=(("cpu", 300), ("pods", 10))))
-    assert world.schedule(pod.key, "ab") == (Outcome.HELD, [])
+    assert world.schedule(pod.key, "ab") == (FilterOutcome.HELD, [])
     world.change_pod(pod.key, nominated_node="", unschedulable_message=f"0/3 nodes are available: {HELD_MESSAGE}")
     world.show()
     world.wait(0.4)
@@ -562,8 +562,8 @@ def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
     for pod in pods:
         assert world.state.reserve(pod, nodes_of[pod], Owner.STEERING)
     turns = ((1, 1), (1, 2), (2, 1), (2, 2))
-    world.add_plan([PlannedPod(pod, nodes_of[pod], turn) for pod, turn in zip(pods, turns, strict=False)])
-    world.add_plan([PlannedPod(pods[4], "c", (1, 1))])
+    world.add_plan([ReservedPlacement(pod, nodes_of[pod], turn) for pod, turn in zip(pods, turns, strict=False)])
+    world.add_plan([ReservedPlacement(pods[4], "c", (1, 1))])
     be_idle(world)
     assert {write.pod.name for write in world.writes} == {"p0", "p2"}
     world.settle()
@@ -584,11 +584,11 @@ def test_chains_do_not_wait_for_each_other(world: SteeredCluster) -> None:
 # --- units ---
 
 
-def planned_unit(world: SteeredCluster, *names: str, unit: str = "gang ml") -> list[PlannedPod]:
+def planned_unit(world: SteeredCluster, *names: str, unit: str = "gang ml") -> list[ReservedPlacement]:
     """Gated pods with reservations, one node after the other."""
     pods = [world.pod(name, f"u-{name}", gated=True) for name in names]
     world.show()
-    planned = [PlannedPod(pod, NODES[at % len(NODES)], atomic_group=unit) for at, pod in enumerate(pods)]
+    planned = [ReservedPlacement(pod, NODES[at % len(NODES)], atomic_group=unit) for at, pod in enumerate(pods)]
     assert all(world.state.reserve(each.pod, each.node, Owner.STEERING) for each in planned)
     return planned
 
@@ -635,7 +635,7 @@ def test_what_is_taken_back_is_not_on_its_way(world: SteeredCluster) -> None:
     pods = [world.pod(name, f"u-{name}", gated=True, gang=gang) for name in "pqr"]
     world.show()
     assert all(world.state.reserve(pod, "a", Owner.STEERING) for pod in pods)
-    world.add_plan([PlannedPod(pod, "a", atomic_group="gang ns/ml") for pod in pods])
+    world.add_plan([ReservedPlacement(pod, "a", atomic_group="gang ns/ml") for pod in pods])
     world.send(0)
     world.show()
     assert len(world.ledger.gang_pods()) == 3
@@ -664,7 +664,7 @@ def test_pods_of_a_unit_without_gates(world: SteeredCluster) -> None:
     pods = [world.pod(name, f"u-{name}") for name in "pqr"]
     world.show()
     assert all(world.state.reserve(pod, "a", Owner.STEERING) for pod in pods)
-    world.add_plan([PlannedPod(pod, "a", atomic_group="gang ml") for pod in pods])
+    world.add_plan([ReservedPlacement(pod, "a", atomic_group="gang ml") for pod in pods])
     assert world.write_kinds == ["nominate"] * 3
     world.schedule("ns/p")
     world.change_pod("ns/p", node_name="a")
@@ -678,7 +678,7 @@ def test_a_spare_pod_is_lost(world: SteeredCluster) -> None:
     planned = planned_unit(world, "p", "q", "spare", "lost")
     needed, spare = (
         planned[:2],
-        [PlannedPod(each.pod, each.node, atomic_group=each.atomic_group, optional=True) for each in planned[2:]],
+        [ReservedPlacement(each.pod, each.node, atomic_group=each.atomic_group, optional=True) for each in planned[2:]],
     )
     world.add_plan([*spare, *needed])
     world.send(0)
@@ -693,7 +693,11 @@ def test_policies_change_while_a_unit_waits_for_its_wave(world: SteeredCluster) 
     """All of it is given up, one with the other."""
     units = [planned_unit(world, "p", "q"), planned_unit(world, "r", "s")]
     world.add_plan(
-        [PlannedPod(each.pod, each.node, (1, at + 1), "gang ml") for at, unit in enumerate(units) for each in unit]
+        [
+            ReservedPlacement(each.pod, each.node, (1, at + 1), "gang ml")
+            for at, unit in enumerate(units)
+            for each in unit
+        ]
     )
     world.set_policy(delivery="Observe")
     world.wait(5)
@@ -707,7 +711,7 @@ def test_a_gang_under_prefer(world: SteeredCluster) -> None:
     pod = world.pod("p", gang=gang)
     world.show()
     world.set_free(pod)
-    assert world.schedule("ns/p") == (Outcome.HELD, [])
+    assert world.schedule("ns/p") == (FilterOutcome.HELD, [])
 
 
 def test_gangs_do_not_change_places(world: SteeredCluster) -> None:
@@ -717,17 +721,17 @@ def test_gangs_do_not_change_places(world: SteeredCluster) -> None:
     world.show()
     assert world.state.reserve(late, "a", Owner.STEERING)
     assert world.state.reserve(free, "b", Owner.STEERING)
-    world.add_plan([PlannedPod(late, "a"), PlannedPod(free, "b")])
-    assert world.schedule("ns/late", ["b"]) == (Outcome.HELD, [])
-    assert world.schedule("ns/free", ["a"]) == (Outcome.HELD, [])
+    world.add_plan([ReservedPlacement(late, "a"), ReservedPlacement(free, "b")])
+    assert world.schedule("ns/late", ["b"]) == (FilterOutcome.HELD, [])
+    assert world.schedule("ns/free", ["a"]) == (FilterOutcome.HELD, [])
 
 
 def test_waves_of_a_unit_that_lost_a_pod(world: SteeredCluster) -> None:
     """A pod of the first wave is lost before that was let go: those of later waves are planned anew as well."""
     first, second = planned_unit(world, "p", "q"), planned_unit(world, "later")
     world.add_plan(
-        [PlannedPod(each.pod, each.node, (1, 1), "gang ml") for each in first]
-        + [PlannedPod(each.pod, each.node, (1, 2), "gang ml") for each in second]
+        [ReservedPlacement(each.pod, each.node, (1, 1), "gang ml") for each in first]
+        + [ReservedPlacement(each.pod, each.node, (1, 2), "gang ml") for each in second]
     )
     assert [write.pod.name for write in world.writes] == ["p", "q"]
     world.refuse(0, "forbidden")
@@ -756,7 +760,7 @@ def test_a_restart(world: SteeredCluster) -> None:
         ("ns/open", "ns/shut"), Owner.STEERING
     )
     assert world.in_line == [("open", "shut")]
-    assert world.schedule("ns/open") == (Outcome.STEERED, ["a"])
+    assert world.schedule("ns/open") == (FilterOutcome.STEERED, ["a"])
     world.wait(70)
     assert not world.state.reservations
 
@@ -770,7 +774,7 @@ def test_a_restart_while_a_gang_is_nominated(world: SteeredCluster) -> None:
     for name in ("p", "q"):
         assert world.state.reserve(world.state.waiting[f"ns/{name}"], "a", Owner.STEERING)
     world.add_plan(
-        [PlannedPod(world.state.waiting[f"ns/{name}"], "a", atomic_group="gang ns/ml") for name in ("p", "q")]
+        [ReservedPlacement(world.state.waiting[f"ns/{name}"], "a", atomic_group="gang ns/ml") for name in ("p", "q")]
     )
     world.send(0)
     world.start()
@@ -790,7 +794,7 @@ def test_a_restart_before_the_namespaces_are_known(world: SteeredCluster) -> Non
     planned(world)
     world.start(policies_first=True)
     world.settle()
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     assert world.api[pod.key].nominated_node == "a"
 
 
@@ -820,13 +824,13 @@ def test_prefer_has_no_node() -> None:
     world = SteeredCluster(steering="Prefer")
     pod = world.pod()
     world.show()
-    assert world.schedule(pod.key)[0] is Outcome.HELD
+    assert world.schedule(pod.key)[0] is FilterOutcome.HELD
     world.set_free(pod)
     world.set_free(pod)
     assert world.write_kinds == ["wake"]
-    assert world.schedule(pod.key) == (Outcome.PASSED, list(NODES))
+    assert world.schedule(pod.key) == (FilterOutcome.PASSED, list(NODES))
     planned(world, node="c")
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["c"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["c"])
 
 
 def test_prefer_is_refused_its_node() -> None:
@@ -835,7 +839,7 @@ def test_prefer_is_refused_its_node() -> None:
     pod = world.pod()
     world.show()
     planned(world)
-    assert world.schedule(pod.key, ("b", "c")) == (Outcome.PASSED, ["b", "c"])
+    assert world.schedule(pod.key, ("b", "c")) == (FilterOutcome.PASSED, ["b", "c"])
     world.change_pod(pod.key, node_name="b", nominated_node="")
     world.show()
     assert not world.state.reservations
@@ -855,7 +859,7 @@ def test_policies_change_under_way(world: SteeredCluster) -> None:
     first = world.pod("first", "u-first")
     world.show()
     assert world.state.reserve(first, "c", Owner.STEERING)
-    world.add_plan([PlannedPod(first, "c", (1, 1)), PlannedPod(queued, "b", (1, 2))])
+    world.add_plan([ReservedPlacement(first, "c", (1, 1)), ReservedPlacement(queued, "b", (1, 2))])
 
     world.set_policy(delivery="Observe", selects={"podSelector": {}, "schedulerNames": [STEERED_NAME]})
     world.look_after()
@@ -863,7 +867,7 @@ def test_policies_change_under_way(world: SteeredCluster) -> None:
     world.wait(10)
     assert not world.state.reservations
     assert not any(pod.nominated_node for pod in world.api.values())
-    assert world.schedule("ns/held") == (Outcome.PASSED, list(NODES))
+    assert world.schedule("ns/held") == (FilterOutcome.PASSED, list(NODES))
 
 
 # --- others ---
@@ -879,7 +883,10 @@ def test_nominations_of_others(world: SteeredCluster) -> None:
     assert world.state.reservations[pod.key].owner is Owner.OTHERS
     world.wait(100)
     assert world.api[pod.key].nominated_node == "b"
-    assert world.schedule(pod.key) == (Outcome.PASSED, ["b"]) or world.schedule(pod.key) == (Outcome.STEERED, ["b"])
+    assert world.schedule(pod.key) == (FilterOutcome.PASSED, ["b"]) or world.schedule(pod.key) == (
+        FilterOutcome.STEERED,
+        ["b"],
+    )
 
 
 def test_unmanaged_pods_are_kept_off_promised_room(world: SteeredCluster) -> None:
@@ -892,12 +899,12 @@ def test_unmanaged_pods_are_kept_off_promised_room(world: SteeredCluster) -> Non
     world.show()
     planned(world, "ns/ours", "a")
     assert world.bind("ns/bound", "b")
-    assert world.schedule("ns/theirs") == (Outcome.PASSED, ["c"])
-    assert world.schedule("ns/urgent") == (Outcome.PASSED, ["a", "c"])
+    assert world.schedule("ns/theirs") == (FilterOutcome.PASSED, ["c"])
+    assert world.schedule("ns/urgent") == (FilterOutcome.PASSED, ["a", "c"])
     # A binding of ours that we have seen may still be news to kube-scheduler.
     world.change_pod("ns/bound", node_name="b", usage=big.requests)
     world.show()
-    assert world.schedule("ns/theirs") == (Outcome.PASSED, ["c"])
+    assert world.schedule("ns/theirs") == (FilterOutcome.PASSED, ["c"])
 
 
 def test_what_passed_counts_for_the_binder(world: SteeredCluster) -> None:
@@ -934,7 +941,7 @@ def test_what_each_does_not_know_of_the_other(world: SteeredCluster, scheduler: 
     if scheduler == STEERED_NAME:
         world.state.reserve(world.state.pods["ns/third"], "a", Owner.STEERING)
 
-        world.add_plan([PlannedPod(world.state.pods["ns/third"], "a")])
+        world.add_plan([ReservedPlacement(world.state.pods["ns/third"], "a")])
     assert "a" not in world.schedule("ns/third", ("a", "b"))[1]
 
 
@@ -947,7 +954,7 @@ def test_let_through_pods_do_not_give_way(world: SteeredCluster) -> None:
     world.show()
     planned(world, "ns/low", "a")
     assert world.bind("ns/bound", "a")
-    assert world.schedule("ns/low") == (Outcome.STEERED, ["a"])
+    assert world.schedule("ns/low") == (FilterOutcome.STEERED, ["a"])
     assert world.schedule("ns/urgent", ("a", "c"))[1] == ["c"]
 
 
@@ -959,7 +966,7 @@ def test_let_through_and_given_up(world: SteeredCluster) -> None:
     planned(world)
     world.change_pod(pod.key, nominated_node="", unschedulable_message="2 Insufficient cpu")
     world.show()
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
     world.wait(0.4)
     assert not world.bind("ns/ours", "a")
 
@@ -973,4 +980,4 @@ def test_somebody_nominates_for_room_that_is_taken(world: SteeredCluster) -> Non
     assert world.bind("ns/ours", "a")
     world.change_pod(pod.key, nominated_node="a")
     world.show()
-    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert world.schedule(pod.key) == (FilterOutcome.HELD, [])

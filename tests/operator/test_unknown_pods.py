@@ -11,7 +11,7 @@ import aiohttp
 import pytest
 from support.extender import UNPACED_LIMITS
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster
-from thalweg_extender import Outcome, listening
+from thalweg_extender import FilterOutcome, listening
 from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.model.advice import HELD_MESSAGE, UNSEEN_MESSAGE, Advice
@@ -103,11 +103,11 @@ async def test_thousands_of_label_sets_leave_nothing_behind(world: SteeredCluste
 def test_a_real_pod_that_our_watch_shows_a_moment_later(world: SteeredCluster) -> None:
     """Held under one constant text. kube-scheduler's own status write queues it again, and then it passes."""
     pod = unseen(world)
-    assert world.schedule(pod.key) == (Outcome.UNKNOWN, [])
+    assert world.schedule(pod.key) == (FilterOutcome.UNKNOWN, [])
     assert world.bind("ns/ours", "a")  # so it must not have been let through
     world.change_pod(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
     world.show()
-    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is FilterOutcome.PASSED
     world.wait(5)
     assert not world.writes
     assert "wake" not in world.write_kinds
@@ -117,7 +117,7 @@ def test_a_real_pod_that_our_watch_shows_late(world: SteeredCluster) -> None:
     """It was asked about twice and sleeps: once it is shown it is woken, and again with growing pauses."""
     pod = unseen(world)
     for _ in range(2):
-        assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
+        assert world.schedule(pod.key)[0] is FilterOutcome.UNKNOWN
     world.change_pod(pod.key, unschedulable_message=f"0/3 nodes are available: {UNSEEN_MESSAGE}")
     world.show()
     woken = []
@@ -130,7 +130,7 @@ def test_a_real_pod_that_our_watch_shows_late(world: SteeredCluster) -> None:
             world.send(0)
     assert 3 <= len(woken) <= 7
     assert set(woken) == {pod.key}
-    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is FilterOutcome.PASSED
     world.change_pod(pod.key, node_name="b", usage=CLASS.requests)
     world.show()
     world.wait(200, 1.0)
@@ -155,7 +155,7 @@ def test_another_pod_of_the_same_name_is_woken_no_more_often(world: SteeredClust
 def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredCluster) -> None:
     """That attempt ends after the nomination and erases it: written again, and the node is not to blame."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
-    assert world.schedule(pod.key)[0] is Outcome.UNKNOWN
+    assert world.schedule(pod.key)[0] is FilterOutcome.UNKNOWN
     world.show()
     assert world.plan_pod(pod.key, "a")
     world.now += 1
@@ -167,7 +167,7 @@ def test_a_steered_pod_that_was_asked_about_before_we_knew_it(world: SteeredClus
     world.wait(0.5)
     assert world.rejected == []
     assert world.api[pod.key].nominated_node == "a"
-    assert world.schedule(pod.key) == (Outcome.STEERED, ["a"])
+    assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["a"])
 
 
 @pytest.mark.parametrize(
@@ -196,7 +196,7 @@ def test_a_namespace_that_is_not_known(world: SteeredCluster) -> None:
     world.state.set_namespace("ns", None)
     assert world.view.advise(world.extender_pod(pod.key), NODES) == Advice(known=False, managed=True)
     world.state.set_namespace("ns", ())
-    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is FilterOutcome.PASSED
 
 
 def test_the_labels_of_a_request_count_for_nothing() -> None:
@@ -207,7 +207,7 @@ def test_the_labels_of_a_request_count_for_nothing() -> None:
     world.show()
     asked = world.extender_pod(pod.key)
     forged = type(asked)(asked.namespace, asked.name, asked.uid, {"app": "x"}, asked.scheduler_name, "")
-    assert world.filter(forged, NODES)[0] is Outcome.PASSED
+    assert world.filter(forged, NODES)[0] is FilterOutcome.PASSED
 
 
 @pytest.mark.parametrize(("unbindable", "seconds"), [("", 10), ("it has volume claims (data)", 660)])
@@ -215,7 +215,7 @@ def test_how_long_a_pod_may_be_on_its_way(world: SteeredCluster, unbindable: str
     """kube-scheduler provisions volumes for ten minutes: until then the binder leaves room for such a pod."""
     pod = unseen(world, unbindable_reason=unbindable)
     world.show()
-    assert world.schedule(pod.key)[0] is Outcome.PASSED
+    assert world.schedule(pod.key)[0] is FilterOutcome.PASSED
     world.wait(seconds - 5, 1.0)
     assert world.state.conflicts_in_flight(world.state.pods["ns/ours"], "a")
     world.wait(20, 1.0)
@@ -226,6 +226,6 @@ def test_held_as_before_once_it_is_known(world: SteeredCluster) -> None:
     """A steered pod without a plan is held under the text of the plan, not of the watch."""
     pod = unseen(world, scheduler_name=STEERED_NAME)
     world.show()
-    assert world.schedule(pod.key) == (Outcome.HELD, [])
+    assert world.schedule(pod.key) == (FilterOutcome.HELD, [])
     assert HELD_MESSAGE != UNSEEN_MESSAGE
     assert world.state.reserve(world.state.pods["ns/ours"], "a", Owner.BINDER)

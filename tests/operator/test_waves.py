@@ -1,6 +1,6 @@
 """Pods are nominated in the order of the plan that they are in now."""
 
-from thalweg_operator.reservations.steering.waves import WaveQueue
+from thalweg_operator.reservations.steering.records.waves import WaveQueue
 
 from flowcore.model.pods import Pod, PodClass
 

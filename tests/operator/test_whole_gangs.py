@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
+from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.effects import Bind, WriteCondition
 from thalweg_operator.reservations.events import Answer, WriteAnswered
 from thalweg_operator.reservations.ledger import backoff
@@ -15,7 +16,8 @@ from thalweg_operator.reservations.step.bindings import KEPT_TRIES
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy
+from flowcore.model.policies import BUILT_IN, SCHEDULER_NAME, Delivery, Policy
+from flowcore.planning.round_input import GovernedPod
 
 SMALL = PodClass(requests=(("cpu", 100),))
 BINDER = Policy("bound", delivery=Delivery.BINDER)
@@ -252,8 +254,8 @@ def test_the_others_of_a_gang_that_has_begun_are_told_who_pauses() -> None:
     case.remove_pod(f"{NAMESPACE}/g1")
     again = case.create_pod("g3", pod_class=SMALL, scheduler_name=SCHEDULER_NAME, gang=gang)
     case.show()
-    gangs = case.ledger.round_gangs([(again, Delivery.BINDER)], case.now)
-    list(gangs.steps())
-    assert gangs.gangs[0].unschedulable_reason == (
+    state, asked = case.shell.state, [GovernedPod(again, BUILT_IN, Delivery.BINDER)]
+    planned = operator_round_input(state, asked, case.now, case.now, lambda _pod: None, None).complete()
+    assert planned.gangs[0].unschedulable_reason == (
         "gang ns/g: it needs 2 pods at once, 1 can be planned now; ns/g2: it pauses, since a write for it was refused"
     )

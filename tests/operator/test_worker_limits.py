@@ -10,14 +10,14 @@ import pytest
 from support.model import node, pod
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.planning.worker.client import WorkerClient
-from thalweg_operator.planning.worker.limits import (
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.planning.worker.process_limits import (
     LEAST_MEMORY,
     RoundExpired,
     default_memory,
     resident_memory,
     time_limit,
 )
-from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.policies import BUILT_IN, Policy

@@ -29,7 +29,7 @@ from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.errors import Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind, Departure, Evict, Nominate, OpenGate, WriteCondition
 
 from flowcore.model.nodes import Node

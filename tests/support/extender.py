@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from thalweg_extender import Certificates, Limits, Outcome, PlanView, listening
+from thalweg_extender import Certificates, ExtenderLimits, FilterOutcome, PlanView, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
 
 Manifest = dict[str, Any]
 
 #: As usual, but that refusals and answers about unknown pods come at once.
-UNPACED_LIMITS = Limits(unhelpful_interval=0)
+UNPACED_LIMITS = ExtenderLimits(unhelpful_interval=0)
 
 
 class StubPlanView:
@@ -23,7 +23,7 @@ class StubPlanView:
     def __init__(self, advice: Advice | str | Callable[[ExtenderPod, Sequence[str]], Advice]) -> None:
         self.advice = advice
         self.asked: list[tuple[ExtenderPod, list[str]]] = []
-        self.answers: list[tuple[str, Outcome, list[str]]] = []
+        self.answers: list[tuple[str, FilterOutcome, list[str]]] = []
         #: What happens before filter's advice.
         self.meanwhile: Callable[[], object] = lambda: None
 
@@ -38,13 +38,19 @@ class StubPlanView:
         assert not isinstance(self.advice, str)
         return self.advice(extender_pod, node_names) if callable(self.advice) else self.advice
 
-    def answered(self, extender_pod: ExtenderPod, _advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:
+    def answered(
+        self, extender_pod: ExtenderPod, _advice: Advice, outcome: FilterOutcome, passed: Sequence[str]
+    ) -> None:
         self.answers.append((extender_pod.key, outcome, list(passed)))
 
 
 @asynccontextmanager
 async def served(
-    guide: PlanView, *, certificates: Certificates | None = None, limits: Limits = UNPACED_LIMITS, **options: Any
+    guide: PlanView,
+    *,
+    certificates: Certificates | None = None,
+    limits: ExtenderLimits = UNPACED_LIMITS,
+    **options: Any,
 ) -> AsyncIterator[str]:
     """The address under which the verbs are, as kube-scheduler's ``urlPrefix`` has it."""
     scheme = "http" if certificates is None else "https"

@@ -19,7 +19,7 @@ from support.operator import Operator, until
 from support.proxy import ApiProxy
 from support.steering import DelayingProxy
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_operator.planning.worker.limits import resident_memory
+from thalweg_operator.planning.worker.process_limits import resident_memory
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 

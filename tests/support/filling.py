@@ -7,10 +7,10 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from flowcore.costs.shares.filling import EPSILON, Float64s, Node, dominant_share
+from flowcore.costs.shares.filling import EPSILON, FilledQueue, Float64s, dominant_share
 
 
-def filled_step_by_step(nodes: list[Node], capacity: Float64s) -> list[Float64s]:
+def filled_step_by_step(nodes: list[FilledQueue], capacity: Float64s) -> list[Float64s]:
     """What ``flowcore.costs.shares.filling.fill`` says."""
     return _Filling(nodes, capacity).run()
 
@@ -18,7 +18,7 @@ def filled_step_by_step(nodes: list[Node], capacity: Float64s) -> list[Float64s]
 class _Filling:
     """The state: how much each node has."""
 
-    def __init__(self, nodes: list[Node], capacity: Float64s) -> None:
+    def __init__(self, nodes: list[FilledQueue], capacity: Float64s) -> None:
         self._nodes, self._capacity = nodes, capacity
         self._has = [np.zeros(len(capacity)) for _ in nodes]
         self._free = capacity.copy()

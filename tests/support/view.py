@@ -13,10 +13,10 @@ from support.cli import node, pod
 from thalweg.reader import read_dump
 from thalweg_view.access import Access, Caller, OneToken
 from thalweg_view.errors import RequestRefused
-from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.page_files import PageFile
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
+from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
 
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.saved import state_of
@@ -107,7 +107,7 @@ async def viewed(
     source: HeldSource,
     access: Access | None = None,
     *,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ViewLimits = DEFAULT_LIMITS,
     page: dict[str, PageFile] | None = None,
     **options: Any,
 ) -> AsyncIterator[Client]:

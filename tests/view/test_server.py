@@ -16,9 +16,9 @@ import pytest
 import pytest_asyncio
 from support.operator import until
 from support.view import TOKEN, Client, HeldSource, Two, compute_processes, small_scenario, viewed
-from thalweg_view.limits import DEFAULT_LIMITS
 from thalweg_view.page_files import read_page
 from thalweg_view.rounds import RoundPod
+from thalweg_view.view_limits import DEFAULT_LIMITS
 
 from flowcore.questions.scenario import Scenario
 

@@ -29,8 +29,8 @@ from support.scenario_state import scenario_of
 from thalweg.main import main
 from thalweg.view import FixedSource, dump_source, record_source
 from thalweg.view_rounds import recorded_round_plan
-from thalweg_operator.planning import record
-from thalweg_operator.planning.record import RecordWriter, read_record
+from thalweg_operator.planning.reports import record
+from thalweg_operator.planning.reports.record import RecordWriter, read_record
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_view.access import OneToken

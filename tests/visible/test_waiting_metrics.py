@@ -5,7 +5,7 @@ import re
 import pytest
 from support.repository import ROOT
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.waiting_pods import WaitingMetrics
+from thalweg_operator.planning.reports.waiting_pods import WaitingMetrics
 from thalweg_operator.reservations.waiting_codes import (
     ALL_CODES,
     GATE_OPENING,

@@ -16,10 +16,10 @@ import structlog
 
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import ComputeLost, RequestRefused
-from thalweg_view.limits import Limits
 from thalweg_view.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
+from thalweg_view.view_limits import ViewLimits
 
 _log = structlog.get_logger()
 #: Seconds between two states of a live source, as a multiple of what the last one took.
@@ -41,7 +41,7 @@ class Answering:
         self,
         source: ViewSource,
         compute: ComputeClient,
-        limits: Limits,
+        limits: ViewLimits,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """``clock``: seconds of a monotonic clock."""

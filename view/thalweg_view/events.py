@@ -1,4 +1,4 @@
-"""Streams of events: what changes, while somebody looks."""
+"""Streams of events: what changes while a page is open."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ import msgspec
 
 from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused
-from thalweg_view.limits import Limits
 from thalweg_view.places import Places
 from thalweg_view.rounds import RoundPlan, RoundRow
+from thalweg_view.view_limits import ViewLimits
 
 #: Events that a stream may be behind; a slower caller misses the oldest.
 _BEHIND: Final = 32
@@ -55,7 +55,7 @@ class EventStream:
 class Events:
     """All streams."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: ViewLimits) -> None:
         self._places = Places(limits.streams, limits.streams_per_caller, "streams of events", retry_after=5)
         self._streams: dict[EventStream, None] = {}
         self._ended = False

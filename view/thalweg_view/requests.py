@@ -1,4 +1,4 @@
-"""Reads requests: what they ask, and whose token they carry. Whatever is not as it must be is refused."""
+"""Reads requests: the question and the caller's token. A request that is not as it must be is refused."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from aiohttp import web
 from aiohttp.http import HttpProcessingError
 
 from thalweg_view.errors import RequestRefused
-from thalweg_view.limits import Limits
 from thalweg_view.messages import OperationShape
+from thalweg_view.view_limits import ViewLimits
 
 #: The API server's proxy of Services removes Authorization, so the token may come in this header.
 TOKEN_HEADER: Final = "X-Thalweg-Token"  # noqa: S105 - a name
@@ -90,7 +90,7 @@ def get_query(request: web.BaseRequest, operation: OperationShape, segments: lis
     return query, namespace
 
 
-async def read_body(request: web.BaseRequest, limits: Limits) -> bytes:
+async def read_body(request: web.BaseRequest, limits: ViewLimits) -> bytes:
     """The JSON body of a POST.
 
     Raises:

@@ -20,8 +20,8 @@ import msgspec
 from flowcore.api.kinds import POLICY, QUEUE
 from thalweg_view.access import AUDIENCE, Caller
 from thalweg_view.errors import RequestRefused, ReviewFailed
-from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.messages import Need
+from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
 
 #: Posts a JSON body to a path of the API server and returns the answer; raises ``ReviewFailed``.
 Post = Callable[[str, bytes], Awaitable[bytes]]
@@ -73,7 +73,7 @@ class ReviewedAccess:
     """
 
     def __init__(
-        self, post: Post, limits: Limits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic
+        self, post: Post, limits: ViewLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._post, self._limits = post, limits
         #: Digest of a token -> its caller; None: the token is nobody's.

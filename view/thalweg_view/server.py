@@ -22,13 +22,13 @@ from thalweg_view.access import Access, Caller
 from thalweg_view.answering import Answering
 from thalweg_view.errors import RequestRefused
 from thalweg_view.events import Events
-from thalweg_view.limits import Limits
 from thalweg_view.messages import Need, OperationShape, problem
 from thalweg_view.page_files import NOT_GATHERED, PageFile
 from thalweg_view.places import Places
 from thalweg_view.requests import TOKEN_HEADER, check_host, check_site, get_query, read_body, token_of
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
+from thalweg_view.view_limits import ViewLimits
 
 _log = structlog.get_logger()
 API: Final = "/api/v1/"
@@ -67,7 +67,7 @@ class ViewServer:
         access: Access,
         answering: Answering,
         page: dict[str, PageFile],
-        limits: Limits,
+        limits: ViewLimits,
         on_request: OnRequest,
         *,
         loopback: bool,
@@ -248,7 +248,7 @@ class ViewServer:
                     await self._answering.refresh()
 
     async def end(self) -> None:
-        """Ends streams of events, and questions under way: whoever looks must not delay the end of the process."""
+        """Ends streams of events, and questions under way: an open page must not delay the end of the process."""
         self._events.end()
         await self._answering.stop()
 

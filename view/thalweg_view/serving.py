@@ -15,11 +15,11 @@ from thalweg_view.access import Access
 from thalweg_view.answering import Answering
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import RequestRefused, ViewError
-from thalweg_view.limits import DEFAULT_LIMITS, Limits
 from thalweg_view.page_files import PageFile, read_page
 from thalweg_view.server import OnRequest, ViewServer
 from thalweg_view.source import ViewSource
 from thalweg_view.view_data import SourceInfo
+from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
 
 #: Seconds that one answer may take.
 DEADLINE: Final = 30.0
@@ -35,7 +35,7 @@ async def serving(
     tls: Callable[[], ssl.SSLContext] | None = None,
     memory: int = 0,
     deadline: float = DEADLINE,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: ViewLimits = DEFAULT_LIMITS,
     page: dict[str, PageFile] | None = None,
     on_request: OnRequest = lambda _operation, _status: None,
     on_refused: OnRefused = lambda _part, _client, _problem: None,
@@ -63,7 +63,7 @@ async def serving(
     refresher = asyncio.create_task(server.keep_fresh(), name="view")
     try:
         if source.kind != "live":
-            await answering.refresh()  # whoever looks first need not wait for it
+            await answering.refresh()  # so that the first page need not wait for it
         async with listening(host, port, server.answer, limits, on_refused, tls) as chosen:
             try:
                 yield chosen

@@ -18,7 +18,7 @@ from thalweg_view.pictures.policies import (
     answer_queues,
 )
 from thalweg_view.pictures.shapes import RoundQuery
-from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
+from thalweg_view.pictures.waiting import PodWithoutNode, waiting_pods
 from thalweg_view.pictures.workloads import PlacedWorkload, placed_lately, workload_rows
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
@@ -75,7 +75,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     workloads: list[PlannedWorkload]
     placed: list[PlacedWorkload]
     now: str = ""
-    pods: list[WaitingPod] = []
+    pods: list[PodWithoutNode] = []
 
 
 def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) -> StatusAnswer:

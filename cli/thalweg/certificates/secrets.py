@@ -37,7 +37,7 @@ _TRIES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class WantedSecrets:
     """What the Secrets should hold.
 
     Attributes:
@@ -56,7 +56,7 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SecretReport:
     """What became of one Secret.
 
     Attributes:
@@ -72,7 +72,9 @@ class Outcome:
     renewal: datetime
 
 
-async def bring_up_to_date(api_client: ApiClient, wanted: Wanted, clock: Callable[[], datetime]) -> list[Outcome]:
+async def bring_up_to_date(
+    api_client: ApiClient, wanted: WantedSecrets, clock: Callable[[], datetime]
+) -> list[SecretReport]:
     """Makes the certificates that are missing, and renews those whose time has come.
 
     Raises:
@@ -90,8 +92,8 @@ async def bring_up_to_date(api_client: ApiClient, wanted: Wanted, clock: Callabl
 
 
 async def _bring_authorities(
-    api_client: ApiClient, wanted: Wanted, clock: Callable[[], datetime]
-) -> tuple[Authorities, Outcome]:
+    api_client: ApiClient, wanted: WantedSecrets, clock: Callable[[], datetime]
+) -> tuple[Authorities, SecretReport]:
     name = wanted.authority
     for _ in range(_TRIES):
         secret = await read_own_secret(api_client, name)
@@ -100,13 +102,13 @@ async def _bring_authorities(
         why = _why_rotated(known, authorities)
         if not why or await write_secret(api_client, secret, _authority_data(authorities), _TYPE):
             expires = authorities.signing.certificate.not_valid_after_utc
-            return authorities, Outcome(name, why, expires, authorities.renewal())
+            return authorities, SecretReport(name, why, expires, authorities.renewal())
     raise _busy(name)
 
 
 async def _bring_leaf(
     api_client: ApiClient, name: NamespacedName, leaf: Leaf, authorities: Authorities, clock: Callable[[], datetime]
-) -> Outcome:
+) -> SecretReport:
     trusted = to_pem(authorities.trusted)
     for _ in range(_TRIES):
         secret = await read_own_secret(api_client, name)
@@ -116,7 +118,7 @@ async def _bring_leaf(
         data = {**_pair_data(pair, CERTIFICATE, KEY), TRUSTED: trusted}
         if not why or await write_secret(api_client, secret, data, _TYPE):
             certificate = pair.certificate
-            return Outcome(name, why, certificate.not_valid_after_utc, moment(certificate, RENEWAL))
+            return SecretReport(name, why, certificate.not_valid_after_utc, moment(certificate, RENEWAL))
     raise _busy(name)
 
 

@@ -62,10 +62,10 @@ def certificates(
       thalweg certificates --kubeconfig ~/.kube/config --dns-name extender.example.com --valid-days 30 -o json
       thalweg certificates -n scheduling --dns-name thalweg-extender.scheduling.svc --client-valid-days 90
     """  # noqa: D301
-    from thalweg.certificates.run import run_certificates
-    from thalweg.certificates.secrets import Wanted
+    from thalweg.certificates.certificates_run import run_certificates
+    from thalweg.certificates.secrets import WantedSecrets
 
-    wanted = Wanted(
+    wanted = WantedSecrets(
         authority=NamespacedName(namespace, ca_secret),
         server=NamespacedName(namespace, server_secret),
         client=NamespacedName(namespace, client_secret),

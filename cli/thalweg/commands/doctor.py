@@ -63,8 +63,8 @@ def doctor(
       thalweg doctor --account thalweg/thalweg --strict -o json
       thalweg doctor --before-uninstall
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.doctor.cluster_reader import Request
+    from thalweg.doctor.cluster_reader import Examination
     from thalweg.doctor.run import run_doctor
 
-    request = Request(service_account, lease, scheduler_config, scheduler_metrics, request_timeout, server)
+    request = Examination(service_account, lease, scheduler_config, scheduler_metrics, request_timeout, server)
     run_doctor(kubeconfig, context, request, output, strict=strict, uninstall=uninstall)

@@ -10,8 +10,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from thalweg.demo.outcome import Outcome, checked
 from thalweg.demo.scene import PodSet, Scene, asks, node
+from thalweg.demo.scene_result import SceneResult, checked
 from thalweg.tables import counted
 
 _ZONE = "topology.kubernetes.io/zone"
@@ -21,7 +21,7 @@ def gangs() -> Scene:
     """Two gangs, and room for one of them."""
     names = ("red", "blue")
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.complete(names) for outcome in (thalweg, one_by_one))
         useless = one_by_one.placed(*names)
         return checked(
@@ -48,7 +48,7 @@ def gangs() -> Scene:
 def one_rack() -> Scene:
     """Pods that talk to each other all the time, and two racks."""
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.domains("ring") for outcome in (thalweg, one_by_one))
         return checked(
             f"the ring is in {counted(len(ours), 'rack')}, not {len(theirs)}; the web pods are in the other.",
@@ -72,7 +72,7 @@ def one_rack() -> Scene:
 def exclusive() -> Scene:
     """Two kinds of pods that share no node."""
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (len(outcome.nodes("loud")) for outcome in (thalweg, one_by_one))
         return checked(
             f"{thalweg.placed()} pods run, not {one_by_one.placed()}; the loud ones use {counted(ours, 'node')}, "
@@ -97,7 +97,7 @@ def zones() -> Scene:
     """At most so many in each zone, and some pods that can use one zone only."""
     most = 2
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.placed("api") for outcome in (thalweg, one_by_one))
         held = one_by_one.in_domain("web", "a")
         busiest = max(
@@ -130,7 +130,7 @@ def zones() -> Scene:
 def agents() -> Scene:
     """One pod on each node of a kind."""
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.placed("agent") for outcome in (thalweg, one_by_one))
         return checked(
             f"{ours} agents run, not {theirs}, one on each GPU node; no batch pod waits.",

@@ -1,4 +1,4 @@
-"""The plan of a scene, told to kube-scheduler: Thalweg's extender on loopback, asked as kube-scheduler asks."""
+"""Asks Thalweg's extender about the pods of a scene, on loopback and with kube-scheduler's own requests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from aiohttp import ClientSession
-from thalweg_extender import Outcome, listening
+from thalweg_extender import FilterOutcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
 from flowcore.planning.problem.demands import demands_of
@@ -17,9 +17,9 @@ from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.round.scores import scores_of
-from thalweg.demo.outcome import checked
-from thalweg.demo.page import Page
+from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import Scene
+from thalweg.demo.scene_result import checked
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +71,8 @@ class _Planned:
         node, hold = self.plan.get(asked.key, ""), asked.key in self._must
         return Advice(managed=True, node=node, hold=hold, infeasible_nodes=taken, scores=self._scores(asked.key, names))
 
-    def answered(self, asked: ExtenderPod, advice: Advice, outcome: Outcome, passed: Sequence[str]) -> None:  # noqa: ARG002
-        if outcome is Outcome.STEERED:
+    def answered(self, asked: ExtenderPod, advice: Advice, outcome: FilterOutcome, passed: Sequence[str]) -> None:  # noqa: ARG002
+        if outcome is FilterOutcome.STEERED:
             self._promised[asked.key] = passed[0]
 
     def _full(self) -> frozenset[str]:
@@ -120,7 +120,7 @@ async def exchanges(scene: Scene) -> list[Exchange]:
     return done
 
 
-async def extender_page(scene: Scene) -> Page:
+async def extender_page(scene: Scene) -> ScenePage:
     """The requests and answers, and what follows from them.
 
     Raises:
@@ -136,7 +136,7 @@ async def extender_page(scene: Scene) -> Page:
         "The GPU scene with kube-scheduler binding the pods. No kube-scheduler runs here: the demo sends the requests "
         "that it would send to Thalweg's extender, over HTTP on loopback. [nodes asked about] -> answer."
     )
-    return Page("Through kube-scheduler", (story, *lines), (), (), claim(done))
+    return ScenePage("Through kube-scheduler", (story, *lines), (), (), claim(done))
 
 
 def claim(done: Sequence[Exchange]) -> str:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ScenePage:
     """A scene as text.
 
     Attributes:

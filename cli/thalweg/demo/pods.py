@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
-from thalweg.demo.outcome import Outcome, checked
 from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
+from thalweg.demo.scene_result import SceneResult, checked
 from thalweg.tables import counted
 
 
@@ -13,7 +13,7 @@ def gpu_node() -> Scene:
     """Pods that can run anywhere take the only node on which others can run."""
     gpu = {"hardware": "gpu"}
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.placed("train") for outcome in (thalweg, one_by_one))
         taken = one_by_one.in_domain("web", "gpu")
         return checked(
@@ -59,7 +59,7 @@ def crowd() -> Scene:
     training = PodSet("train", 240, "2 cores, 1 GPU", PodClass(asks(2, 6, 1)))
     sets = (*plain, *pinned, training, PodSet("solver", 60, "14 cores", PodClass(asks(14, 32))))
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         solver, train = ([outcome.placed(name) for outcome in (thalweg, one_by_one)] for name in ("solver", "train"))
         others = [each.name for each in sets if each.name != "solver"]
         return checked(
@@ -88,7 +88,7 @@ def counted_cores(cores: float) -> str:
 def mixed_sizes() -> Scene:
     """As many cores as are wanted, if small pods leave room for the large one."""
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         spread = len(one_by_one.nodes("small") | one_by_one.nodes("medium"))
         return checked(
             f"all {thalweg.placed()} pods run, not {one_by_one.placed()}; one by one, the smaller ones use {spread} "
@@ -115,7 +115,7 @@ def preferences() -> Scene:
     """Two pods prefer the same node."""
     weights = {"cache": 20, "db": 80}
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         met = []
         for outcome in (thalweg, one_by_one):
             (name,) = [name for name in weights if "fast" in outcome.nodes(name)]
@@ -145,7 +145,7 @@ def oversubscribed() -> Scene:
     dedicated = (Taint("dedicated", "batch", "NoSchedule"),)
     tolerated = (Toleration("dedicated", "Equal", "batch", "NoSchedule"),)
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         ours, theirs = (outcome.placed("checkout", "batch") for outcome in (thalweg, one_by_one))
         waits = one_by_one.waiting("batch")
         return checked(
@@ -179,7 +179,7 @@ def pinned() -> Scene:
     """Pods that are bound to one node or to nodes of one kind come after pods that are not."""
     ssd = {"disk": "ssd"}
 
-    def claim(thalweg: Outcome, one_by_one: Outcome) -> str:
+    def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         waits = [row for row in one_by_one.cells if one_by_one.waiting(row)]
         return checked(
             f"all {thalweg.placed()} pods run, not {one_by_one.placed()}; one by one, {' and '.join(waits)} waits.",

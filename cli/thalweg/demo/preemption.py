@@ -14,8 +14,8 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.round import Eviction, run_round
-from thalweg.demo.outcome import checked
-from thalweg.demo.page import Page
+from thalweg.demo.page import ScenePage
+from thalweg.demo.scene_result import checked
 from thalweg.tables import counted
 
 _CORES = 1000
@@ -110,7 +110,7 @@ def claim(together: Preemptions, alone: Preemptions) -> str:
     )
 
 
-def preemption_page() -> Page:
+def preemption_page() -> ScenePage:
     """The scene, planned in both ways."""
     together, alone = at_once(), one_by_one()
     rows = [
@@ -118,7 +118,7 @@ def preemption_page() -> Page:
         for key in (pod.key for pod in _URGENT)
     ]
     rows += [(_short(pod.key), _cores(pod), _fate(pod, together), _fate(pod, alone)) for pod in _RUNNING]
-    return Page(
+    return ScenePage(
         "An urgent pod on a full cluster",
         (
             "Two urgent pods need nodes with an SSD, and these are full. Pods of lower priority leave for them.",

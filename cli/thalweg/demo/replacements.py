@@ -8,8 +8,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, REPLACES
 from flowcore.planning.round import RoundResult, run_round
-from thalweg.demo.outcome import checked
-from thalweg.demo.page import Page
+from thalweg.demo.page import ScenePage
+from thalweg.demo.scene_result import checked
 from thalweg.tables import counted
 
 _CORES = 1000
@@ -56,7 +56,7 @@ def claim(plan: RoundResult) -> str:
     )
 
 
-def replacing_page() -> Page:
+def replacing_page() -> ScenePage:
     """The scene, planned."""
     plan = run_round(snapshot())
     placed = {each.pod.key: each.node for each in plan.placements}
@@ -68,7 +68,7 @@ def replacing_page() -> Page:
             where += f", once {old} has left"
         rows.append((_short(pod.key), _cores(pod.pod_class.requests), old, where))
     runs = ", ".join(f"{_short(each.key)} on {each.node} ({_cores(each.usage)})" for each in _RUNNING)
-    return Page(
+    return ScenePage(
         "In the place of another",
         (
             f"A new pod can name a running one (annotation {REPLACES}).",

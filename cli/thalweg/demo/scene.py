@@ -16,14 +16,14 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.questions.scenario.comparison import scored_as_kube_scheduler
-from thalweg.demo.outcome import Outcome
+from thalweg.demo.scene_result import SceneResult
 from thalweg.tables import counted
 
 GI = 1024**3
 _GPU = "nvidia.com/gpu"
 
 #: The two outcomes of a scene, Thalweg's first -> one sentence with their figures. Raises ClaimError if it is not true.
-Claim = Callable[[Outcome, Outcome], str]
+Claim = Callable[[SceneResult, SceneResult], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class PodSet:
         names = [f"{self.name}-{number}" for number in range(self.count)] if self.count > 1 else [self.name]
         return tuple(f"demo/{name}" for name in names)
 
-    def satisfied(self, outcome: Outcome) -> int:
+    def satisfied(self, outcome: SceneResult) -> int:
         """How many of the pods have what they ask for; of a gang or a set in one domain all or none."""
         if self.one_domain and len(outcome.domains(self.name)) > 1:
             return 0

@@ -10,11 +10,11 @@ from dataclasses import dataclass
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from thalweg.demo import constraints, pods
 from thalweg.demo.extender import extender_page
-from thalweg.demo.outcome import Outcome
-from thalweg.demo.page import Page
+from thalweg.demo.page import ScenePage
 from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
 from thalweg.demo.scene import Scene, size
+from thalweg.demo.scene_result import SceneResult
 from thalweg.tables import counted, stdout_console
 
 #: More nodes than this are counted in the scene's story and not listed.
@@ -26,9 +26,9 @@ class Compared:
     """A scene, planned in both ways."""
 
     scene: Scene
-    thalweg: Outcome
-    one_by_one: Outcome
-    page: Page
+    thalweg: SceneResult
+    one_by_one: SceneResult
+    page: ScenePage
 
 
 def first_scenes() -> tuple[Scene, ...]:
@@ -65,7 +65,7 @@ def compare(scene: Scene) -> Compared:
     plan = run_round(snapshot, scene.policies)
     seconds = time.perf_counter() - started
     thalweg, one_by_one = (
-        Outcome.of(result, scene.row, counted=scene.counted)
+        SceneResult.of(result, scene.row, counted=scene.counted)
         for result in (plan, run_one_by_one(snapshot, scene.policies_one_by_one))
     )
     lines = [scene.story]
@@ -80,7 +80,7 @@ def compare(scene: Scene) -> Compared:
         notes.append(f"Thalweg's round took {seconds:.1f} s.")
     table = (("PODS", "EACH ASKS FOR", "THALWEG", "ONE BY ONE"), *rows)
     return Compared(
-        scene, thalweg, one_by_one, Page(scene.title, lines, table, notes, scene.claim(thalweg, one_by_one))
+        scene, thalweg, one_by_one, ScenePage(scene.title, lines, table, notes, scene.claim(thalweg, one_by_one))
     )
 
 

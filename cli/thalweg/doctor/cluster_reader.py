@@ -96,7 +96,7 @@ class _Version(msgspec.Struct, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class Examination:
     """What is to be examined.
 
     Attributes:
@@ -125,7 +125,7 @@ def _is_ours(lease: Meta) -> bool:
 class ClusterReader:
     """Reads single facts. Every method raises OperatorError or UnreadableJson if the API server gives none."""
 
-    def __init__(self, api_client: ApiClient, request: Request) -> None:
+    def __init__(self, api_client: ApiClient, request: Examination) -> None:
         self._api_client, self._request = api_client, request
         self._account = request.service_account or _DEFAULT_ACCOUNT
         self._release = _DEFAULT_ACCOUNT.name

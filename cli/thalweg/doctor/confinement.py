@@ -8,7 +8,7 @@ from typing import Any
 from thalweg.crds import rights_by_file
 from thalweg.doctor.access import user_of
 from thalweg.doctor.facts import Facts, NotRead
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.option_types import NamespacedName
 
 _KIND = "ValidatingAdmissionPolicy"
@@ -32,11 +32,11 @@ def confinement_name(release: str) -> str:
     return f"{release}-confinement"
 
 
-def confinement(facts: Facts) -> Iterator[Finding]:
+def confinement(facts: Facts) -> Iterator[CheckResult]:
     """Whether the account is confined as this version wants it."""
     check, found = "confinement", facts.confinement
     if isinstance(found, NotRead):
-        yield Finding(check, Verdict.SKIP, found.problem)
+        yield CheckResult(check, Verdict.SKIP, found.problem)
         return
     user = user_of(facts.service_account)
     problems = [
@@ -48,9 +48,9 @@ def confinement(facts: Facts) -> Iterator[Finding]:
     ]
     if problems:
         said = f"A stolen token of {user} may do more than Thalweg needs: {' and '.join(problems)}."
-        yield Finding(check, Verdict.WARN, said, _APPLY)
+        yield CheckResult(check, Verdict.WARN, said, _APPLY)
     else:
-        yield Finding(check, Verdict.OK, f"{user} is confined to what Thalweg needs.")
+        yield CheckResult(check, Verdict.OK, f"{user} is confined to what Thalweg needs.")
 
 
 def _renamed(value: Any, names: Mapping[str, str]) -> Any:

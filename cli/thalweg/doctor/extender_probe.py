@@ -17,13 +17,13 @@ from pathlib import Path
 import aiohttp
 from thalweg_extender import wire
 
-from thalweg.doctor.scheduler_file import Extender, TLSConfig
+from thalweg.doctor.scheduler_file import ConfiguredExtender, TLSConfig
 
 #: Characters of an answer that are shown.
 _SHOWN = 200
 
 
-class Outcome(StrEnum):
+class ProbeOutcome(StrEnum):
     """What became of the request."""
 
     ANSWERED = "answered"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ProbeAnswer:
     """What one extender answered.
 
     Attributes:
@@ -46,20 +46,20 @@ class Answer:
         text: the beginning of the answer, or the error.
     """
 
-    extender: Extender
-    outcome: Outcome
+    extender: ConfiguredExtender
+    outcome: ProbeOutcome
     status: int = 0
     text: str = ""
 
 
-async def ask(extender: Extender, seconds: float) -> Answer:
+async def ask(extender: ConfiguredExtender, seconds: float) -> ProbeAnswer:
     """The answer of an extender within so many seconds; it never raises."""
     try:
         context = _tls(extender.tls_config) if extender.url_prefix.startswith("https:") else None
     except (OSError, ValueError, binascii.Error) as error:
         problem = f"{error.filename}: {error.strerror}" if isinstance(error, FileNotFoundError) else str(error)
-        return Answer(extender, Outcome.NO_CERTIFICATE, text=problem)
-    pod = wire.Pod(wire.Meta(namespace="default", name="thalweg-doctor", uid="thalweg-doctor"))
+        return ProbeAnswer(extender, ProbeOutcome.NO_CERTIFICATE, text=problem)
+    pod = wire.Pod(wire.PodMeta(namespace="default", name="thalweg-doctor", uid="thalweg-doctor"))
     body = wire.encode(wire.ExtenderArgs(pod=pod, node_names=[]))
     server_name = extender.tls_config.server_name if extender.tls_config else ""
     try:
@@ -75,14 +75,14 @@ async def ask(extender: Extender, seconds: float) -> Answer:
             ) as response,
         ):
             text = (await response.content.read(_SHOWN)).decode(errors="replace").strip()
-            return Answer(extender, Outcome.ANSWERED, response.status, text)
+            return ProbeAnswer(extender, ProbeOutcome.ANSWERED, response.status, text)
     except aiohttp.ClientConnectorCertificateError as error:
-        return Answer(extender, Outcome.UNTRUSTED, text=_certificate_problem(error.certificate_error))
+        return ProbeAnswer(extender, ProbeOutcome.UNTRUSTED, text=_certificate_problem(error.certificate_error))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         if context is not None and _ended_by_peer(error):
-            return Answer(extender, Outcome.CLIENT_REFUSED, text=str(error))
+            return ProbeAnswer(extender, ProbeOutcome.CLIENT_REFUSED, text=str(error))
         problem = f"no answer within {seconds:g} s" if isinstance(error, TimeoutError) else str(error)
-        return Answer(extender, Outcome.UNREACHABLE, text=problem or type(error).__name__)
+        return ProbeAnswer(extender, ProbeOutcome.UNREACHABLE, text=problem or type(error).__name__)
 
 
 def _ended_by_peer(error: BaseException) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from thalweg.doctor.access import Right
-from thalweg.doctor.extender_probe import Answer
+from thalweg.doctor.extender_probe import ProbeAnswer
 from thalweg.doctor.scheduler_file import SchedulerFile
 from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.option_types import NamespacedName
@@ -50,7 +50,7 @@ class Gate(msgspec.Struct, frozen=True):
     heartbeat: datetime | None = None
 
 
-class PolicyStatus(msgspec.Struct, frozen=True, rename="camel"):
+class PolicyStatusFields(msgspec.Struct, frozen=True, rename="camel"):
     """Status of a FlowSchedulingPolicy."""
 
     observed_generation: int = 0
@@ -63,7 +63,7 @@ class PolicyObject(msgspec.Struct, frozen=True):
 
     metadata: Meta
     spec: dict[str, Any] = {}
-    status: PolicyStatus = PolicyStatus()
+    status: PolicyStatusFields = PolicyStatusFields()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class SchedulerFacts:
     source: str
     chosen: bool
     config: SchedulerFile
-    answers: tuple[Answer, ...] = ()
+    answers: tuple[ProbeAnswer, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

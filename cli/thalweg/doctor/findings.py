@@ -20,7 +20,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One line of the report.
 
     Attributes:
@@ -35,7 +35,7 @@ class Finding:
     advice: str = ""
 
 
-def exit_code(findings: Iterable[Finding], *, strict: bool) -> int:
+def exit_code(findings: Iterable[CheckResult], *, strict: bool) -> int:
     """1 if a check failed, else 0; ``strict``: warnings count as failures."""
     failures = {Verdict.FAIL, Verdict.WARN} if strict else {Verdict.FAIL}
     return int(any(each.verdict in failures for each in findings))

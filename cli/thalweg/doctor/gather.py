@@ -14,7 +14,7 @@ from thalweg_operator.errors import OperatorError
 
 from thalweg.crds import custom_resource_definitions
 from thalweg.doctor.access import release_of
-from thalweg.doctor.cluster_reader import COMPONENT, KUBE_SCHEDULER, ClusterReader, Request
+from thalweg.doctor.cluster_reader import COMPONENT, KUBE_SCHEDULER, ClusterReader, Examination
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.liveness import looks_wrong
@@ -26,7 +26,7 @@ from thalweg.wire_objects import Pod
 T = TypeVar("T")
 
 
-async def gather(api_client: ApiClient, request: Request) -> Facts:
+async def gather(api_client: ApiClient, request: Examination) -> Facts:
     """All facts.
 
     Raises:

@@ -12,7 +12,7 @@ from flowcore.model.cost_policy import KnownModels
 from flowcore.model.errors import PolicyError
 from flowcore.model.policies import BUILT_IN, Policy
 from thalweg.doctor.facts import Facts, NotRead, PolicyObject
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.wire_objects import Pod
 
 _CHECK = "policies"
@@ -40,10 +40,10 @@ def steered_policies(facts: Facts) -> list[Policy]:
     ]
 
 
-def policies(facts: Facts) -> Iterator[Finding]:
+def policies(facts: Facts) -> Iterator[CheckResult]:
     """Whether every policy is accepted, does something, and comes before or after any other that matches its pods."""
     if isinstance(facts.policies, NotRead):
-        yield Finding(_CHECK, Verdict.SKIP, facts.policies.problem)
+        yield CheckResult(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
     found = [*_not_accepted(facts.policies)]
     if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
@@ -54,23 +54,23 @@ def policies(facts: Facts) -> Iterator[Finding]:
     yield from found
     if not found:
         count = len(facts.policies)
-        yield Finding(_CHECK, Verdict.OK, f"{count} {'policy is' if count == 1 else 'policies are'} in force.")
+        yield CheckResult(_CHECK, Verdict.OK, f"{count} {'policy is' if count == 1 else 'policies are'} in force.")
 
 
-def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[Finding]:
+def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[CheckResult]:
     for each in objects:
         name = each.metadata.name
         conditions = {condition.type: condition for condition in each.status.conditions}
         accepted = conditions.get("Accepted")
         if accepted is None or each.status.observed_generation < each.metadata.generation:
-            yield Finding(
+            yield CheckResult(
                 _CHECK,
                 Verdict.WARN,
                 f"FlowSchedulingPolicy {name}: no operator has read generation {each.metadata.generation} yet.",
                 f"kubectl describe fsp {name}; look at the operator's log",
             )
         elif accepted.status != "True":
-            yield Finding(
+            yield CheckResult(
                 _CHECK,
                 Verdict.FAIL,
                 f"FlowSchedulingPolicy {name} is not accepted: {accepted.message}",
@@ -80,7 +80,7 @@ def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[Finding]:
 
 def _matches(
     index: PolicyIndex, pods: Iterable[Pod], namespaces: dict[str, tuple[tuple[str, str], ...]]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     coverages = PolicyCoverages(index)
     for pod in pods:
         namespace, bound = pod.metadata.namespace, bool(pod.spec.node_name)
@@ -91,9 +91,9 @@ def _matches(
             continue
         coverage, show = coverages.of(policy), f"kubectl get fsp {policy.name} -o yaml"
         for _, sentence in without_effect(policy, coverage):
-            yield Finding(_CHECK, Verdict.WARN, f"FlowSchedulingPolicy {policy.name}: {sentence}.", show)
+            yield CheckResult(_CHECK, Verdict.WARN, f"FlowSchedulingPolicy {policy.name}: {sentence}.", show)
         if coverage.governed and coverage.equal:
-            yield Finding(
+            yield CheckResult(
                 _CHECK,
                 Verdict.WARN,
                 f"FlowSchedulingPolicies {coverage.equal} and {policy.name} have the same precedence and both match "

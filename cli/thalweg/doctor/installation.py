@@ -10,7 +10,7 @@ from typing import Any, Final
 from flowcore.api.policies import VERSION
 from thalweg.doctor.access import MAY_BE_OFF, OF_EXTENDER, REQUIRED, user_of, wanted_rights
 from thalweg.doctor.facts import Facts, NotRead
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import steered_policies
 
 #: The oldest API server that Thalweg works with: ValidatingAdmissionPolicy v1.
@@ -20,47 +20,47 @@ TESTED: Final = (1, 36)
 _APPLY_CRD: Final = "kubectl apply --server-side -f crds/, or helm upgrade"
 
 
-def api_server(facts: Facts) -> Iterator[Finding]:
+def api_server(facts: Facts) -> Iterator[CheckResult]:
     """Whether the API server's version is in the supported range."""
     check, found = "api-server", re.match(r"v?(\d+)\.(\d+)", facts.server_version)
     if found is None:
-        yield Finding(check, Verdict.WARN, f'The API server reports the version "{facts.server_version}".')
+        yield CheckResult(check, Verdict.WARN, f'The API server reports the version "{facts.server_version}".')
         return
     version = (int(found[1]), int(found[2]))
     shown, oldest, tested = facts.server_version, _dotted(OLDEST), _dotted(TESTED)
     if version < OLDEST:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL,
             f"The API server has version {shown}; Thalweg needs {oldest} or newer.",
             "Upgrade the cluster.",
         )
     elif version > TESTED:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"The API server has version {shown}; this Thalweg is tested up to {tested}.",
             "Use a newer Thalweg.",
         )
     else:
-        yield Finding(check, Verdict.OK, f"The API server has version {shown}.")
+        yield CheckResult(check, Verdict.OK, f"The API server has version {shown}.")
 
 
 def _dotted(version: tuple[int, int]) -> str:
     return f"{version[0]}.{version[1]}"
 
 
-def operator_version(facts: Facts) -> Iterator[Finding]:
+def operator_version(facts: Facts) -> Iterator[CheckResult]:
     """Whether Thalweg's pods have the version of this program."""
     check, pods = "versions", facts.operator_pods
     if isinstance(pods, NotRead):
-        yield Finding(check, Verdict.SKIP, pods.problem)
+        yield CheckResult(check, Verdict.SKIP, pods.problem)
         return
     versions = {pod.key: pod.metadata.labels.get("app.kubernetes.io/version", "") for pod in pods}
     others = {key: version for key, version in versions.items() if version and version != facts.cli_version}
     if others:
         key, version = next(iter(sorted(others.items())))
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"{len(others)} of {len(versions)} pods of Thalweg have another version than this command "
@@ -68,80 +68,82 @@ def operator_version(facts: Facts) -> Iterator[Finding]:
             "Use the same version of both: helm upgrade, or install the matching command.",
         )
     elif any(versions.values()):
-        yield Finding(check, Verdict.OK, f"Thalweg's pods and this command have version {facts.cli_version}.")
+        yield CheckResult(check, Verdict.OK, f"Thalweg's pods and this command have version {facts.cli_version}.")
     else:
         where = facts.service_account.namespace
         said = f"No running pod of {where} has the label app.kubernetes.io/name=thalweg and a version."
-        yield Finding(check, Verdict.SKIP, said)
+        yield CheckResult(check, Verdict.SKIP, said)
 
 
-def second_scheduler(facts: Facts) -> Iterator[Finding]:
+def second_scheduler(facts: Facts) -> Iterator[CheckResult]:
     """Whether the kube-scheduler that the chart started fits the API server.
 
     Source: Kubernetes' version skew policy: not newer than the API server, and at most one minor version older.
     """
     check, pods = "second-scheduler", facts.second_scheduler_pods
     if isinstance(pods, NotRead):
-        yield Finding(check, Verdict.SKIP, pods.problem)
+        yield CheckResult(check, Verdict.SKIP, pods.problem)
         return
     server = re.match(r"v?(\d+)\.(\d+)", facts.server_version)
     images = {image.image: pod.key for pod in pods for image in pod.spec.containers}
     known = [(image, found) for image in sorted(images) if (found := re.search(r":v?(\d+)\.(\d+)[^:/@]*(@|$)", image))]
     if server is None or not known:
-        yield Finding(check, Verdict.SKIP, "No second kube-scheduler of the chart runs." if not pods
+        yield CheckResult(check, Verdict.SKIP, "No second kube-scheduler of the chart runs." if not pods
                       else "The version of the second kube-scheduler cannot be told from its image.")  # fmt: skip
         return
     for image, found in known:
         older = int(server[2]) - int(found[2])
         said = f"Pod {images[image]} runs {image}; the API server has version {facts.server_version}"
         if int(found[1]) == int(server[1]) and 0 <= older <= 1:
-            yield Finding(check, Verdict.OK, f"{said}.")
+            yield CheckResult(check, Verdict.OK, f"{said}.")
         else:
             said += ": kube-scheduler may not be newer, and at most one minor version older."
-            yield Finding(check, Verdict.FAIL, said, "helm upgrade, or set secondScheduler.image.tag")
+            yield CheckResult(check, Verdict.FAIL, said, "helm upgrade, or set secondScheduler.image.tag")
 
 
-def crd(facts: Facts) -> Iterator[Finding]:
+def crd(facts: Facts) -> Iterator[CheckResult]:
     """Whether the CRDs are installed and are those of this version."""
     if isinstance(facts.crds, NotRead):
-        yield Finding("crd", Verdict.SKIP, facts.crds.problem)
+        yield CheckResult("crd", Verdict.SKIP, facts.crds.problem)
         return
     for expected, found in zip(facts.expected_crds, facts.crds, strict=True):
         yield _crd(expected, found)
 
 
-def _crd(of_version: Mapping[str, Any], found: Mapping[str, Any] | None) -> Finding:
+def _crd(of_version: Mapping[str, Any], found: Mapping[str, Any] | None) -> CheckResult:
     check, name = "crd", of_version["metadata"]["name"]
     if found is None:
-        return Finding(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
+        return CheckResult(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
     version = next((each for each in found["spec"]["versions"] if each["name"] == VERSION), None)
     if version is None or not version.get("served"):
-        return Finding(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
+        return CheckResult(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
     conditions = {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {})
     if established.get("status") != "True":
         said = established.get("message") or "the API server has not established it"
-        return Finding(check, Verdict.FAIL, f"The CRD {name} is not served: {said}.", f"kubectl describe crd {name}")
+        return CheckResult(
+            check, Verdict.FAIL, f"The CRD {name} is not served: {said}.", f"kubectl describe crd {name}"
+        )
     (expected,) = (each for each in of_version["spec"]["versions"] if each["name"] == VERSION)
     return _schema(check, name, expected["schema"]["openAPIV3Schema"], version.get("schema", {}).get("openAPIV3Schema"))
 
 
-def _schema(check: str, name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> Finding:
+def _schema(check: str, name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> CheckResult:
     if ours == theirs:
-        return Finding(check, Verdict.OK, f"The CRD {name} is that of this version.")
+        return CheckResult(check, Verdict.OK, f"The CRD {name} is that of this version.")
     expected, installed = set(_fields(ours)), set(_fields(theirs or {}))
     lacking, unknown = sorted(expected - installed), sorted(installed - expected)
     if lacking and not unknown:
         said = f"The CRD {name} is older than this command: it lacks {lacking[0]}."
-        return Finding(check, Verdict.FAIL, said, _APPLY_CRD)
+        return CheckResult(check, Verdict.FAIL, said, _APPLY_CRD)
     if unknown and not lacking:
         said = f"The CRD {name} is newer than this command: it has {unknown[0]}."
-        return Finding(check, Verdict.WARN, said, "Use the newer version of this command.")
+        return CheckResult(check, Verdict.WARN, said, "Use the newer version of this command.")
     if lacking:
         said = f"The CRD {name} differs from that of this version: it lacks {lacking[0]} and has {unknown[0]}."
     else:
         said = f"The CRD {name} has the fields of this version, but other limits, rules or texts."
-    return Finding(check, Verdict.FAIL if lacking else Verdict.WARN, said, _APPLY_CRD)
+    return CheckResult(check, Verdict.FAIL if lacking else Verdict.WARN, said, _APPLY_CRD)
 
 
 def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
@@ -153,11 +155,11 @@ def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
         yield from _fields(field.get("items", {}), f"{here}[]")
 
 
-def rights(facts: Facts) -> Iterator[Finding]:
+def rights(facts: Facts) -> Iterator[CheckResult]:
     """Whether the operator's account has the rights of each file in rights/."""
     check, denied = "rights", facts.denied
     if isinstance(denied, NotRead):
-        yield Finding(check, Verdict.SKIP, denied.problem)
+        yield CheckResult(check, Verdict.SKIP, denied.problem)
         return
     files: dict[str, list[str]] = defaultdict(list)
     for right in denied:
@@ -169,11 +171,11 @@ def rights(facts: Facts) -> Iterator[Finding]:
     for file, lacking in files.items():
         more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
         required = file in REQUIRED
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL if required else Verdict.WARN,
             f"{user_of(facts.service_account)} may not {lacking[0]}{more} (rights/{file}.yaml).",
             f"kubectl apply -f rights/{file}.yaml" + ("" if required else ", unless you do not want this feature"),
         )
     if not files:
-        yield Finding(check, Verdict.OK, f"{user_of(facts.service_account)} has the rights of rights/.")
+        yield CheckResult(check, Verdict.OK, f"{user_of(facts.service_account)} has the rights of rights/.")

@@ -7,9 +7,9 @@ from datetime import timedelta
 from typing import Final
 
 from flowcore.model.policies import STEERED_NAME, Steering
-from thalweg.doctor.extender_probe import Answer, Outcome
+from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import Facts, NotRead, SchedulerFacts
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import steered_policies
 from thalweg.doctor.scheduler_file import FEWEST_NODES
 
@@ -21,14 +21,14 @@ _GIVE_FILE: Final = "thalweg doctor --scheduler-config FILE"
 _GANG_GATES: Final = ("GangScheduling", "GenericWorkload")
 
 
-def extender(facts: Facts) -> Iterator[Finding]:
+def extender(facts: Facts) -> Iterator[CheckResult]:
     """Whether kube-scheduler reaches the extender, and both trust each other."""
     check, scheduler = "extender", facts.scheduler
     if not isinstance(scheduler, SchedulerFacts):
         yield _no_config(check, facts)
         return
     if not scheduler.config.thalweg_extenders:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL,
             f"{scheduler.source}: no extender has a urlPrefix that ends with /extender, so kube-scheduler "
@@ -37,7 +37,7 @@ def extender(facts: Facts) -> Iterator[Finding]:
         )
     for each in scheduler.config.thalweg_extenders:
         if not each.node_cache_capable:
-            yield Finding(
+            yield CheckResult(
                 check,
                 Verdict.FAIL,
                 f"{scheduler.source}: extender {each.url_prefix} lacks nodeCacheCapable: true, and "
@@ -48,55 +48,55 @@ def extender(facts: Facts) -> Iterator[Finding]:
         yield _judge(check, answer, scheduler)
 
 
-def _no_config(check: str, facts: Facts) -> Finding:
+def _no_config(check: str, facts: Facts) -> CheckResult:
     if isinstance(facts.scheduler, NotRead):
-        return Finding(check, Verdict.SKIP, facts.scheduler.problem, _GIVE_FILE)
+        return CheckResult(check, Verdict.SKIP, facts.scheduler.problem, _GIVE_FILE)
     steered = steered_policies(facts)
     if steered:
         said = (
             f"FlowSchedulingPolicy {steered[0].name} needs the extender; kube-scheduler's configuration is not known."
         )
-        return Finding(check, Verdict.SKIP, said, _GIVE_FILE)
-    return Finding(check, Verdict.SKIP, "No policy has delivery Extender.")
+        return CheckResult(check, Verdict.SKIP, said, _GIVE_FILE)
+    return CheckResult(check, Verdict.SKIP, "No policy has delivery Extender.")
 
 
-def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
+def _judge(check: str, answer: ProbeAnswer, scheduler: SchedulerFacts) -> CheckResult:
     url, tls = answer.extender.url_prefix, answer.extender.tls_config
     match answer.outcome:
-        case Outcome.UNREACHABLE:
+        case ProbeOutcome.UNREACHABLE:
             # A stored configuration has the address of a Service, which machines outside of the cluster do not reach.
-            return Finding(
+            return CheckResult(
                 check,
                 Verdict.FAIL if scheduler.chosen else Verdict.WARN,
                 f"{url} does not answer this machine: {answer.text}.",
                 "Run this where kube-scheduler runs. If it fails there: kubectl get endpointslices -A",
             )
-        case Outcome.UNTRUSTED:
-            return Finding(
+        case ProbeOutcome.UNTRUSTED:
+            return CheckResult(
                 check,
                 Verdict.FAIL,
                 f"kube-scheduler does not trust the certificate of {url}: {answer.text}.",
                 "Put the CA that signed --extender-cert into the configuration: thalweg scheduler-config --ca-file",
             )
-        case Outcome.CLIENT_REFUSED:
-            return Finding(
+        case ProbeOutcome.CLIENT_REFUSED:
+            return CheckResult(
                 check,
                 Verdict.FAIL,
                 f"{url} does not accept kube-scheduler's client certificate: {answer.text}.",
                 "Give kube-scheduler a certificate of the CA of thalweg run --extender-client-ca.",
             )
-        case Outcome.NO_CERTIFICATE:
-            return Finding(
+        case ProbeOutcome.NO_CERTIFICATE:
+            return CheckResult(
                 check,
                 Verdict.SKIP,
                 f"The certificates for {url} cannot be used here: {answer.text}.",
                 "Run this where kube-scheduler runs.",
             )
-        case Outcome.ANSWERED:
+        case ProbeOutcome.ANSWERED:
             pass
     if answer.status == 503:
         effect = "kube-scheduler ignores it" if answer.extender.ignorable else "kube-scheduler schedules no pod"
-        return Finding(
+        return CheckResult(
             check,
             Verdict.FAIL,
             f"{url} answers 503: it is a standby, or not in sync yet. Meanwhile {effect}. It says: {answer.text}",
@@ -104,14 +104,14 @@ def _judge(check: str, answer: Answer, scheduler: SchedulerFacts) -> Finding:
         )
     if answer.status != 200:
         said = f"{url} answers {answer.status}, so it is not Thalweg's extender: {answer.text}"
-        return Finding(check, Verdict.FAIL, said, "Check urlPrefix in kube-scheduler's configuration.")
+        return CheckResult(check, Verdict.FAIL, said, "Check urlPrefix in kube-scheduler's configuration.")
     if url.startswith("https:") and (tls is None or tls.insecure or not (tls.ca_data or tls.ca_file)):
         said = f"{url} answers, but kube-scheduler does not verify its certificate: tlsConfig has no CA."
-        return Finding(check, Verdict.WARN, said, "thalweg scheduler-config --ca-file")
-    return Finding(check, Verdict.OK, f"{url} answers kube-scheduler.")
+        return CheckResult(check, Verdict.WARN, said, "thalweg scheduler-config --ca-file")
+    return CheckResult(check, Verdict.OK, f"{url} answers kube-scheduler.")
 
 
-def certificates(facts: Facts) -> Iterator[Finding]:
+def certificates(facts: Facts) -> Iterator[CheckResult]:
     """Whether the certificates that kube-scheduler shows to the extender are valid for long enough."""
     check = "certificates"
     for each in facts.client_certificates:
@@ -120,23 +120,23 @@ def certificates(facts: Facts) -> Iterator[Finding]:
         said = f"{each.source}: kube-scheduler's client certificate"
         if left <= timedelta():
             said += f" ended at {day}, so the extender refuses kube-scheduler."
-            yield Finding(check, Verdict.FAIL, said, _RENEW)
+            yield CheckResult(check, Verdict.FAIL, said, _RENEW)
         elif left < min(_SOON, (each.until - each.since) / 3):
-            yield Finding(check, Verdict.WARN, f"{said} ends soon, at {day}.", _RENEW)
+            yield CheckResult(check, Verdict.WARN, f"{said} ends soon, at {day}.", _RENEW)
         else:
-            yield Finding(check, Verdict.OK, f"{said} ends at {day}.")
+            yield CheckResult(check, Verdict.OK, f"{said} ends at {day}.")
     if not facts.client_certificates:
-        yield Finding(check, Verdict.SKIP, "No client certificate of kube-scheduler can be read here.")
+        yield CheckResult(check, Verdict.SKIP, "No client certificate of kube-scheduler can be read here.")
 
 
-def node_sample(facts: Facts) -> Iterator[Finding]:
+def node_sample(facts: Facts) -> Iterator[CheckResult]:
     """Whether the profile of steered pods looks for as many nodes as its policies need, and no more."""
     check, scheduler, nodes = "node-sample", facts.scheduler, facts.node_count
     if not isinstance(scheduler, SchedulerFacts):
         yield _no_config(check, facts)
         return
     if isinstance(nodes, NotRead):
-        yield Finding(check, Verdict.SKIP, nodes.problem)
+        yield CheckResult(check, Verdict.SKIP, nodes.problem)
         return
     steered = steered_policies(facts)
     names = dict.fromkeys(name for each in steered for name in each.selects.scheduler_names) or {STEERED_NAME: None}
@@ -144,7 +144,7 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
         profile = scheduler.config.profile(name)
         if profile is None:
             said = f"{scheduler.source}: no profile is named {name}."
-            yield Finding(check, Verdict.FAIL if steered else Verdict.WARN, said, "thalweg scheduler-config")
+            yield CheckResult(check, Verdict.FAIL if steered else Verdict.WARN, said, "thalweg scheduler-config")
             continue
         sample = scheduler.config.node_sample(profile, nodes)
         prefers = [
@@ -153,7 +153,7 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
         said = f"An attempt at a pod of profile {name} looks for {sample:,} of {nodes:,} nodes"
         if prefers and sample < nodes:
             said += f"; FlowSchedulingPolicy {prefers[0]} has steering Prefer, which compares all nodes."
-            yield Finding(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 100 in profile {name}.")
+            yield CheckResult(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 100 in profile {name}.")
         elif (
             not prefers
             and sample > min(nodes, FEWEST_NODES)
@@ -161,31 +161,31 @@ def node_sample(facts: Facts) -> Iterator[Finding]:
             and profile.percentage_of_nodes_to_score != 1
         ):
             said += f", though {FEWEST_NODES} are enough: attempts before the plan cost more than needed."
-            yield Finding(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 1 in profile {name}.")
+            yield CheckResult(check, Verdict.WARN, said, f"Set percentageOfNodesToScore: 1 in profile {name}.")
         else:
-            yield Finding(check, Verdict.OK, f"{said}.")
+            yield CheckResult(check, Verdict.OK, f"{said}.")
 
 
-def gang_scheduling(facts: Facts) -> Iterator[Finding]:
+def gang_scheduling(facts: Facts) -> Iterator[CheckResult]:
     """Whether kube-scheduler schedules gangs itself."""
     check, features, versions = "gang-scheduling", facts.scheduler_features, facts.pod_group_versions
     if isinstance(features, NotRead):
-        yield Finding(check, Verdict.SKIP, features.problem)
+        yield CheckResult(check, Verdict.SKIP, features.problem)
     elif features is not None:
         enabled = [name for name in _GANG_GATES if features.get(name)]
         if enabled:
-            yield Finding(
+            yield CheckResult(
                 check,
                 Verdict.WARN,
                 f"kube-scheduler has the feature gate {' and '.join(enabled)}: it schedules gangs of PodGroups itself.",
                 "Let one scheduler handle each gang: docs/reference/gangs.md",
             )
         else:
-            yield Finding(check, Verdict.OK, f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}.")
+            yield CheckResult(check, Verdict.OK, f"kube-scheduler has no feature gate {' or '.join(_GANG_GATES)}.")
     elif isinstance(versions, NotRead):
-        yield Finding(check, Verdict.SKIP, versions.problem)
+        yield CheckResult(check, Verdict.SKIP, versions.problem)
     elif versions:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.SKIP,
             f"The API server serves PodGroups (scheduling.k8s.io/{versions[0]}), so kube-scheduler may schedule gangs "
@@ -193,6 +193,6 @@ def gang_scheduling(facts: Facts) -> Iterator[Finding]:
             "thalweg doctor --scheduler-metrics https://HOST:10259/metrics",
         )
     else:
-        yield Finding(
+        yield CheckResult(
             check, Verdict.OK, "The API server serves no PodGroups, so kube-scheduler cannot schedule gangs (inferred)."
         )

@@ -1,4 +1,4 @@
-"""Checks of the running operator: its lease, clocks, and pods that nobody serves. Pure."""
+"""Checks of the running operator: its lease, clocks, and pods that no operator plans. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from thalweg_operator.policies.gate_manifests import GATE_NAME, wants_gate
 
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
 from thalweg.doctor.facts import Facts, Lease, NotRead, SchedulerFacts
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import parsed
 from thalweg.wire_objects import Pod
 
@@ -45,16 +45,16 @@ def looks_wrong(lease: Lease, server_time: datetime) -> bool:
     return age > timedelta(seconds=lease.spec.lease_duration_seconds or 15) or age < -CLOCKS_DIFFER
 
 
-def lease(facts: Facts) -> Iterator[Finding]:
+def lease(facts: Facts) -> Iterator[CheckResult]:
     """Whether exactly one operator holds and renews a lease."""
     check = "lease"
     if isinstance(facts.leases, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.leases.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.leases.problem)
         return
     live = live_leases(facts)
     if len(live) > 1:
         names = " and ".join(f"{each.name} ({each.spec.holder_identity})" for each in live)
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL,
             f"{len(live)} operators work on this cluster: somebody renews the leases {names}.",
@@ -63,7 +63,7 @@ def lease(facts: Facts) -> Iterator[Finding]:
     elif live:
         (held,) = live
         said = f"{held.spec.holder_identity} holds the lease {held.name} and renews it."
-        yield Finding(check, Verdict.OK, said)
+        yield CheckResult(check, Verdict.OK, said)
     else:
         ended = [each for each in facts.leases if each.spec.holder_identity and each.spec.renew_time]
         if ended:
@@ -72,10 +72,10 @@ def lease(facts: Facts) -> Iterator[Finding]:
             said = f"{last.spec.holder_identity} holds the lease {last.name}, but last renewed it {ago} ago"
         else:
             said = f"nobody holds {f'the lease {facts.lease}' if facts.lease else 'a lease of Thalweg'}"
-        yield Finding(check, Verdict.FAIL, f"No operator runs: {said}.", _start(facts))
+        yield CheckResult(check, Verdict.FAIL, f"No operator runs: {said}.", _start(facts))
 
 
-def clock(facts: Facts) -> Iterator[Finding]:
+def clock(facts: Facts) -> Iterator[CheckResult]:
     """Whether this machine's clock, the API server's and the operator's agree."""
     check = "clock"
     apart = facts.local_time - facts.server_time
@@ -83,7 +83,7 @@ def clock(facts: Facts) -> Iterator[Finding]:
     if abs(apart) > CLOCKS_DIFFER:
         wrong = True
         way = "ahead of" if apart > timedelta() else "behind"
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"This machine's clock is {_seconds(abs(apart))} {way} the API server's.",
@@ -100,24 +100,24 @@ def clock(facts: Facts) -> Iterator[Finding]:
                 text, effect = f"{_seconds(ahead)} ahead of", "pods are gated for longer after it ends"
             else:
                 text, effect = f"about {_seconds(behind)} behind", "new pods may not be gated"
-            yield Finding(
+            yield CheckResult(
                 check,
                 Verdict.FAIL if max(ahead, behind) > HEARTBEAT else Verdict.WARN,
                 f"The clock of the operator that holds {each.name} is {text} the API server's: {effect}.",
                 "Synchronize the clocks of the nodes by NTP.",
             )
     if not wrong:
-        yield Finding(check, Verdict.OK, "The clocks agree.")
+        yield CheckResult(check, Verdict.OK, "The clocks agree.")
 
 
-def gates(facts: Facts) -> Iterator[Finding]:
+def gates(facts: Facts) -> Iterator[CheckResult]:
     """Whether somebody opens the scheduling gates that are closed."""
     check = "gates"
     if isinstance(facts.pods, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.pods.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
         return
     if isinstance(facts.policies, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.policies.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.policies.problem)
         return
     gated = [pod for pod in facts.pods if pod.waiting and any(each.name == GATE for each in pod.spec.scheduling_gates)]
     beats = [each.status.gate.heartbeat for each in facts.policies if each.status.gate and each.status.gate.heartbeat]
@@ -125,17 +125,17 @@ def gates(facts: Facts) -> Iterator[Finding]:
     wanting = [each.name for each in parsed(facts.policies) if wants_gate(each)]
     if gated and not (fresh and live_leases(facts)):
         since = f"the last heartbeat was {_seconds(facts.server_time - max(beats))} ago" if beats else "no heartbeat"
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL,
             f"{_pods(gated)} behind Thalweg's scheduling gate, and nobody opens it: {since}.",
             "Start the operator, or open all gates with: thalweg uninstall",
         )
     elif wanting and isinstance(facts.missing_gate_objects, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.missing_gate_objects.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.missing_gate_objects.problem)
     elif wanting and not isinstance(facts.missing_gate_objects, NotRead) and facts.missing_gate_objects:
         missing = " and ".join(facts.missing_gate_objects)
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"FlowSchedulingPolicy {wanting[0]} wants gates, but there is no {missing} {GATE_NAME}: new pods wait in "
@@ -143,22 +143,22 @@ def gates(facts: Facts) -> Iterator[Finding]:
             "kubectl apply -f rights/gates.yaml (Kubernetes 1.36)",
         )
     elif wanting and not fresh:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"FlowSchedulingPolicy {wanting[0]} wants gates, but has no fresh heartbeat: new pods are not gated.",
             "Wait 30 s; then look at the operator's log.",
         )
     else:
-        yield Finding(check, Verdict.OK, f"{_pods(gated)} behind gates that the operator opens." if gated
+        yield CheckResult(check, Verdict.OK, f"{_pods(gated)} behind gates that the operator opens." if gated
                       else "No pod waits behind a gate.")  # fmt: skip
 
 
-def served(facts: Facts) -> Iterator[Finding]:
+def served(facts: Facts) -> Iterator[CheckResult]:
     """Whether somebody serves the waiting pods that name a scheduler of ours."""
     check = "served"
     if isinstance(facts.pods, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.pods.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
         return
     policies = () if isinstance(facts.policies, NotRead) else parsed(facts.policies)
     ours, steered = {SCHEDULER_NAME}, {STEERED_NAME}
@@ -175,7 +175,7 @@ def served(facts: Facts) -> Iterator[Finding]:
     if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
         name = bound_by_us[0].spec.scheduler_name
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL,
             f"{_pods(bound_by_us)}: no operator serves the scheduler {name}.",
@@ -186,7 +186,7 @@ def served(facts: Facts) -> Iterator[Finding]:
         problems += 1
         name = each.spec.scheduler_name
         said = f"Pod {each.key} is Thalweg's own and names the scheduler {name}, which needs a running Thalweg."
-        yield Finding(check, Verdict.FAIL, said, "Give Thalweg's pods the schedulerName default-scheduler.")
+        yield CheckResult(check, Verdict.FAIL, said, "Give Thalweg's pods the schedulerName default-scheduler.")
     by_profile = [each for each in waiting if each.spec.scheduler_name in steered]
     if isinstance(facts.scheduler, SchedulerFacts):
         config = facts.scheduler.config
@@ -196,14 +196,14 @@ def served(facts: Facts) -> Iterator[Finding]:
     if lost:
         problems += 1
         name = lost[0].spec.scheduler_name
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.FAIL if isinstance(facts.scheduler, SchedulerFacts) else Verdict.WARN,
             f"{_pods(lost)}: no kube-scheduler serves the scheduler {name}.",
             f"Give kube-scheduler a profile {name}: thalweg scheduler-config",
         )
     if not problems:
-        yield Finding(check, Verdict.OK, "Every waiting pod that names a scheduler of Thalweg is served.")
+        yield CheckResult(check, Verdict.OK, "Every waiting pod that names a scheduler of Thalweg is served.")
 
 
 def _start(facts: Facts) -> str:

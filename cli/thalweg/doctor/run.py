@@ -16,9 +16,9 @@ from thalweg_operator.errors import ConnectionLost, Refused
 
 from thalweg.doctor.before_uninstall import before_uninstall
 from thalweg.doctor.checks import judge
-from thalweg.doctor.cluster_reader import Request
+from thalweg.doctor.cluster_reader import Examination
 from thalweg.doctor.facts import Facts
-from thalweg.doctor.findings import Finding, Verdict, exit_code
+from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.logs import set_up_logging
@@ -31,7 +31,7 @@ _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Ve
 
 
 def run_doctor(
-    kubeconfig: Path | None, context: str | None, request: Request, output: str, *, strict: bool, uninstall: bool
+    kubeconfig: Path | None, context: str | None, request: Examination, output: str, *, strict: bool, uninstall: bool
 ) -> None:
     """Examines a cluster. Exit code 1: a check failed; 2: the API server cannot be used.
 
@@ -54,14 +54,14 @@ def run_doctor(
 
 
 async def _gather(
-    kubeconfig: Path | None, context: str | None, request: Request, *, uninstall: bool
+    kubeconfig: Path | None, context: str | None, request: Examination, *, uninstall: bool
 ) -> tuple[Facts, SchedulerUsers | None]:
     async with connect(kubeconfig, _CONNECTIONS, context=context) as api_client:
         facts = await gather(api_client, request)
         return facts, await read_scheduler_users(api_client) if uninstall else None
 
 
-def _print(findings: list[Finding]) -> None:
+def _print(findings: list[CheckResult]) -> None:
     console = stdout_console()
     rows = ((each.check, Text(str(each.verdict), _COLOURS[each.verdict]), _finding(each)) for each in findings)
     print_table(console, ("CHECK", "RESULT", "FINDING"), rows)
@@ -69,6 +69,6 @@ def _print(findings: list[Finding]) -> None:
     console.print(", ".join(f"{counts[verdict]} {verdict}" for verdict in Verdict if counts[verdict]))
 
 
-def _finding(finding: Finding) -> Text:
+def _finding(finding: CheckResult) -> Text:
     advice = ("\n", (f"→ {finding.advice}", "bold")) if finding.advice else ()
     return Text.assemble(finding.sentence, *advice)

@@ -34,7 +34,7 @@ class TLSConfig(msgspec.Struct, frozen=True, rename="camel"):
     ca_data: str = ""
 
 
-class Extender(msgspec.Struct, frozen=True, rename="camel"):
+class ConfiguredExtender(msgspec.Struct, frozen=True, rename="camel"):
     """An extender of kube-scheduler."""
 
     url_prefix: str
@@ -56,10 +56,10 @@ class SchedulerFile(msgspec.Struct, frozen=True, rename="camel"):
     kind: str
     percentage_of_nodes_to_score: int | None = None
     profiles: tuple[Profile, ...] = (Profile(),)
-    extenders: tuple[Extender, ...] = ()
+    extenders: tuple[ConfiguredExtender, ...] = ()
 
     @property
-    def thalweg_extenders(self) -> tuple[Extender, ...]:
+    def thalweg_extenders(self) -> tuple[ConfiguredExtender, ...]:
         """The extenders whose URL has Thalweg's path."""
         return tuple(each for each in self.extenders if each.url_prefix.rstrip("/").endswith(PREFIX))
 

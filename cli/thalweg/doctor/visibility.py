@@ -8,7 +8,7 @@ from typing import Final
 
 from flowcore.model.policies import GATE
 from thalweg.doctor.facts import Facts, NotRead
-from thalweg.doctor.findings import Finding, Verdict
+from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.governed import parsed
 from thalweg.scheduler_users.users import schedulers_of
 from thalweg.wire_objects import Pod
@@ -17,11 +17,11 @@ from thalweg.wire_objects import Pod
 LONG: Final = timedelta(hours=1)
 
 
-def waits(facts: Facts) -> Iterator[Finding]:
+def waits(facts: Facts) -> Iterator[CheckResult]:
     """Whether pods that name a scheduler of Thalweg wait for long."""
     check = "waiting"
     if isinstance(facts.pods, NotRead):
-        yield Finding(check, Verdict.SKIP, facts.pods.problem)
+        yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
         return
     names = schedulers_of(() if isinstance(facts.policies, NotRead) else parsed(facts.policies))
     waiting = [
@@ -32,11 +32,11 @@ def waits(facts: Facts) -> Iterator[Finding]:
     long = [(age, pod) for age, pod in waiting if age >= LONG]
     if not long:
         said = "No pod waits" if not waiting else f"{_pods(len(waiting))}, none for longer than an hour"
-        yield Finding(check, Verdict.OK, f"{said}.")
+        yield CheckResult(check, Verdict.OK, f"{said}.")
         return
     age, longest = max(long, key=lambda entry: (entry[0], entry[1].key))
     reason = next((each.message for each in longest.status.conditions if each.type == "PodScheduled"), "")
-    yield Finding(
+    yield CheckResult(
         check,
         Verdict.WARN,
         f"{_pods(len(long))} for longer than an hour. Pod {longest.key} waits longest, for {_hours(age)}"
@@ -45,28 +45,28 @@ def waits(facts: Facts) -> Iterator[Finding]:
     )
 
 
-def view(facts: Facts) -> Iterator[Finding]:
+def view(facts: Facts) -> Iterator[CheckResult]:
     """Whether the operator's view answers."""
     check, answer = "view", facts.view
     if isinstance(answer, NotRead):
-        yield Finding(check, Verdict.SKIP, answer.problem)
+        yield CheckResult(check, Verdict.SKIP, answer.problem)
     elif answer is None:
         where = facts.service_account.namespace
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.SKIP,
             f"No Service of namespace {where} leads to the view, so there is no page.",
             "Set view.enabled=true in the chart, or name the view of another operator with --server URL",
         )
     elif answer.problem:
-        yield Finding(
+        yield CheckResult(
             check,
             Verdict.WARN,
             f"{answer.where} does not lead to the view: {answer.problem}",
             "Does the operator run, and with --view-listen? kubectl get lease -A",
         )
     else:
-        yield Finding(check, Verdict.OK, f"{answer.where} leads to the view, which answers.")
+        yield CheckResult(check, Verdict.OK, f"{answer.where} leads to the view, which answers.")
 
 
 def _held_by_others(pod: Pod) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME, Policy
-from thalweg.wire_objects import Meta, Owner, Pod, Workload
+from thalweg.wire_objects import Meta, OwnerReference, Pod, Workload
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
@@ -113,7 +113,7 @@ def scheduler_users(
     )
 
 
-def _controller(metadata: Meta) -> Owner | None:
+def _controller(metadata: Meta) -> OwnerReference | None:
     return next((each for each in metadata.owner_references if each.controller), None)
 
 

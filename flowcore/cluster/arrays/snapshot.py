@@ -149,7 +149,7 @@ class NodeTable:
 
 
 class Victim(msgspec.Struct, frozen=True, gc=False):
-    """A running pod whose place another pod takes: what it holds, and where (cluster/victims.py).
+    """A running pod whose place another pod takes: what it holds, and where (cluster/replaced_pod.py).
 
     Attributes:
         host_ports, volumes: those that no other pod of the node holds.

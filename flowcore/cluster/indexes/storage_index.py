@@ -1,4 +1,4 @@
-"""Storage objects as last seen: which a worker was not told of yet, and which may let a pod be placed."""
+"""Storage objects as last seen: those that no worker has yet, and those that may let a pod be placed."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ _MOST_SAMPLES = 1999
 _DIGITS = 2
 
 
-class Arrival(NamedTuple):
+class PodOnNode(NamedTuple):
     """A pod on a node, or on its way there.
 
     Attributes:
@@ -157,7 +157,7 @@ class UsageStore:
             self._foreseen[usage_class] = self._foresee(usage_class)
         return self._foreseen[usage_class]
 
-    def measured_load(self, name: str, arrivals: Iterable[Arrival], now: float) -> MeasuredLoad:
+    def measured_load(self, name: str, arrivals: Iterable[PodOnNode], now: float) -> MeasuredLoad:
         """What counts as used on a node: its newest sample, and what that cannot contain yet.
 
         ``used = sample + sum over pods that started after the sample began of max(0, estimate - their own sample)``

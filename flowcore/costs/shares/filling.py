@@ -29,7 +29,7 @@ EPSILON = 1e-9
 
 
 @dataclass(slots=True)
-class Node:
+class FilledQueue:
     """A queue of the tree as it is filled, or the pods that a queue with children has itself.
 
     Attributes:
@@ -60,7 +60,7 @@ def dominant_share(amounts: Float64s, capacity: Float64s) -> float:
     return float((amounts[asked] / capacity[asked]).max()) if asked.any() else 0.0
 
 
-def fill(nodes: list[Node], capacity: Float64s) -> list[Float64s]:
+def fill(nodes: list[FilledQueue], capacity: Float64s) -> list[Float64s]:
     """What is due to each queue: float64[R] a node, what is due to its children included.
 
     Args:
@@ -157,7 +157,7 @@ class _Curve:
 class _Filling:
     """The state: how much each node has. The root is one more node, the last: the cluster."""
 
-    def __init__(self, nodes: list[Node], capacity: Float64s) -> None:
+    def __init__(self, nodes: list[FilledQueue], capacity: Float64s) -> None:
         count = len(nodes)
         self._nodes, self._capacity, self._root = nodes, capacity, count
         self._parents = np.array([node.parent if node.parent >= 0 else count for node in nodes], dtype=np.int64)

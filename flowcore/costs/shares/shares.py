@@ -10,7 +10,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.indexes.queue_index import QueueProblem, QueueTree
 from flowcore.costs.shares.additions import added_by
-from flowcore.costs.shares.filling import Float64s, Node, dominant_share, fill
+from flowcore.costs.shares.filling import FilledQueue, Float64s, dominant_share, fill
 from flowcore.costs.shares.guarantees import check_guarantees
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import PODS, Amounts
@@ -159,12 +159,12 @@ class Shares:
         position = {name: at for at, name in enumerate(self.tree.queues)}
         nodes, own, names = [], [], list(position)
         for name, queue in self.tree.queues.items():
-            node = Node(
+            node = FilledQueue(
                 position.get(queue.parent, -1), queue.weight, demands[name], self.guarantee(name), self.limit(name)
             )
             if self.tree.children(name):
                 no_bounds = self._row((), np.nan), self._row((), np.inf)
-                own.append(Node(position[name], 1, node.demand, *no_bounds))
+                own.append(FilledQueue(position[name], 1, node.demand, *no_bounds))
                 names.append(own_pods(name))
                 node.demand = self._zeros
             nodes.append(node)

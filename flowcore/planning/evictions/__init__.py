@@ -5,6 +5,6 @@ cheapest, and one to the unscheduled aggregator. Only pods that somebody may evi
 where a waiting pod fits nowhere.
 """
 
-from flowcore.planning.evictions.plan import plan_evictions
+from flowcore.planning.evictions.eviction_plan import plan_evictions
 
 __all__ = ["plan_evictions"]

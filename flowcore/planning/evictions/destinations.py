@@ -97,7 +97,7 @@ class Destinations:
         return found
 
     def reserve(self, at: int, *, is_move: bool) -> bool:
-        """Reserves room for the replacement of a pod that leaves; whether there is any."""
+        """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
         node = self.find(at)
         if node >= 0:
             self._state.reserve_replacement(at, node, is_move=is_move)

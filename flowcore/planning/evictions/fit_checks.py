@@ -20,7 +20,7 @@ from flowcore.rules.verdicts import VerdictCache
 class FitCheck(Protocol):
     """Answers for one demand; it follows the state."""
 
-    #: bool[N]: nodes that reject its pods whoever leaves are False.
+    #: bool[N]: nodes that reject its pods whichever residents leave are False.
     possible: Bools
     #: Whether the verdict on a node follows from that node alone.
     by_node: bool

@@ -1,4 +1,4 @@
-"""In which order a plan with evictions is carried out: who comes at once, who waits for whom to leave.
+"""The order in which a plan with evictions is carried out: pods that come at once, and pods that wait for victims.
 
 Those who come at once are placed first. Replacements have their room then, all victims leave, and the others come.
 """
@@ -43,7 +43,7 @@ def order_arrivals(state: EvictionState) -> ArrivalOrder:
 
 
 def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
-    """Demands whose pods only resources decide about, whoever leaves and comes."""
+    """Demands for whose pods only resources count, whichever pods leave and come."""
     everybody = _before(state, state.arrivals)
     groups = {at: state.demands[at].group for at in demands}
     return frozenset(at for at, group in groups.items() if is_plain(group.pod_class, group.signature, everybody))

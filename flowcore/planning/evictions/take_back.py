@@ -1,4 +1,4 @@
-"""After a plan is found every victim is tried once more: whoever can stay, stays, the most important first."""
+"""Takes evictions back: once a plan is found, each victim that can stay does, the most important first."""
 
 from __future__ import annotations
 

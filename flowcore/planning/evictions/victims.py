@@ -37,7 +37,7 @@ class Victims:
 def choose_victims(
     residents: Residents, fit_check: FitCheck, node: int, choices: Sequence[Sequence[PossibleEviction]], count: int = 1
 ) -> Victims | None:
-    """The best victims on a node by kube-scheduler's order; None: the pods do not fit whoever leaves.
+    """The best victims on a node by kube-scheduler's order; None: the pods do not fit, whichever residents leave.
 
     Args:
         choices: sets of evictions, each the most important first; all of one set may leave together.

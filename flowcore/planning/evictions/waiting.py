@@ -1,14 +1,17 @@
-"""Who waits after the first part of a round: pods by themselves and atomic groups, the most important first."""
+"""Pods that wait after the first part of a round, by themselves or as atomic groups, the most important first."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import RoundResult
+from flowcore.planning.problem.waiting import waiting_demands
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,3 +76,38 @@ def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
         return ()
     domains = problem.domains(gangs[0].topology_key)
     return tuple(np.equal(domains.codes, code) for code in range(domains.count))
+
+
+def affordable(
+    problem: Problem, candidate: Candidate, waiting: list[Waiting]
+) -> tuple[list[Waiting], tuple[Demand, ...]]:
+    """Pods for which running pods may leave, and demands kept to the nodes that cost less than to wait.
+
+    A pod whose policy lets it wait for a cheaper node evicts nobody for a node that costs more than its price of
+    waiting. A node costs what one more pod would pay there now; when others have left, it costs at most that. A pod of
+    a group pays less than the mean price of the group.
+    """
+    if not waiting_demands(problem):
+        return waiting, problem.demands
+    demands, affordable_waiting = list(problem.demands), []
+    limits: dict[int, float] = {}
+    for waiter in waiting:
+        mean = None if waiter.group < 0 else problem.atomic_groups.all[waiter.group].mean_price
+        kept = []
+        for number, pods in waiter.demands:
+            if not problem.demands[number].waits:
+                kept.append((number, pods))
+                continue
+            demand = priced(problem, problem.demands[number])
+            prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
+            cost = demand.arc + candidate.capacity.next_increase(demand)
+            cheapest = float(np.where(demand.allowed, cost, np.inf).min(initial=np.inf))
+            worth = tuple(pod for pod in pods if (prices[pod.key] if mean is None else mean) > cheapest)
+            if worth:
+                kept.append((number, worth))
+                limit = min(prices[pod.key] for pod in worth) if mean is None else mean
+                limits[number] = min(limits.get(number, np.inf), limit)
+                demands[number] = demand.restricted_to(cost < limits[number])
+        if kept and (mean is None or [len(pods) for _, pods in kept] == [len(pods) for _, pods in waiter.demands]):
+            affordable_waiting.append(replace(waiter, demands=tuple(kept)))
+    return affordable_waiting, tuple(demands)

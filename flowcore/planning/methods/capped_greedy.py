@@ -1,4 +1,4 @@
-"""The cheapest slots if each domain takes at most so many pods.
+"""The cheapest slots if the number of pods in each domain has a limit.
 
 The slots of a node rise in cost. Taking slots from the cheapest on, without those whose domain is full, gives the
 cheapest plan of a demand if domains are nested (a matroid; figure 11 of the seed pod-affinity-and-gangs.md).

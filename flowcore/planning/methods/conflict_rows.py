@@ -20,8 +20,8 @@ from flowcore.planning.problem.demands import Demand
 from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import remaining
 
 
 @dataclass(slots=True, eq=False)

@@ -17,7 +17,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.capped_greedy import cheapest_per_domain
 from flowcore.planning.methods.constructive import FixedPart, completed
 from flowcore.planning.methods.flow_commits import commit_flow
-from flowcore.planning.methods.supplies import Supply, supplies_of
+from flowcore.planning.methods.supplies import FlowSupply, supplies_of
 from flowcore.planning.problem.candidate import Candidate
 from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.demands import Demand
@@ -126,7 +126,7 @@ def plan_by_flow(
 
 
 def _propose(
-    supplies: Sequence[Supply], capacity: FreeCapacity, known: Sequence[Commit]
+    supplies: Sequence[FlowSupply], capacity: FreeCapacity, known: Sequence[Commit]
 ) -> Generator[None, None, tuple[_Proposal | None, int]]:
     """One flow of least cost through the slot network, None where the solver failed; and how often it was called.
 
@@ -225,7 +225,7 @@ def _propose(
             ), pricings
 
 
-def _near(supplies: Sequence[Supply], arcs: Sequence[Int64s], batch: int, known: Sequence[Commit]) -> Int64s:
+def _near(supplies: Sequence[FlowSupply], arcs: Sequence[Int64s], batch: int, known: Sequence[Commit]) -> Int64s:
     """Nodes that a flow of least cost needs, ascending.
 
     With a batch of D pods a class never needs more than its D cheapest nodes: the D - 1 others cannot occupy them all.
@@ -284,7 +284,7 @@ def _add_columns(
     arcs: Sequence[Int64s],
     marginal_costs: Int64s,
     most_paid: Sequence[Int64s],
-    supplies: Sequence[Supply],
+    supplies: Sequence[FlowSupply],
 ) -> bool:
     """Marks the arcs that would make the flow cheaper; False where there are none.
 
@@ -301,7 +301,7 @@ def _add_columns(
     return found
 
 
-def _mean_pod(supplies: Sequence[Supply], capacity: FreeCapacity, nodes: Int64s) -> tuple[Float64s, Int64s]:
+def _mean_pod(supplies: Sequence[FlowSupply], capacity: FreeCapacity, nodes: Int64s) -> tuple[Float64s, Int64s]:
     """What a slot of each node stands for: the mean of the pods that may come to it.
 
     A class's pods count on a node in proportion to how few other nodes they have.
@@ -326,7 +326,7 @@ def _mean_pod(supplies: Sequence[Supply], capacity: FreeCapacity, nodes: Int64s)
     return np.rint(size), limits.astype(np.int64)
 
 
-def _majority_demand(supplies: Sequence[Supply]) -> Demand:
+def _majority_demand(supplies: Sequence[FlowSupply]) -> Demand:
     """Whose cost model and weights price the slots, which pods of several policies share: most pods decide."""
     pods: dict[str, int] = {}
     for supply in supplies:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.methods.supplies import Supply
+from flowcore.planning.methods.supplies import FlowSupply
 from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.demands import Demand
 from flowcore.planning.problem.free_capacity import FreeCapacity
 
 
 def commit_flow(
-    supplies: Sequence[Supply], classes: Int64s, nodes: Int64s, pods: Int64s, capacity: FreeCapacity
+    supplies: Sequence[FlowSupply], classes: Int64s, nodes: Int64s, pods: Int64s, capacity: FreeCapacity
 ) -> list[Commit]:
     """Commits what fits: nodes that can take all of their arcs first, then the others arc by arc.
 

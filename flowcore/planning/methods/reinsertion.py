@@ -1,7 +1,7 @@
 """All pods of a demand leave, and take the cheapest slots that there are beside the others: demand by demand.
 
 Slots of a node rise in cost, so each turn is the optimum for its demand, the others being where they are (block
-coordinate descent). Two passes make up for what fill loses by its order: whoever comes first does not know the others.
+coordinate descent). Two passes make up for what fill loses by its order: the first pods do not know the others.
 """
 
 from __future__ import annotations

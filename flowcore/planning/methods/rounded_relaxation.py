@@ -1,4 +1,4 @@
-"""Candidates from the round in fractions: as many pods of each demand as it places, in order of their shadow costs."""
+"""Candidates from the relaxed problem: of each demand as many pods as it places, in the order of their shadow costs."""
 
 from __future__ import annotations
 

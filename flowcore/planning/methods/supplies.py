@@ -15,7 +15,7 @@ from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, 
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Supply:
+class FlowSupply:
     """A demand in one flow.
 
     Attributes:
@@ -40,7 +40,7 @@ class Supply:
         """int64[count]: of its pods that still go."""
         return self.demand.prices_of_last(self.count)
 
-    def with_cheapest_minimum(self, arc: Int64s, marginal_costs: Int64s) -> Supply:
+    def with_cheapest_minimum(self, arc: Int64s, marginal_costs: Int64s) -> FlowSupply:
         """With as many pods in the emptiest domain of a spread constraint as its cheapest plan has there.
 
         Args:
@@ -57,7 +57,7 @@ class Supply:
         return replace(self, domains=domains, fit_counts=np.minimum(self.room, domains.by_node))
 
 
-def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[Supply]:
+def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: FreeCapacity) -> list[FlowSupply]:
     """Those of the demands that have pods left and room for any.
 
     Args:
@@ -77,11 +77,11 @@ def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: F
             continue
         room = capacity.fit_counts(demand)
         if not demand.constraints.constrained:
-            supply = Supply(at, demand, count, room, room)
+            supply = FlowSupply(at, demand, count, room, room)
         else:
             capacities = capacities_in(demand, room, count)
             domains = capacities(0)
-            supply = Supply(at, demand, count, room, np.minimum(room, domains.by_node), capacities, domains)
+            supply = FlowSupply(at, demand, count, room, np.minimum(room, domains.by_node), capacities, domains)
         if supply.fit_counts.any():
             found.append(supply)
     return found

@@ -1,4 +1,7 @@
-"""For whose pods a round works. What that costs is measured outside: the core has no clock."""
+"""A function that a round calls after each piece of work, with the pods that the work was for.
+
+Its caller can so measure the time that pods cost. The core has no clock.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,10 @@ from collections.abc import Callable, Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 
-#: Is called after some work for these pods; with none of them, after work for all pods of the round. It must not change
+#: Called after work for these pods; without pods, after work for all pods of the round. It must not change
 #: anything that the round reads.
 Charge = Callable[[Sequence[PendingPod]], None]
 
 
 def not_charged(_pods: Sequence[PendingPod]) -> None:
-    """Nobody measures."""
+    """Measures nothing."""

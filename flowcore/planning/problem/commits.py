@@ -1,4 +1,4 @@
-"""A commit: so many pods of one group to one node, in order."""
+"""A commit: a number of pods of one group that go to one node, in their order."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from flowcore.model.constraint_limits import HOSTNAME, display_name, limits_of, 
 from flowcore.model.constraints import Constraint, Exclusive, Global, OneDomain
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels, LabelSelector
-from flowcore.rules.topology.limits import within_limit
+from flowcore.rules.topology.domain_limits import within_limit
 
 
 @dataclass(frozen=True, slots=True)

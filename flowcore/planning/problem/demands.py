@@ -148,7 +148,7 @@ def demands_of(
         load: of the snapshot, by what pods request.
         models: cost models by the names that policies give.
         cache: what is remembered of earlier rounds.
-        charge: is told for whom it works.
+        charge: is called with the pods that the work was for.
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)

@@ -22,7 +22,7 @@ from flowcore.planning.problem.zone_room import ZoneRoom
 from flowcore.rules.filters.node_ports import clash
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domain_counts import DomainCounts
-from flowcore.rules.topology.limits import UNLIMITED
+from flowcore.rules.topology.domain_limits import UNLIMITED
 
 #: Of more than one node in so many all are computed at once: that is faster than to gather some.
 _MOSTLY = 4

@@ -62,7 +62,7 @@ def price_placements(
         constraints: of each group, its rules between pods.
         loads: see ``loads_of``.
         unit: what a pod of mean size counts for (costs/potential.py).
-        charge: is told for whom it works.
+        charge: is called with the pods that the work was for.
     """
     costs = [policies[found.policy].cost for found in groups]
     suffered = _most_suffered(groups, constraints, loads[Utilisation.REQUESTED])

@@ -38,7 +38,7 @@ class Problem:
         contradictions: policies that rule some of their own pods out.
         must_place: how many pods of each demand every candidate must place, whatever that costs.
         held: capacity that is kept out of the problem for an atomic group.
-        charge: is told for whom the round works.
+        charge: is called with the pods that the work was for.
     """
 
     def __init__(

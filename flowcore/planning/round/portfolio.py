@@ -36,9 +36,10 @@ from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.candidate import Candidate
 from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.tangents import is_one_size
-from flowcore.planning.round.left_out import hopeless_of, pods_of, unplaced_of
+from flowcore.planning.problem.waiting import lacking
 from flowcore.planning.solvers import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
@@ -48,8 +49,8 @@ _SCARCE = 50
 _PATIENCE = 6
 #: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
 _TURN = 8
-#: If pods stay out, one-by-one placement in the order of their price is tried up to so many pods. With more, a step
-#: takes long: the first one has the bound too.
+#: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
+#: takes long.
 _FEW_BY_PRICE = 3_000
 #: A round of so many pods ends once its plan is close to its bound: later steps would cost more time than they save.
 _SMALL = 1_000
@@ -112,7 +113,7 @@ class Portfolio:
         self.offer(fill(problem))
         self._first_bound()
         placeable = problem.cost_matrix.placeable
-        pods = pods_of(self._problem, placeable)
+        pods = _pods_of(self._problem, placeable)
         if pods > _FEW_BY_PRICE and not self._is_solved:
             self._relax()
         yield
@@ -174,20 +175,20 @@ class Portfolio:
 
     @property
     def _is_solved(self) -> bool:
-        return self.best.cost == self.bound or not pods_of(self._problem, self._problem.cost_matrix.placeable)
+        return self.best.cost == self.bound or not _pods_of(self._problem, self._problem.cost_matrix.placeable)
 
     @property
     def _is_good_enough(self) -> bool:
         """Whether no more steps are worth their time."""
-        small = pods_of(self._problem, self._problem.cost_matrix.placeable) <= _SMALL
+        small = _pods_of(self._problem, self._problem.cost_matrix.placeable) <= _SMALL
         return self._is_solved or (small and self._is_close)
 
     @property
     def _is_scarce(self) -> bool:
         """Whether capacity decides and not cost."""
         flowing = self._flowing
-        missing = self._unplaced_of(flowing) - hopeless_of(self._problem, flowing)
-        return missing * _SCARCE > pods_of(self._problem, flowing)
+        missing = self._unplaced_of(flowing) - _hopeless_of(self._problem, flowing)
+        return missing * _SCARCE > _pods_of(self._problem, flowing)
 
     @property
     def _sequential(self) -> Bools:
@@ -372,9 +373,28 @@ class Portfolio:
             self.best = candidate
 
     def _unplaced_of(self, demands: Bools) -> int:
-        return unplaced_of(self._problem, self.best, demands)
+        """Pods of these demands, bool[C], that a plan should place, and the best candidate does not."""
+        problem, unplaced = self._problem, unplaced_counts(self.best.commits, self._problem.demands)
+        return sum(
+            lacking(problem, number, problem.demands[number].count - unplaced[number])
+            for number in np.nonzero(demands)[0].tolist()
+        )
 
 
 def _where(problem: Problem, holds: Callable[[Demand], bool]) -> Bools:
     """bool[C]: demands of which something holds."""
     return np.array([holds(demand) for demand in problem.demands], dtype=np.bool_)
+
+
+def _pods_of(problem: Problem, demands: Bools) -> int:
+    """Pods of these demands, bool[C]."""
+    return sum(problem.demands[at].count for at in np.nonzero(demands)[0].tolist())
+
+
+def _hopeless_of(problem: Problem, demands: Bools) -> int:
+    """Pods of these demands, bool[C], that the limits of their own group keep out of every plan."""
+    return sum(
+        max(0, demand.count - demand.constraints.max_placeable(demand.counts))
+        for demand, is_counted in zip(problem.demands, demands, strict=True)
+        if is_counted and demand.constraints.limits
+    )

@@ -19,7 +19,7 @@ from flowcore.planning.problem.charging import Charge, not_charged
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
-    CompileKinds,
+    CompileWorkloadKinds,
     FormConstraintGangs,
     KeepQueueLimits,
     PlaceReplacements,
@@ -66,10 +66,10 @@ class Round:
         executor: Executor = IN_TURN,
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``; ``charge`` is told for whom the round works."""
+        """See ``run_round``; ``charge`` is called with the pods that work was for."""
         self._passes = (
             CompileConstraints(),
-            CompileKinds(),
+            CompileWorkloadKinds(),
             FormConstraintGangs(),
             KeepQueueLimits(),
             PlaceReplacements(),
@@ -234,7 +234,7 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
-    passes = CompileConstraints(), CompileKinds(), PlaceReplacements(), WithoutAtomicGroups()
+    passes = CompileConstraints(), CompileWorkloadKinds(), PlaceReplacements(), WithoutAtomicGroups()
     problem = apply_all(passes, Problem(snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))

@@ -10,7 +10,7 @@ import msgspec
 class WhyKind(StrEnum):
     """Why a pod waits: the one reason that decides."""
 
-    #: Filters exclude every node, whoever else waits.
+    #: Filters exclude every node, also if no other pod waits.
     NOTHING_FITS = "NothingFits"
     #: Other waiting pods have its room, and cost more to leave.
     ROOM_TAKEN = "RoomTaken"

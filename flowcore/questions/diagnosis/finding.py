@@ -29,7 +29,7 @@ class Finding:
     details: tuple[str, ...] = ()
 
 
-class UnplacedPod:
+class UnplacedCase:
     """A pod that a plan leaves, and what the plan was made from."""
 
     def __init__(

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from flowcore.model.gang_spec import GangKey
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed, listed_pods
 from flowcore.questions.diagnosis.nothing_fits import excluding_filters
 from flowcore.questions.diagnosis.policy_terms import gang_of_constraint
 from flowcore.questions.scenario import plan_scenario
 
 
-def gang_incomplete(pod: UnplacedPod) -> Finding:
+def gang_incomplete(pod: UnplacedCase) -> Finding:
     """The finding for a pod of a gang that no plan can place, whatever room there is."""
     key = _key(pod)
     if key is None:
@@ -32,7 +32,7 @@ def gang_incomplete(pod: UnplacedPod) -> Finding:
     return Finding(WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, (evidence,), step)
 
 
-def gang_without_room(pod: UnplacedPod) -> Finding:
+def gang_without_room(pod: UnplacedCase) -> Finding:
     """The finding for a gang that finds no room as a whole: whether it would by itself tells who has the room."""
     others = _members(pod)
     alone = plan_scenario(pod.scenario, pod.context.now, pod.context.models, only=others).result
@@ -53,7 +53,7 @@ def gang_without_room(pod: UnplacedPod) -> Finding:
     )
 
 
-def _room_taken(pod: UnplacedPod, mine: Sequence[Placement], size: int) -> Finding:
+def _room_taken(pod: UnplacedCase, mine: Sequence[Placement], size: int) -> Finding:
     nodes = {each.node for each in mine}
     theirs = [each for each in pod.plan.result.placements if each.node in nodes and each.unscheduled_price]
     theirs.sort(key=lambda each: (each.unscheduled_price, each.pod.key))
@@ -71,7 +71,7 @@ def _nodes(names: set[str]) -> str:
     return listed(sorted(names))
 
 
-def _members(pod: UnplacedPod) -> set[str]:
+def _members(pod: UnplacedCase) -> set[str]:
     """Keys of the pods of the plan that are in a gang with a pod, or in a gang of the same group."""
     gangs = pod.plan.result.after.gangs
     names = set(pod.unplaced.pod.gangs)
@@ -83,6 +83,6 @@ def _members(pod: UnplacedPod) -> set[str]:
     return {each.key for each in pods if not names.isdisjoint(each.gangs)} | {pod.key}
 
 
-def _key(pod: UnplacedPod) -> GangKey | None:
+def _key(pod: UnplacedCase) -> GangKey | None:
     found = pod.scenario.cluster.pods[pod.key].gang
     return None if found is None else found.key

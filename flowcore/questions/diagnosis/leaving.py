@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import Scenario
 
@@ -28,7 +28,7 @@ def waits_for_victims(scenario: Scenario, node: str, victims: Sequence[str]) -> 
     return Finding(WhyKind.VICTIMS_LEAVING, text, (state,) if state else (), _NEXT)
 
 
-def waits_for_terminating(pod: UnplacedPod) -> Finding | None:
+def waits_for_terminating(pod: UnplacedCase) -> Finding | None:
     """For a pod that would fit beside the plan but for pods that are terminating; None: it would not."""
     leaving = [each for each in pod.scenario.running() if each.deleting or each.key in pod.scenario.cluster.leaving]
     if not leaving:

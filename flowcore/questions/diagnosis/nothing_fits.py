@@ -1,4 +1,4 @@
-"""A pod that no node takes, whoever else waits: the filters that prove it, and the shortest way out."""
+"""A pod that no node takes even if no other pod waits: the filters that prove it, and the shortest way out."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.model.amount_text import short_amount
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_storage import missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
@@ -57,7 +57,7 @@ STEPS = {
 }
 
 
-def nothing_fits(pod: UnplacedPod) -> Finding:
+def nothing_fits(pod: UnplacedCase) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
     # Labels that nodes have are told to those who may read nodes.
@@ -96,7 +96,7 @@ def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
     return (f"{'; '.join(parts)}. Fewer filters do not exclude them all.",)
 
 
-def nobody_leaves(pod: UnplacedPod) -> tuple[str, ...]:
+def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
     """Why no running pod leaves for it; () where room would not help."""
     running = pod.plan.before.running
     out = way_out(pod.after, _too_small(pod))
@@ -106,7 +106,7 @@ def nobody_leaves(pod: UnplacedPod) -> tuple[str, ...]:
     return (f"No running pod leaves for it: {reason}.",)
 
 
-def _opens(pod: UnplacedPod, out: WayOut, nearest: int) -> str:
+def _opens(pod: UnplacedCase, out: WayOut, nearest: int) -> str:
     count = int(out.nodes.sum())
     node = pod.after.table.nodes[nearest]
     details = [detail for name in out.filters if (detail := _detail(pod, name, nearest))]
@@ -114,7 +114,7 @@ def _opens(pod: UnplacedPod, out: WayOut, nearest: int) -> str:
     return f"Without {listed(out.filters)}, {where}{f' ({chr(59).join(details)})' if details else ''}."
 
 
-def _detail(pod: UnplacedPod, name: str, at: int) -> str:
+def _detail(pod: UnplacedCase, name: str, at: int) -> str:
     """What a filter has against a node, in amounts and names."""
     if name == node_resources_fit.NAME:
         return f"it lacks {listed(_lacking(pod, at))}"
@@ -126,7 +126,7 @@ def _detail(pod: UnplacedPod, name: str, at: int) -> str:
     return ""
 
 
-def _too_small(pod: UnplacedPod) -> Bools:
+def _too_small(pod: UnplacedCase) -> Bools:
     """bool[N]: nodes that would not hold the pod when they are empty."""
     after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
     if node_resources_fit.not_offered(pod_class, after):
@@ -135,7 +135,7 @@ def _too_small(pod: UnplacedPod) -> Bools:
     return found
 
 
-def _nearest(pod: UnplacedPod, nodes: Int64s) -> int:
+def _nearest(pod: UnplacedCase, nodes: Int64s) -> int:
     """The node that lacks least of what the pod asks for."""
     after = pod.plan.result.after
     wanted = after.vector(pod.unplaced.pod.pod_class.requests)
@@ -143,7 +143,7 @@ def _nearest(pod: UnplacedPod, nodes: Int64s) -> int:
     return int(nodes[short.max(axis=1).argmin()])
 
 
-def _lacking(pod: UnplacedPod, at: int) -> list[str]:
+def _lacking(pod: UnplacedCase, at: int) -> list[str]:
     after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
     short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[at]).tolist()
     found = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]

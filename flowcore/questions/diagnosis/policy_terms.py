@@ -11,26 +11,26 @@ import msgspec
 from flowcore.model.constraint_limits import display_name
 from flowcore.model.policies import Policy
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.rules.filters import policy_constraints
 from flowcore.rules.reasons.exclusion import smallest_exclusion
 
 
-def constraint_decides(pod: UnplacedPod) -> Finding | None:
+def constraint_decides(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that its policy's constraints keep from every node; None: others do, too."""
     return _without_constraints(pod, _constraints(pod))
 
 
-def gang_of_constraint(pod: UnplacedPod) -> Finding | None:
+def gang_of_constraint(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that a constraint makes a gang of with others; None: it waits without that, too."""
     gangs = pod.unplaced.pod.gangs
     makers = [each.name for each in pod.policy.constraints if display_name(each, pod.policy) in gangs]
     return _without_constraints(pod, tuple(makers))
 
 
-def _without_constraints(pod: UnplacedPod, names: tuple[str, ...]) -> Finding | None:
+def _without_constraints(pod: UnplacedCase, names: tuple[str, ...]) -> Finding | None:
     if not names:
         return None
     kept = tuple(each for each in pod.policy.constraints if each.name not in names)
@@ -46,7 +46,7 @@ def _without_constraints(pod: UnplacedPod, names: tuple[str, ...]) -> Finding | 
     )
 
 
-def cheaper_to_wait(pod: UnplacedPod) -> Finding:
+def cheaper_to_wait(pod: UnplacedCase) -> Finding:
     """The finding for a pod whose policy waits for a cheaper node."""
     policy = pod.policy
     unscheduled = msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False)
@@ -59,7 +59,7 @@ def cheaper_to_wait(pod: UnplacedPod) -> Finding:
     )
 
 
-def queue_limit(pod: UnplacedPod) -> Finding:
+def queue_limit(pod: UnplacedCase) -> Finding:
     """The finding for a pod that the limit of its queue, or of one above it, holds back."""
     tree, name = pod.scenario.cluster.queues.tree, pod.unplaced.pod.queue
     limited = [each for each in tree.path(name) if tree.queues[each].limit]
@@ -74,7 +74,7 @@ def queue_limit(pod: UnplacedPod) -> Finding:
     )
 
 
-def _constraints(pod: UnplacedPod) -> tuple[str, ...]:
+def _constraints(pod: UnplacedCase) -> tuple[str, ...]:
     """Names of the constraints without which the policy's filter would reject fewer nodes; () where it need not."""
     if policy_constraints.NAME not in smallest_exclusion(pod.after).filters:
         return ()
@@ -90,7 +90,7 @@ def _constraints(pod: UnplacedPod) -> tuple[str, ...]:
     return tuple(named or (each.name for each in own))
 
 
-def _plan_with(pod: UnplacedPod, policy: Policy) -> ScenarioPlan:
+def _plan_with(pod: UnplacedCase, policy: Policy) -> ScenarioPlan:
     """A plan under another version of a policy."""
     changed = replace(pod.scenario, policies={**pod.scenario.policies, policy.name: policy})
     return plan_scenario(changed, pod.context.now, pod.context.models)
@@ -113,7 +113,7 @@ def _places(plan: ScenarioPlan, key: str) -> bool:
     return any(each.pod.key == key for each in plan.result.placements)
 
 
-def _price(pod: UnplacedPod, found: ScenarioPlan, without: str) -> str:
+def _price(pod: UnplacedCase, found: ScenarioPlan, without: str) -> str:
     """What the plan costs without a term, and what becomes of the pod."""
     cost, now = found.result.cost, pod.plan.result.cost
     placed = "places it" if _places(found, pod.key) else "does not place it either"

@@ -13,7 +13,7 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.workloads import workload_of
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed_pods
 from flowcore.rules.filters import node_ports, node_resources_fit
 from flowcore.rules.filters.registry import PORTS, RESOURCES, run_filter
@@ -37,7 +37,7 @@ class Takers:
     price: int
 
 
-def room_taken(pod: UnplacedPod) -> Finding | None:
+def room_taken(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that fitted before the plan; None: it did not fit."""
     if not pod.before.fits.any():
         return None
@@ -58,7 +58,7 @@ def room_taken(pod: UnplacedPod) -> Finding | None:
     return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher, details)
 
 
-def _comparison(pod: UnplacedPod, found: Takers) -> str:
+def _comparison(pod: UnplacedCase, found: Takers) -> str:
     """Why they have the room and not the pod, in words; what both cost is in the details."""
     own, theirs = pod.unplaced.pod, [each.pod for each in found.placements]
     it, has = ("It", "has") if len(theirs) == 1 else ("They", "have")
@@ -81,7 +81,7 @@ def _comparison(pod: UnplacedPod, found: Takers) -> str:
     return "More of the pods have a node this way, or the plan costs less."
 
 
-def takers(pod: UnplacedPod) -> Takers | None:
+def takers(pod: UnplacedCase) -> Takers | None:
     """The placements whose leaving costs least; None: no node would take the pod for those on it alone."""
     by_node: dict[str, list[Placement]] = defaultdict(list)
     for placement in pod.plan.result.placements:
@@ -112,7 +112,7 @@ def takers(pod: UnplacedPod) -> Takers | None:
     return best
 
 
-def _by_what_is_held(pod: UnplacedPod) -> Bools:
+def _by_what_is_held(pod: UnplacedCase) -> Bools:
     """bool[N]: nodes that reject the pod for what other pods hold there, and for nothing else."""
     found = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
     for name, rejections in pod.after.by_filter:
@@ -124,7 +124,7 @@ def _by_what_is_held(pod: UnplacedPod) -> Bools:
 class _FitsWithout:
     """Whether a pod fits on a node without some of the pods that the plan placed there."""
 
-    def __init__(self, pod: UnplacedPod, node: str, *, only_held: bool) -> None:
+    def __init__(self, pod: UnplacedCase, node: str, *, only_held: bool) -> None:
         self._pod, self._only_held = pod, only_held
         after = pod.plan.result.after
         at = after.table.index[node]
@@ -184,7 +184,7 @@ def _without(snapshot: Snapshot, placements: Sequence[Placement]) -> Snapshot:
     return replace(snapshot, used=used, non_zero_requested=assumed, ports=ports, pod_index=index)
 
 
-def _share(pod: UnplacedPod, found: Takers) -> str:
+def _share(pod: UnplacedCase, found: Takers) -> str:
     """Says that a pod waits since its queue has its share and others have theirs; "" where priorities decide."""
     pending, placed = pod.unplaced.pod, pod.plan.result.placements
     name, priority = pending.queue, pending.pod_class.priority

@@ -9,7 +9,7 @@ from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pod_index import AffinityMatch
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.rules.filters import inter_pod_affinity, node_ports, node_resources_fit
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domains import Domains
@@ -18,7 +18,7 @@ from flowcore.rules.topology.domains import Domains
 _BY_OTHER_PODS = (inter_pod_affinity.NAME, node_ports.NAME, node_resources_fit.NAME)
 
 
-def too_few_domains(pod: UnplacedPod) -> Finding | None:
+def too_few_domains(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod with required anti-affinity to its like, each domain of which has one; None: it is not."""
     rules = pod.unplaced.pod.signature.constraints
     for term in rules.anti_affinity if rules is not None else ():
@@ -27,12 +27,12 @@ def too_few_domains(pod: UnplacedPod) -> Finding | None:
     return None
 
 
-def _matches(term: AffinityTerm, pod: UnplacedPod) -> bool:
+def _matches(term: AffinityTerm, pod: UnplacedCase) -> bool:
     index = pod.plan.result.after.pod_index
     return AffinityMatch((term,)).includes(pod.unplaced.pod.signature, index.namespaces)
 
 
-def _full(term: AffinityTerm, pod: UnplacedPod) -> Finding | None:
+def _full(term: AffinityTerm, pod: UnplacedCase) -> Finding | None:
     after: Snapshot = pod.plan.result.after
     domains = Domains.unordered(term.topology_key, after.table)
     counter = DomainCounter.of(after.pod_index.matching_pods(AffinityMatch((term,))), domains, None, after.table)
@@ -51,7 +51,7 @@ def _full(term: AffinityTerm, pod: UnplacedPod) -> Finding | None:
     return Finding(WhyKind.NOTHING_FITS, pod.unplaced.reason, (evidence,), step)
 
 
-def _usable(pod: UnplacedPod) -> Bools:
+def _usable(pod: UnplacedCase) -> Bools:
     """bool[N]: nodes that nothing but other pods keeps it from."""
     found = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
     for name, rejections in pod.after.by_filter:

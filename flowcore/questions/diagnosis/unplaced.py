@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from flowcore.questions.diagnosis.answers import WhyKind
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.gangs import gang_incomplete, gang_without_room
 from flowcore.questions.diagnosis.leaving import waits_for_terminating
 from flowcore.questions.diagnosis.nothing_fits import nothing_fits
@@ -15,7 +15,7 @@ from flowcore.questions.diagnosis.too_few_domains import too_few_domains
 from flowcore.rules.reasons import codes
 
 
-def why_unplaced(pod: UnplacedPod) -> Finding:
+def why_unplaced(pod: UnplacedCase) -> Finding:
     """Why a pod that is up for planning gets no node."""
     known = _BY_CODE.get(pod.unplaced.code)
     if known is not None:
@@ -29,7 +29,7 @@ def why_unplaced(pod: UnplacedPod) -> Finding:
     )
 
 
-def _room_held(pod: UnplacedPod) -> Finding:
+def _room_held(pod: UnplacedCase) -> Finding:
     return Finding(
         WhyKind.ROOM_TAKEN,
         pod.unplaced.reason,
@@ -37,7 +37,7 @@ def _room_held(pod: UnplacedPod) -> Finding:
     )
 
 
-def _room_goes_to_others(pod: UnplacedPod) -> Finding:
+def _room_goes_to_others(pod: UnplacedCase) -> Finding:
     return (
         too_few_domains(pod)
         or room_taken(pod)
@@ -45,7 +45,7 @@ def _room_goes_to_others(pod: UnplacedPod) -> Finding:
     )
 
 
-def _replacement(pod: UnplacedPod) -> Finding:
+def _replacement(pod: UnplacedCase) -> Finding:
     return Finding(
         WhyKind.BLOCKED,
         pod.unplaced.reason,
@@ -53,7 +53,7 @@ def _replacement(pod: UnplacedPod) -> Finding:
     )
 
 
-def _network(pod: UnplacedPod) -> Finding:
+def _network(pod: UnplacedCase) -> Finding:
     return Finding(
         WhyKind.CONSTRAINT,
         pod.unplaced.reason,
@@ -63,7 +63,7 @@ def _network(pod: UnplacedPod) -> Finding:
 
 
 #: What is known from the code alone. Codes of filters are not here.
-_BY_CODE: Mapping[str, Callable[[UnplacedPod], Finding]] = {
+_BY_CODE: Mapping[str, Callable[[UnplacedCase], Finding]] = {
     codes.NO_NODES: nothing_fits,
     codes.GANG_INCOMPLETE: gang_incomplete,
     codes.GANG_WITHOUT_ROOM: gang_without_room,

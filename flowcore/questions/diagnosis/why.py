@@ -8,7 +8,7 @@ from flowcore.model.pods import Pod
 from flowcore.planning.problem.result import Placement
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery
 from flowcore.questions.diagnosis.blocked import why_skipped
-from flowcore.questions.diagnosis.finding import Finding, UnplacedPod
+from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.missing_names import missing_names
@@ -70,7 +70,7 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
                 return waits_for_victims(scenario, placement.node, placement.victims)
             return _placed(placement, pod, governed)
     unplaced = next(each for each in plan.result.unplaced if each.pod.key == pod.key)
-    return why_unplaced(UnplacedPod(scenario, governed, plan, unplaced, context))
+    return why_unplaced(UnplacedCase(scenario, governed, plan, unplaced, context))
 
 
 def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:

@@ -18,7 +18,7 @@ from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 
-class Outcome(msgspec.Struct, frozen=True, rename="camel"):
+class PlacementFigures(msgspec.Struct, frozen=True, rename="camel"):
     """What one way of scheduling does with the waiting pods.
 
     Attributes:
@@ -61,8 +61,8 @@ class Comparison(msgspec.Struct, frozen=True, rename="camel"):
     gangs: int
     allocatable: dict[str, int]
     used_before: dict[str, int]
-    thalweg: Outcome
-    one_by_one: Outcome
+    thalweg: PlacementFigures
+    one_by_one: PlacementFigures
     only_thalweg: tuple[str, ...]
     only_one_by_one: tuple[str, ...]
 
@@ -99,14 +99,14 @@ def scored_as_kube_scheduler(policy: Policy) -> Policy:
     return msgspec.structs.replace(policy, cost=cost, unscheduled=UnscheduledPrice())
 
 
-def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> Outcome:
+def _outcome(snapshot: Snapshot, result: RoundResult, not_planned: int) -> PlacementFigures:
     whole, members, held = _whole_gangs(snapshot, result.placements), 0, Counter[str]()
     for placement in result.placements:
         if any(snapshot.gangs[name].min_placed > 0 and name not in whole for name in placement.pod.gangs):
             members += 1
             held.update({name: amount for name, amount in placement.pod.pod_class.requests if amount})
     later = sum(bool(placement.victims) for placement in result.placements)
-    return Outcome(
+    return PlacementFigures(
         placed=len(result.placements) - later,
         placed_after_evictions=later,
         moved=sum(bool(each.to) for each in result.evictions),

@@ -25,7 +25,7 @@ from flowcore.questions.scenario.node_shapes import offers
 from flowcore.questions.scenario.plan import plan_scenario, with_learnt_costs
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
-from flowcore.questions.scenario.what_if import Outcome, outcome_of
+from flowcore.questions.scenario.what_if import PodsAfterPlan, outcome_of
 
 #: Most pods that are tried at once.
 MAX_LIMIT = 100_000
@@ -146,7 +146,7 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     )
 
 
-def _planned(scenario: Scenario, change: AddNodes, before: Outcome, context: AnswerContext) -> ScaleUp:
+def _planned(scenario: Scenario, change: AddNodes, before: PodsAfterPlan, context: AnswerContext) -> ScaleUp:
     """Plans new nodes; those that stay empty are left away, and the rest is planned again."""
     known = set(scenario.cluster.nodes)
     with applied(scenario, [change], context):

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from flowcore.cluster.arrays.snapshot import non_zero_requests
-from flowcore.cluster.usage_samples import STALE_AFTER, Arrival, UsageStore
-from flowcore.model.cost_policy import Utilisation
+from flowcore.cluster.usage_samples import STALE_AFTER, PodOnNode, UsageStore
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
+from flowcore.planning.round_input import counts_measured, pod_on_node
 from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
 
@@ -48,7 +47,7 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
     Args:
         policies: by key, of the waiting pods.
     """
-    asking = {key for key, policy in policies.items() if policy.cost.utilisation is not Utilisation.REQUESTED}
+    asking = {key for key, policy in policies.items() if counts_measured(policy)}
     if not asking:
         return MeasuredUsage()
     if scenario.loads:
@@ -62,12 +61,11 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         scenario.pod_samples, lambda key: None if (pod := cluster.pods.get(key)) is None else pod.usage_class
     )
     now = max(sample.timestamp for sample in scenario.node_samples.values())
-    arrivals: dict[str, list[Arrival]] = defaultdict(list)
+    arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
     for pod in scenario.running():
         if not pod.started and not pod.created:
             continue  # manifests by hand often say nothing of time: the sample is taken to contain the pod
-        estimate = store.foreseen(pod.usage_class) or non_zero_requests(pod.usage)
-        arrivals[pod.node_name].append(Arrival(pod.key, pod.started, estimate))
+        arrivals[pod.node_name].append(pod_on_node(store, pod, pod.started))
     waiting = ((key, store.foreseen(cluster.pods[key].usage_class)) for key in asking)
     missing = [name for name in cluster.nodes if not store.is_measured(name, now)]
     if missing:

@@ -8,10 +8,9 @@ from typing import Final
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
-from flowcore.cluster.queue_usage import queue_state
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import Policy
 from flowcore.planning.round import RoundResult, run_round
@@ -73,34 +72,16 @@ def plan_scenario(
         skipped |= {pod.key: _UNGOVERNED for pod in waiting if not governed.governs(pod)}
     planned = [pod for pod in waiting if pod.key not in skipped]
     skipped |= pods_with_unknown_claims(scenario, planned)
-    gang_names, gangs = governed.gangs(waiting)
     measured = measured_usage(scenario, policies)
-    pending = tuple(
-        PendingPod(
-            key=pod.key,
-            uid=pod.uid,
-            pod_class=pod.pod_class,
-            policy=policies[pod.key].name,
-            created=pod.created,
-            plannable_since=pod.unschedulable_since,
-            signature=pod.signature,
-            queue=scenario.cluster.queues.of(pod, scenario.cluster.namespaces),
-            victim=governed.victim_of(pod),
-            gangs=gang_names[pod.key],
-            preempts=pod.preempts and not governed.waits_for_terminating(pod),
-            foreseen=measured.of(pod),
-        )
-        for pod in planned
-        if pod.key not in skipped
-    )
+    round_input = governed.round_input(waiting, measured.of, unplanned=skipped)
     snapshot = to_snapshot(
         scenario.cluster,
         now=now,
-        pending=pending,
-        gangs=gangs,
-        persistent_usage=governed.persistent_usage(),
-        queues=queue_state(scenario.cluster),
-        running=governed.running_pods(now, {pod.victim.key for pod in pending if pod.victim is not None}),
+        pending=tuple(round_input.pending),
+        gangs=round_input.gangs,
+        persistent_usage=round_input.persistent_usage,
+        queues=round_input.queues,
+        running=governed.running_pods(now, {pod.victim.key for pod in round_input.pending if pod.victim is not None}),
         measured=measured.loads,
     )
     result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)

@@ -19,7 +19,7 @@ from flowcore.questions.scenario.scenario import Scenario
 NOT_PLANNED: Final = "NotPlanned"
 
 
-class WaitingPod(NamedTuple):
+class PlannedWaitingPod(NamedTuple):
     """A pod that waits before a plan, and what the plan does with it.
 
     Attributes:
@@ -92,21 +92,21 @@ class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
     moved: int
 
 
-def by_workload(pods: Iterable[WaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
+def by_workload(pods: Iterable[PlannedWaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
     """Groups pods: first the workloads of which pods still wait, those of which most do at the top.
 
     Args:
         leaving: how many running pods leave, by workload.
     """
     leaving = leaving or {}
-    groups: dict[str, list[WaitingPod]] = {name: [] for name in leaving}
+    groups: dict[str, list[PlannedWaitingPod]] = {name: [] for name in leaving}
     for pod in pods:
         groups.setdefault(pod.workload, []).append(pod)
     rows = (_row(name, members, leaving.get(name, 0)) for name, members in groups.items())
     return sorted(rows, key=lambda row: (-row.waiting, -row.pods, row.workload))
 
 
-def _row(name: str, members: list[WaitingPod], leaving: int) -> PlannedWorkload:
+def _row(name: str, members: list[PlannedWaitingPod], leaving: int) -> PlannedWorkload:
     left = [each for each in members if each.code]
     codes = dict(sorted(Counter(each.code for each in left).items(), key=lambda item: (-item[1], item[0])))
     commonest, queues = next(iter(codes), ""), {each.queue for each in members}
@@ -157,7 +157,7 @@ def planned_workloads(
     reasons |= {each.pod.key: (each.code, each.reason) for each in plan.result.unplaced}
     told = reasons.keys() | {each.pod.key for each in plan.result.placements}
     pods = (
-        WaitingPod(
+        PlannedWaitingPod(
             workload_of(pod),
             *reasons.get(pod.key, ("", "")),
             pod.unschedulable_since or pod.created,

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import msgspec
 
 from flowcore.api.priority_classes import PriorityClass
-from flowcore.cluster.arrays.snapshot import Victim
+from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.policy_coverage import PolicyCoverages, without_effect
 from flowcore.cluster.indexes.policy_index import PolicyIndex
-from flowcore.cluster.indexes.round_gangs import gangs_for
+from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_key
 from flowcore.cluster.running import running_pods
 from flowcore.cluster.saved_state import AwaitedRoom
-from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
-from flowcore.model.gangs import Gang
-from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, OF_OTHERS, Delivery, Policy, ReschedulingMode
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.usage import MeasuredLoad, UsageSample
+from flowcore.planning.round_input import GovernedPod, RoundInput, pending_pod
+
+#: Milli-cores and bytes of memory that a pod is expected to use; None: unknown.
+Foreseen = Callable[[Pod], tuple[int, int] | None]
+
+
+def nothing_foreseen(_pod: Pod) -> None:
+    """Nothing is known of what pods will use."""
 
 
 @dataclass(slots=True)
@@ -159,19 +164,53 @@ class GovernedScenario:
             for other in (self._scenario.running() if pod.nominated_node else ())
         )
 
-    def persistent_usage(self) -> tuple[PersistentUsage, ...]:
-        """Usage of running pods that does not come free for waiting gangs."""
-        sums = PersistentUsageSums(above=-(2**31))
-        for pod in self._scenario.running():
-            sums.add(pod, self._index.of(pod, self._namespaces))
-        return sums.totals()
+    def round_input(
+        self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
+    ) -> RoundInput:
+        """What a round is told of waiting pods, of those that may be planned.
 
-    def gangs(self, waiting: Sequence[Pod]) -> tuple[dict[str, tuple[str, ...]], list[Gang]]:
-        """The gangs of waiting pods: names of the gangs by pod key (plannable pods only), and the gangs."""
+        Args:
+            foreseen: what a pod is expected to use.
+            unplanned: keys of pods that count for their gangs, but are not planned.
+        """
         deliveries = [(pod, self.delivery_of(pod)) for pod in waiting]
-        pending = [(pod, delivery) for pod, delivery in deliveries if not pod.skip_reason(delivery)]
-        names, gangs = gangs_for(self._cluster.gangs, pending, {}, self._cluster.domain)
-        return {pod.key: gang_names for (pod, _), gang_names in zip(pending, names, strict=True)}, gangs
+        asked = [
+            GovernedPod(pod, self.policy_of(pod), delivery)
+            for pod, delivery in deliveries
+            if not pod.skip_reason(delivery)
+        ]
+        facts = _ScenarioFacts(self, foreseen)
+        return RoundInput(self._cluster, asked, facts, self._policy_in_force, unplanned=unplanned).complete()
+
+    def pending_pod(self, pod: Pod) -> PendingPod:
+        """A waiting pod as a round would plan it, whether it may be planned or not; its gangs are left out."""
+        return pending_pod(pod, self.policy_of(pod), _ScenarioFacts(self, nothing_foreseen), self._cluster)
+
+    def _policy_in_force(self, pod: Pod) -> Policy | None:
+        return self._index.of(pod, self._namespaces)
+
+
+@dataclass(frozen=True, slots=True)
+class _ScenarioFacts:
+    """What a scenario tells of its waiting pods."""
+
+    governed: GovernedScenario
+    expected_use: Foreseen
+
+    def rejected_nodes(self, _pod: Pod) -> tuple[str, ...]:
+        return ()
+
+    def victim_of(self, pod: Pod, _policy: Policy) -> Victim | None:
+        return self.governed.victim_of(pod)
+
+    def plannable_since(self, pod: Pod) -> float:
+        return pod.unschedulable_since
+
+    def preempts(self, pod: Pod) -> bool:
+        return pod.preempts and not self.governed.waits_for_terminating(pod)
+
+    def foreseen(self, pod: Pod) -> tuple[int, int] | None:
+        return self.expected_use(pod)
 
 
 def _rescheduling(policy: Policy) -> Policy:

@@ -115,7 +115,7 @@ class WhatIfAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PodsAfterPlan:
     """Where pods are once a plan is carried out.
 
     Attributes:
@@ -162,12 +162,12 @@ def answer_what_if(scenario: Scenario, query: WhatIfQuery, context: AnswerContex
     return compare(before, after, context, redacted, notes)
 
 
-def outcome(scenario: Scenario, context: AnswerContext, now: Outcome | None = None) -> Outcome:
+def outcome(scenario: Scenario, context: AnswerContext, now: PodsAfterPlan | None = None) -> PodsAfterPlan:
     """Plans a scenario and reads the plan; see ``outcome_of``."""
     return outcome_of(scenario, plan_scenario(scenario, context.now, context.models), now)
 
 
-def outcome_of(scenario: Scenario, plan: ScenarioPlan, now: Outcome | None = None) -> Outcome:
+def outcome_of(scenario: Scenario, plan: ScenarioPlan, now: PodsAfterPlan | None = None) -> PodsAfterPlan:
     """Reads a plan; nothing of the outcome changes when the scenario does.
 
     Args:
@@ -181,7 +181,7 @@ def outcome_of(scenario: Scenario, plan: ScenarioPlan, now: Outcome | None = Non
     reasons = plan.skipped | {each.pod.key: each.reason for each in result.unplaced}
     workloads = {key: workload_of(scenario.cluster.pods[key]) for key in (*waiting, *running)}
     summary = _summary(plan, ran if now is None else now.ran, running, waiting)
-    return Outcome(summary, ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
+    return PodsAfterPlan(summary, ran, running, waiting, reasons, (*plan.gaps, *plan.warnings), workloads)
 
 
 def _summary(
@@ -191,7 +191,7 @@ def _summary(
 
     Args:
         ran: node of each pod that runs now.
-        running, waiting: see ``Outcome``; with changes, a pod that runs now may be among those that wait.
+        running, waiting: see ``PodsAfterPlan``; with changes, a pod that runs now may be among those that wait.
     """
     nodes = {**running, **waiting}
     result, after = plan.result, plan.result.after
@@ -224,7 +224,7 @@ def _sums(rows: list[list[int]]) -> list[int]:
 
 
 def compare(
-    before: Outcome, after: Outcome, context: AnswerContext, redacted: Redaction, notes: Iterable[str]
+    before: PodsAfterPlan, after: PodsAfterPlan, context: AnswerContext, redacted: Redaction, notes: Iterable[str]
 ) -> WhatIfAnswer:
     """What differs between two outcomes."""
     placed: list[str] = []

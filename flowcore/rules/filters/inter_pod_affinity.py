@@ -17,8 +17,8 @@ from flowcore.model.pod_index import AffinityMatch, PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.topology.affinity import affinity_matches_itself, min_pods
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import within_limit
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import within_limit
 
 NAME = "InterPodAffinity"
 REASON = "node(s) didn't satisfy existing pods anti-affinity rules"

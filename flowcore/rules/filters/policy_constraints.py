@@ -14,8 +14,8 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints, MaxPerDoma
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import Cap, counts_itself, limit_match
 
 NAME = "PolicyConstraints"
 

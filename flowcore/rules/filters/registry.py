@@ -34,8 +34,8 @@ class Filter:
     """One filter.
 
     Attributes:
-        reads: what it reads of a class, for the snapshot as it stands; None where it rejects no node for that reason.
-        rejections: the nodes that it rejects; asked only where ``reads`` is not None.
+        reads: what its verdict on pods of a class depends on in this snapshot; None: it rejects no node for them.
+        rejections: the nodes that it rejects; called only if ``reads`` returns inputs.
         part: which part of a filter this is, if it has several: the first part that rejects a node gives the reason.
         state: what it reads of the snapshot beside the nodes, None for nothing.
         by_node: its verdict on a node follows from that node and the pods on it alone.

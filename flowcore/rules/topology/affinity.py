@@ -1,4 +1,4 @@
-"""Required pod affinity and anti-affinity: a domain must have pods of a description, or none.
+"""Required pod affinity and anti-affinity: a domain must have pods that a term matches, or none of them.
 
 Source: kube-scheduler plugins/interpodaffinity/filtering.go.
 """
@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.pod_index import PodSignature, own_term_matches
 from flowcore.model.selectors import Labels
-from flowcore.rules.topology.limits import UNLIMITED
+from flowcore.rules.topology.domain_limits import UNLIMITED
 
 
 def affinity_matches_itself(

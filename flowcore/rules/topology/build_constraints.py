@@ -28,8 +28,8 @@ from flowcore.model.workload_kinds import penalty_match
 from flowcore.rules.topology.affinity import affinity_matches_itself
 from flowcore.rules.topology.constraints import UNCONSTRAINED, SoftConstraints, TopologyConstraints
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import Cap, counts_itself, limit_match
 from flowcore.rules.topology.spread import CountedNodes, Spread, inclusion_inputs
 
 #: In place of a topology key: each node is a domain of its own. No label has this key.

@@ -18,7 +18,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.rules.topology.constraints import TopologyConstraints
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.limits import UNLIMITED, remaining, within_limit
+from flowcore.rules.topology.domain_limits import UNLIMITED, remaining, within_limit
 from flowcore.rules.topology.spread import Spread
 
 #: No domain.

@@ -16,8 +16,8 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import Cap, remaining
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import Cap, remaining
 from flowcore.rules.topology.spread import Spread
 
 

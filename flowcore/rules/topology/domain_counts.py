@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.rules.topology.affinity import min_pods
 from flowcore.rules.topology.constraints import TopologyConstraints
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.limits import UNLIMITED, Cap, remaining, within_limit
+from flowcore.rules.topology.domain_limits import UNLIMITED, Cap, remaining, within_limit
 
 #: Where more domains than this changed, all nodes are looked at again at once.
 _MAX_INCREMENTAL_DOMAINS = 16

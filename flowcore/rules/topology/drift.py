@@ -18,7 +18,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import AffinityMatch, PodIndex, PodSignature, SpreadMatch
 from flowcore.model.selectors import Labels, value_of
 from flowcore.rules.topology.affinity import affinity_matches_itself
-from flowcore.rules.topology.limits import counts_itself, limit_match, within_limit
+from flowcore.rules.topology.domain_limits import counts_itself, limit_match, within_limit
 
 
 @dataclass(slots=True)

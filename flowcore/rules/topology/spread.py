@@ -1,4 +1,4 @@
-"""Topology spread constraints: pods of a description are to be about as many in each domain.
+"""Topology spread constraints: each domain should have about the same number of pods that a selector selects.
 
 Source: kube-scheduler plugins/podtopologyspread/filtering.go and common.go. A domain takes one more pod where::
 
@@ -19,7 +19,7 @@ from flowcore.model.inter_pod_constraints import SpreadConstraint
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.limits import UNLIMITED
+from flowcore.rules.topology.domain_limits import UNLIMITED
 
 #: The emptiest of no domains at all, as in kube-scheduler (math.MaxInt32).
 _NO_DOMAIN = 2**31 - 1
@@ -67,19 +67,20 @@ class Spread:
     @overload
     def remaining(self, pods: Int64s, minimum: int | Int64s) -> Int64s: ...
     def remaining(self, pods: int | Int64s, minimum: int | Int64s) -> int | Int64s:
-        """How many more counted pods domains with so many take; below zero: they have too many.
+        """How many more counted pods each domain takes; below zero: it has too many.
 
         Args:
+            pods: counted pods in the domain, or int64[D + 1] in each domain.
             minimum: pods in the emptiest domain.
         """
         return minimum + self.max_skew - pods
 
     def allows(self, pods: int, minimum: int) -> bool:
-        """Whether a domain with so many pods takes the pod."""
+        """Whether a domain with this number of counted pods takes the pod."""
         return self.self_match <= self.remaining(pods, minimum)
 
     def allowed_domains(self, counts: Int64s, minimum: int) -> Bools:
-        """bool[D + 1]: domains with so many pods that take the pod; nodes without the label never do."""
+        """bool[D + 1]: domains that take the pod, by their counted pods; nodes without the label never do."""
         allowed: Bools = self.self_match <= self.remaining(counts, minimum)
         allowed[-1] = False
         return allowed

@@ -22,7 +22,7 @@ from flowcore.model.pod_index import (
 from flowcore.model.pods import PodClass
 from flowcore.model.selector_index import ScopedIndex
 from flowcore.model.workload_kinds import penalty_match
-from flowcore.rules.topology.limits import limit_match
+from flowcore.rules.topology.domain_limits import limit_match
 
 _NO_CLASSES: Mapping[PodClass, PodClass] = {}
 _NO_GANGS: Mapping[str, Gang] = {}

@@ -95,7 +95,7 @@ NODE_STATE_EVENTS = frozenset(
 )
 
 
-class Scope(Enum):
+class Stale(Enum):
     """Where an event makes a verdict stale."""
 
     NODE = "that node"
@@ -117,7 +117,7 @@ class Row:
 
     event: Event
     filter: str
-    scope: Scope
+    scope: Stale
     reason: str
 
 
@@ -128,80 +128,80 @@ _AFFINITY, _SPREAD = inter_pod_affinity.NAME, pod_topology_spread.NAME
 _POLICY = policy_constraints.NAME
 
 INVALIDATES: tuple[Row, ...] = (
-    Row(Event.POD_ADDED, _FIT, Scope.NODE, "it takes room there"),
-    Row(Event.POD_ADDED, _PORTS, Scope.NODE, "it may hold host ports"),
-    Row(Event.POD_ADDED, _SPREAD, Scope.RULES, "the skew of its domain grows; the emptiest domain may be another"),
-    Row(Event.POD_ADDED, _AFFINITY, Scope.RULES, "its anti-affinity keeps others out of its domain, theirs shun it, or "
+    Row(Event.POD_ADDED, _FIT, Stale.NODE, "it takes room there"),
+    Row(Event.POD_ADDED, _PORTS, Stale.NODE, "it may hold host ports"),
+    Row(Event.POD_ADDED, _SPREAD, Stale.RULES, "the skew of its domain grows; the emptiest domain may be another"),
+    Row(Event.POD_ADDED, _AFFINITY, Stale.RULES, "its anti-affinity keeps others out of its domain, theirs shun it, or "
         "their affinity is met there"),
-    Row(Event.POD_DELETED, _FIT, Scope.NODE, "its room comes free"),
-    Row(Event.POD_DELETED, _PORTS, Scope.NODE, "its host ports come free"),
-    Row(Event.POD_DELETED, _SPREAD, Scope.RULES, "the skew of every other domain grows if its own was the emptiest"),
-    Row(Event.POD_DELETED, _AFFINITY, Scope.RULES, "its domain opens to those it kept out or that shunned it, and "
+    Row(Event.POD_DELETED, _FIT, Stale.NODE, "its room comes free"),
+    Row(Event.POD_DELETED, _PORTS, Stale.NODE, "its host ports come free"),
+    Row(Event.POD_DELETED, _SPREAD, Stale.RULES, "the skew of every other domain grows if its own was the emptiest"),
+    Row(Event.POD_DELETED, _AFFINITY, Stale.RULES, "its domain opens to those it kept out or that shunned it, and "
         "closes to those that wanted it near"),
-    Row(Event.POD_RESIZED, _FIT, Scope.NODE, "other amounts are taken there"),
-    Row(Event.POD_RESIZED, _PORTS, Scope.NODE, "one pod may have come for another between two rounds"),
-    Row(Event.NODE_ADDED, NODE_UNREADABLE, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, node_unschedulable.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, node_name.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, taint_toleration.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, taint_eviction.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, node_affinity.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, _PORTS, Scope.NODE, "there is no verdict for it; pods may be bound to it already"),
-    Row(Event.NODE_ADDED, _FIT, Scope.NODE, "there is no verdict for it; pods may be bound to it already"),
-    Row(Event.NODE_ADDED, _SPREAD, Scope.EVERYWHERE, "it may open an empty domain: skews grow, minDomains is reached"),
-    Row(Event.NODE_ADDED, _AFFINITY, Scope.EVERYWHERE, "pods bound to it count in its domain from now on"),
-    Row(Event.NODE_DELETED, _SPREAD, Scope.EVERYWHERE, "the emptiest domain may go with it; minDomains is missed"),
-    Row(Event.NODE_DELETED, _AFFINITY, Scope.DOMAIN, "its pods count in no domain any more"),
-    Row(Event.NODE_LABELS, node_affinity.NAME, Scope.NODE, "selectors read labels"),
-    Row(Event.NODE_LABELS, _SPREAD, Scope.LABELS, "it changes its domain with all its pods, or is counted from now on"),
-    Row(Event.NODE_LABELS, _AFFINITY, Scope.LABELS, "it changes its domain with all its pods"),
-    Row(Event.NODE_TAINTS, taint_toleration.NAME, Scope.NODE, "taints decide"),
-    Row(Event.NODE_TAINTS, taint_eviction.NAME, Scope.NODE, "taints decide"),
-    Row(Event.NODE_TAINTS, _SPREAD, Scope.TAINTS, "with nodeTaintsPolicy Honor its pods and its domain may not count"),
-    Row(Event.NODE_UNSCHEDULABLE, node_unschedulable.NAME, Scope.NODE, "the cordon decides"),
-    Row(Event.NODE_ALLOCATABLE, NODE_UNREADABLE, Scope.NODE, "whether it can be read decides"),
-    Row(Event.NODE_ALLOCATABLE, _FIT, Scope.NODE, "there is more room, or less"),
-    Row(Event.NODE_ADDED, node_declared_features.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, node_resource_topology.NAME, Scope.NODE, "there is no verdict for it"),
-    Row(Event.NUMA_ZONES, node_resource_topology.NAME, Scope.NODE, "the room in its zones decides"),
-    Row(Event.NODE_FEATURES, node_declared_features.NAME, Scope.NODE, "what it declares decides"),
-    Row(Event.NODE_ADDED, _MOUNTS, Scope.EVERYWHERE, "pods bound to it may use a claim that only one pod may use"),
-    Row(Event.NODE_ADDED, _LIMITS, Scope.EVERYWHERE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, _BINDING, Scope.EVERYWHERE, "there is no verdict for it"),
-    Row(Event.NODE_ADDED, _ZONE, Scope.EVERYWHERE, "there is no verdict for it"),
-    Row(Event.NODE_DELETED, _MOUNTS, Scope.EVERYWHERE, "so may those that were bound to it"),
-    Row(Event.NODE_LABELS, _BINDING, Scope.EVERYWHERE, "volumes and classes name nodes by labels"),
-    Row(Event.NODE_LABELS, _ZONE, Scope.EVERYWHERE, "zones are labels"),
-    Row(Event.POD_VOLUMES, _MOUNTS, Scope.EVERYWHERE, "it holds disks there, or a claim that only one pod may use"),
-    Row(Event.POD_VOLUMES, _LIMITS, Scope.EVERYWHERE, "it uses up attachments there"),
-    Row(Event.PERSISTENT_VOLUME, _LIMITS, Scope.EVERYWHERE, "it says which driver attaches the claims bound to it"),
-    Row(Event.PERSISTENT_VOLUME, _BINDING, Scope.EVERYWHERE, "it says where claims that have or want it can be had"),
-    Row(Event.PERSISTENT_VOLUME, _ZONE, Scope.EVERYWHERE, "its labels name zones"),
-    Row(Event.CLAIM, _MOUNTS, Scope.EVERYWHERE, "it may be for one pod only, or missing"),
-    Row(Event.CLAIM, _LIMITS, Scope.EVERYWHERE, "it says which volume is attached"),
-    Row(Event.CLAIM, _BINDING, Scope.EVERYWHERE, "it is bound or not, or missing"),
-    Row(Event.CLAIM, _ZONE, Scope.EVERYWHERE, "it says which volume's zone counts"),
-    Row(Event.STORAGE_CLASS, _LIMITS, Scope.EVERYWHERE, "it names the driver of claims that are not bound yet"),
-    Row(Event.STORAGE_CLASS, _BINDING, Scope.EVERYWHERE, "it says when and where claims are bound"),
-    Row(Event.STORAGE_CLASS, _ZONE, Scope.EVERYWHERE, "it says whether an unbound claim may wait"),
-    Row(Event.CSI_NODE, _LIMITS, Scope.EVERYWHERE, "it names the limits"),
-    Row(Event.CSI_NODE, _BINDING, Scope.EVERYWHERE, "it says which in-tree volumes its node serves by CSI"),
-    Row(Event.CSI_DRIVER, _BINDING, Scope.EVERYWHERE, "it says whether capacity counts"),
-    Row(Event.VOLUME_ATTACHMENT, _LIMITS, Scope.EVERYWHERE, "it uses up an attachment"),
-    Row(Event.STORAGE_CAPACITY, _BINDING, Scope.EVERYWHERE, "it says where volumes can be made"),
-    Row(Event.NAMESPACE_LABELS, _AFFINITY, Scope.NAMESPACES, "other pods are among those that a term speaks of"),
-    Row(Event.POD_ADDED, _POLICY, Scope.RULES, "its domain may be full now, or closed to other groups"),
-    Row(Event.POD_DELETED, _POLICY, Scope.RULES, "its domain has room for one more"),
-    Row(Event.NODE_ADDED, _POLICY, Scope.EVERYWHERE, "its domain may be full; pods bound to it count from now on"),
-    Row(Event.NODE_DELETED, _POLICY, Scope.DOMAIN, "its pods count in no domain any more"),
-    Row(Event.NODE_LABELS, _POLICY, Scope.LABELS, "it changes its domain with all its pods, or is for others"),
-    Row(Event.NAMESPACE_LABELS, _POLICY, Scope.NAMESPACES, "other pods are among those that a policy counts"),
+    Row(Event.POD_RESIZED, _FIT, Stale.NODE, "other amounts are taken there"),
+    Row(Event.POD_RESIZED, _PORTS, Stale.NODE, "one pod may have come for another between two rounds"),
+    Row(Event.NODE_ADDED, NODE_UNREADABLE, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, node_unschedulable.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, node_name.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, taint_toleration.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, taint_eviction.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, node_affinity.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, _PORTS, Stale.NODE, "there is no verdict for it; pods may be bound to it already"),
+    Row(Event.NODE_ADDED, _FIT, Stale.NODE, "there is no verdict for it; pods may be bound to it already"),
+    Row(Event.NODE_ADDED, _SPREAD, Stale.EVERYWHERE, "it may open an empty domain: skews grow, minDomains is reached"),
+    Row(Event.NODE_ADDED, _AFFINITY, Stale.EVERYWHERE, "pods bound to it count in its domain from now on"),
+    Row(Event.NODE_DELETED, _SPREAD, Stale.EVERYWHERE, "the emptiest domain may go with it; minDomains is missed"),
+    Row(Event.NODE_DELETED, _AFFINITY, Stale.DOMAIN, "its pods count in no domain any more"),
+    Row(Event.NODE_LABELS, node_affinity.NAME, Stale.NODE, "selectors read labels"),
+    Row(Event.NODE_LABELS, _SPREAD, Stale.LABELS, "it changes its domain with all its pods, or is counted from now on"),
+    Row(Event.NODE_LABELS, _AFFINITY, Stale.LABELS, "it changes its domain with all its pods"),
+    Row(Event.NODE_TAINTS, taint_toleration.NAME, Stale.NODE, "taints decide"),
+    Row(Event.NODE_TAINTS, taint_eviction.NAME, Stale.NODE, "taints decide"),
+    Row(Event.NODE_TAINTS, _SPREAD, Stale.TAINTS, "with nodeTaintsPolicy Honor its pods and its domain may not count"),
+    Row(Event.NODE_UNSCHEDULABLE, node_unschedulable.NAME, Stale.NODE, "the cordon decides"),
+    Row(Event.NODE_ALLOCATABLE, NODE_UNREADABLE, Stale.NODE, "whether it can be read decides"),
+    Row(Event.NODE_ALLOCATABLE, _FIT, Stale.NODE, "there is more room, or less"),
+    Row(Event.NODE_ADDED, node_declared_features.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, node_resource_topology.NAME, Stale.NODE, "there is no verdict for it"),
+    Row(Event.NUMA_ZONES, node_resource_topology.NAME, Stale.NODE, "the room in its zones decides"),
+    Row(Event.NODE_FEATURES, node_declared_features.NAME, Stale.NODE, "what it declares decides"),
+    Row(Event.NODE_ADDED, _MOUNTS, Stale.EVERYWHERE, "pods bound to it may use a claim that only one pod may use"),
+    Row(Event.NODE_ADDED, _LIMITS, Stale.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, _BINDING, Stale.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_ADDED, _ZONE, Stale.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_DELETED, _MOUNTS, Stale.EVERYWHERE, "so may those that were bound to it"),
+    Row(Event.NODE_LABELS, _BINDING, Stale.EVERYWHERE, "volumes and classes name nodes by labels"),
+    Row(Event.NODE_LABELS, _ZONE, Stale.EVERYWHERE, "zones are labels"),
+    Row(Event.POD_VOLUMES, _MOUNTS, Stale.EVERYWHERE, "it holds disks there, or a claim that only one pod may use"),
+    Row(Event.POD_VOLUMES, _LIMITS, Stale.EVERYWHERE, "it uses up attachments there"),
+    Row(Event.PERSISTENT_VOLUME, _LIMITS, Stale.EVERYWHERE, "it says which driver attaches the claims bound to it"),
+    Row(Event.PERSISTENT_VOLUME, _BINDING, Stale.EVERYWHERE, "it says where claims that have or want it can be had"),
+    Row(Event.PERSISTENT_VOLUME, _ZONE, Stale.EVERYWHERE, "its labels name zones"),
+    Row(Event.CLAIM, _MOUNTS, Stale.EVERYWHERE, "it may be for one pod only, or missing"),
+    Row(Event.CLAIM, _LIMITS, Stale.EVERYWHERE, "it says which volume is attached"),
+    Row(Event.CLAIM, _BINDING, Stale.EVERYWHERE, "it is bound or not, or missing"),
+    Row(Event.CLAIM, _ZONE, Stale.EVERYWHERE, "it says which volume's zone counts"),
+    Row(Event.STORAGE_CLASS, _LIMITS, Stale.EVERYWHERE, "it names the driver of claims that are not bound yet"),
+    Row(Event.STORAGE_CLASS, _BINDING, Stale.EVERYWHERE, "it says when and where claims are bound"),
+    Row(Event.STORAGE_CLASS, _ZONE, Stale.EVERYWHERE, "it says whether an unbound claim may wait"),
+    Row(Event.CSI_NODE, _LIMITS, Stale.EVERYWHERE, "it names the limits"),
+    Row(Event.CSI_NODE, _BINDING, Stale.EVERYWHERE, "it says which in-tree volumes its node serves by CSI"),
+    Row(Event.CSI_DRIVER, _BINDING, Stale.EVERYWHERE, "it says whether capacity counts"),
+    Row(Event.VOLUME_ATTACHMENT, _LIMITS, Stale.EVERYWHERE, "it uses up an attachment"),
+    Row(Event.STORAGE_CAPACITY, _BINDING, Stale.EVERYWHERE, "it says where volumes can be made"),
+    Row(Event.NAMESPACE_LABELS, _AFFINITY, Stale.NAMESPACES, "other pods are among those that a term speaks of"),
+    Row(Event.POD_ADDED, _POLICY, Stale.RULES, "its domain may be full now, or closed to other groups"),
+    Row(Event.POD_DELETED, _POLICY, Stale.RULES, "its domain has room for one more"),
+    Row(Event.NODE_ADDED, _POLICY, Stale.EVERYWHERE, "its domain may be full; pods bound to it count from now on"),
+    Row(Event.NODE_DELETED, _POLICY, Stale.DOMAIN, "its pods count in no domain any more"),
+    Row(Event.NODE_LABELS, _POLICY, Stale.LABELS, "it changes its domain with all its pods, or is for others"),
+    Row(Event.NAMESPACE_LABELS, _POLICY, Stale.NAMESPACES, "other pods are among those that a policy counts"),
 )  # fmt: skip
 
 
-def scopes(rows: Iterable[Row] = INVALIDATES) -> dict[str, dict[Event, Scope]]:
+def scopes(rows: Iterable[Row] = INVALIDATES) -> dict[str, dict[Event, Stale]]:
     """The table by filter and event."""
-    found: dict[str, dict[Event, Scope]] = {}
+    found: dict[str, dict[Event, Stale]] = {}
     for row in rows:
         found.setdefault(row.filter, {})[row.event] = row.scope
     return found

@@ -20,7 +20,7 @@ from flowcore.rules.filters import node_resources_fit
 from flowcore.rules.filters.registry import Filter, run_filter
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.verdicts.columns import MAX_BYTES, CacheStats, Column, Columns
-from flowcore.rules.verdicts.invalidation import INVALIDATES, Event, Row, Scope, node_events, scopes
+from flowcore.rules.verdicts.invalidation import INVALIDATES, Event, Row, Stale, node_events, scopes
 
 #: No round has so many pods; counts up to it take half the memory.
 _MAX_COUNT = 2**31 - 1
@@ -176,7 +176,7 @@ class VerdictCache:
         return self._part[1]
 
     def _events(self, name: str) -> list[Event]:
-        return [event for event, scope in self._scopes.get(name, {}).items() if scope is Scope.NODE]
+        return [event for event, scope in self._scopes.get(name, {}).items() if scope is Stale.NODE]
 
     def _version(self, which: Filter, reads: FilterInputs, snapshot: Snapshot) -> Hashable:
         """When each thing last changed on which the verdicts depend, beside the node itself."""
@@ -184,25 +184,25 @@ class VerdictCache:
         found: list[int] = [snapshot.pod_index.forgotten]
         for event, scope in self._scopes.get(which.name, {}).items():
             match scope:
-                case Scope.EVERYWHERE:
+                case Stale.EVERYWHERE:
                     found.append(columns.last_time(event))
-                case Scope.LABELS:
+                case Stale.LABELS:
                     found.append(max((columns.last_time((event, key)) for key in reads.label_keys), default=0))
-                case Scope.TAINTS:
+                case Stale.TAINTS:
                     found.append(columns.last_time(event) if reads.reads_taints else 0)
-                case Scope.RULES if event is Event.POD_ADDED:
+                case Stale.RULES if event is Event.POD_ADDED:
                     found.append(max((matching.added_revision for matching in matching_pods), default=0))
-                case Scope.RULES:
+                case Stale.RULES:
                     found.append(max((matching.removed_revision for matching in matching_pods), default=0))
-                case Scope.NAMESPACES:
+                case Stale.NAMESPACES:
                     found.append(max((matching.created_revision for matching in matching_pods), default=0))
-                case Scope.DOMAIN:
+                case Stale.DOMAIN:
                     # How many of the nodes with these pods are not in the table.
                     index = snapshot.table.index
                     found.append(
                         sum(len(matching.by_node) - len(matching.to_arrays(index)[0]) for matching in matching_pods)
                     )
-                case Scope.NODE:
+                case Stale.NODE:
                     pass
         return tuple(found)
 

@@ -50,7 +50,7 @@ class WatchedObject(msgspec.Struct):
     metadata: ObjectMeta
 
 
-class Problem(msgspec.Struct):
+class WatchError(msgspec.Struct):
     """The object of an event ERROR: a Status."""
 
     code: int | None = None
@@ -58,7 +58,7 @@ class Problem(msgspec.Struct):
 
 
 PAGES, EVENTS = JsonReader(Page), JsonReader(WatchEvent)
-OBJECTS, PROBLEMS = JsonReader(WatchedObject), JsonReader(Problem)
+OBJECTS, PROBLEMS = JsonReader(WatchedObject), JsonReader(WatchError)
 
 
 def read(reader: JsonReader[T], raw: bytes | msgspec.Raw, what: str) -> T:

@@ -24,7 +24,7 @@ from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.write_queue import CARRIED_OUT_WITHIN, Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.planning.progress import ProgressLog
+from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.step.wanted import OPERATOR_ENDS

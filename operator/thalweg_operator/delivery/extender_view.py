@@ -19,9 +19,10 @@ from thalweg_operator.shell import Shell
 
 #: Seconds that an answer waits for the pod's first round at most. kube-scheduler schedules no other pod meanwhile.
 LONGEST_WAIT = 0.1
-#: Rounds that no answer waits for after a wait in vain: twice as many after each further one, up to so many.
+#: After a wait without a plan no answer waits until a round has ended. Each such wait doubles that number of rounds, up
+#: to this one.
 MOST_UNAWAITED = 16
-#: Seconds that no answer waits for the watch after it did so in vain. Anybody can ask about pods that are not there.
+#: Seconds without waits for the watch after a wait that it did not end. Anyone can ask about pods that do not exist.
 WATCH_RESTS = 1.0
 #: Answers that wait at once: they never take all requests that may be in flight. kube-scheduler asks one by one.
 MOST_WAITING = 8

@@ -19,7 +19,7 @@ from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.planning.round_reports import Proposal, RoundReports
+from thalweg_operator.planning.reports.round_reports import ProposedEviction, RoundReports
 from thalweg_operator.policies import auto_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
@@ -242,7 +242,7 @@ def _log_proposals(record: PolicyRecord, before: dict[str, Any] | None, status: 
         _log.info("moves proposed", policy=record.name, count=proposed["count"], pods=pods)
 
 
-def _proposal(proposal: Proposal) -> dict[str, Any]:
+def _proposal(proposal: ProposedEviction) -> dict[str, Any]:
     shown: dict[str, Any] = {"pod": proposal.pod, "node": proposal.node, "kind": proposal.kind}
     if proposal.to:
         shown["to"] = proposal.to

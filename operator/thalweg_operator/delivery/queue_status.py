@@ -16,7 +16,7 @@ from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.events import timestamp
 from thalweg_operator.errors import ConnectionLost, Refused
-from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.planning.reports.round_reports import RoundReports
 
 _PATH: Final = QUEUE.paths[0]
 #: Seconds between two looks: shares change with every pod, and nobody reads them that often.

@@ -22,9 +22,9 @@ from thalweg_operator.health import Liveness
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.pending_round import PendingRound
-from thalweg_operator.planning.phases import Stopwatch
 from thalweg_operator.planning.planned_placements import (
     cheapest_nodes,
     independent_evictions,
@@ -32,12 +32,12 @@ from thalweg_operator.planning.planned_placements import (
     planned_prices,
 )
 from thalweg_operator.planning.quarantine import Quarantine
-from thalweg_operator.planning.round_metrics import RoundMetrics, RoundTracer
-from thalweg_operator.planning.round_reports import RoundReports
+from thalweg_operator.planning.reports.phases import Stopwatch
+from thalweg_operator.planning.reports.round_metrics import RoundMetrics, RoundTracer
+from thalweg_operator.planning.reports.round_reports import RoundReports
+from thalweg_operator.planning.reports.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.round_request import RequestBuilder, has_changes
-from thalweg_operator.planning.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.turns import NamespaceTurns, TurnSelection, waits_for_turn
-from thalweg_operator.planning.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.policies.store import PolicyStore

@@ -6,22 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.cluster.queue_usage import QueueUsageSums
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.pods import Pod, PodClass, excluding_nodes
+from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.queues import QueueUsage
+from flowcore.planning.round_input import GovernedPod
 from thalweg_operator.planning.deadline import RoundDeadline
-from thalweg_operator.planning.learnt_costs import LearntCosts
-from thalweg_operator.planning.measured_usage import MeasuredUsageTracker
-from thalweg_operator.planning.numa import NumaTracker
-from thalweg_operator.planning.persistent_usage import PersistentUsageTracker
-from thalweg_operator.planning.running_pods import RunningPodsTracker
-from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest, to_node_report, to_running_entry
+from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
+from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
+from thalweg_operator.planning.inputs.numa import NumaTracker
+from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker, operator_round_input
+from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
+from thalweg_operator.planning.worker.messages import (
+    RoundRequest,
+    to_node_report,
+    to_pending_entry,
+    to_running_entry,
+)
 from thalweg_operator.policies.store import PolicyStore
-from thalweg_operator.reservations.ledger.backoff import rejected_nodes
-from thalweg_operator.reservations.victims.replaced import victim_of
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
 
@@ -66,7 +68,7 @@ class RequestBuilder:
         self._state, self._policies = state, policies
         self._cluster, self._ledger = cluster, ledger = state.cluster, state.ledger
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
-        self._persistent_usage = PersistentUsageTracker(cluster, clock)
+        self._persistent_usage = PersistentUsageTracker(clock)
         self._learnt_costs = LearntCosts(cluster, clock, wall_clock)
         self._numa = NumaTracker(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
@@ -90,7 +92,7 @@ class RequestBuilder:
             reset: whether the worker has no state.
         """
         self._number += 1
-        cluster, changes, now = self._cluster, planning_input.changes, self._clock()
+        changes = planning_input.changes
         classes: dict[PodClass, int] = {}
         signatures: dict[PodSignature, int] = {}
         pod_deltas = [
@@ -99,32 +101,19 @@ class RequestBuilder:
         ]
         # Usage that changes during this loop is sent in its newest state, and again with the next request.
         usage = [sums.to_usage(name) async for name, sums in yielding(changes.usage.items())]
-        pending: list[PendingEntry] = []
-        foreseen = self._measured_usage.foreseen(planning_input.policies)
-        async for pod, place in yielding(pods):
-            pod_class = excluding_nodes(pod.pod_class, rejected_nodes(cluster, self._ledger, pod, now))
-            pending.append(
-                PendingEntry(
-                    key=pod.key,
-                    pod_class=classes.setdefault(pod_class, len(classes)),
-                    policy=place,
-                    created=pod.created,
-                    signature=signatures.setdefault(pod.signature, len(signatures)),
-                    victim=victim_of(cluster, self._ledger, pod, planning_input.policies[place]),
-                    plannable_since=self._ledger.plannable_since(pod, self._wall_clock()),
-                    queue=cluster.queues.of(pod, cluster.namespaces),
-                    preempts=pod.preempts,
-                    foreseen=foreseen(pod, place),
-                )
-            )
-        asked = [(pod, planning_input.policies[place].delivery) for pod, place in pods]
-        round_gangs = self._ledger.round_gangs(asked, now)
-        async for _ in yielding(round_gangs.steps()):
+        policies, now = planning_input.policies, self._wall_clock()
+        governed = [GovernedPod(pod, policies[place], policies[place].delivery) for pod, place in pods]
+        stays_above = self._persistent_usage.due(governed, now, fresh=reset)
+        round_input = operator_round_input(
+            self._state, governed, self._clock(), now, self._measured_usage.foreseen, stays_above
+        )
+        async for _ in yielding(round_input.steps()):
             pass
-        for entry, gang_names in zip(pending, round_gangs.gang_names, strict=True):
-            entry.gangs = gang_names
-        governed = ((pod, planning_input.policies[place]) for pod, place in pods)
-        persistent_usage = await self._persistent_usage.update(governed, self._wall_clock(), fresh=reset)
+        places = {policy.name: place for place, policy in enumerate(policies)}
+        pending = [
+            to_pending_entry(pod, places[pod.policy], classes, signatures)
+            async for pod in yielding(round_input.pending)
+        ]
         running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
         running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
         plans = bool(pods) or running_changes.state is not None
@@ -134,6 +123,7 @@ class RequestBuilder:
         numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         images: dict[tuple[str, int], int] = {}
         reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
+        queues = round_input.queues
         return RoundRequest(
             number=self._number,
             generation=planning_input.generation,
@@ -153,11 +143,11 @@ class RequestBuilder:
             budget=self._budget,
             storage=changes.storage,
             removed_storage=changes.removed_storage,
-            gangs=round_gangs.gangs,
-            persistent_usage=persistent_usage,
+            gangs=round_input.gangs,
+            persistent_usage=round_input.persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
-            queues=list(cluster.queues.objects.values()),
-            queue_usage=await queue_usage(self._state),
+            queues=[] if queues is None else list(queues.queues),
+            queue_usage={} if queues is None else dict(queues.usage),
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
@@ -166,27 +156,6 @@ class RequestBuilder:
             removed_numa=removed_numa,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
-
-
-async def queue_usage(state: VictimsState) -> dict[str, QueueUsage]:
-    """What the pods of queues hold, reservations included; empty where there are no queues.
-
-    The place of a pod that is to move counts once the pod is gone: until then the pod counts.
-    """
-    cluster = state.cluster
-    if not cluster.queues.objects:
-        return {}
-    sums = QueueUsageSums(cluster)
-    # Both are taken now: a pod that is bound meanwhile counts once.
-    pods, moves = dict(cluster.pods), state.moves.awaited
-    for key, reservation in list(state.ledger.reservations.items()):
-        moved = moves[key].victim if key in moves else None
-        running = None if moved is None else pods.get(moved.key)
-        if moved is None or running is None or running.uid != moved.uid or running.terminal:
-            sums.add(reservation.pod, reservation.pod.pod_class.requests)
-    async for pod in yielding(list(pods.values())):
-        sums.add_pod(pod)
-    return sums.totals()
 
 
 def has_changes(request: RoundRequest) -> bool:

@@ -1,4 +1,4 @@
-"""Tells the API server which new pods to gate, and that somebody is there who opens the gates.
+"""Writes for the API server which new pods to gate, and that an operator is there that opens the gates.
 
 Both are in the status of each policy that wants gates, as the parameters of a static admission policy
 (rights/gates.yaml). The heartbeat is renewed now and then: the API server gates pods only while it is fresh, since

@@ -13,7 +13,7 @@ from flowcore.model.policies import Policy, Steering
 from thalweg_operator.reservations.ledger.reservation import Owner
 
 
-class Delivery(Protocol):
+class PodDelivery(Protocol):
     """How a plan reaches the pods of a policy."""
 
     @property
@@ -34,49 +34,49 @@ class Delivery(Protocol):
         """Whether kube-scheduler may choose a node for a pod that the plan has none for."""
 
 
-class Observe:
+class ObserveDelivery:
     """Another scheduler places the pods; we say in Events what we would do."""
 
     owner, steered = None, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return bool(pod.skip_reason(DeliveryName.OBSERVE))
 
     def is_told(self, _pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return False
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return False
 
 
-class Binder:
+class BinderDelivery:
     """We bind the pods."""
 
     owner, steered = Owner.BINDER, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return pod.gated or bool(pod.skip_reason(DeliveryName.BINDER))
 
     def is_told(self, pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return _speaks(pod)
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return False
 
 
-class Extender:
+class ExtenderDelivery:
     """We nominate, kube-scheduler binds."""
 
     owner, steered = Owner.STEERING, True
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See Delivery."""
+        """See PodDelivery."""
         return bool(pod.skip_reason(DeliveryName.EXTENDER))
 
     def is_told(self, pod: Pod, /) -> bool:
@@ -93,13 +93,13 @@ def _speaks(pod: Pod) -> bool:
     return not pod.deleting and "scheduling gates" not in pod.blocked_reason
 
 
-_DELIVERIES: dict[DeliveryName, Delivery] = {
-    DeliveryName.OBSERVE: Observe(),
-    DeliveryName.BINDER: Binder(),
-    DeliveryName.EXTENDER: Extender(),
+_DELIVERIES: dict[DeliveryName, PodDelivery] = {
+    DeliveryName.OBSERVE: ObserveDelivery(),
+    DeliveryName.BINDER: BinderDelivery(),
+    DeliveryName.EXTENDER: ExtenderDelivery(),
 }
 
 
-def delivery_of(policy: Policy) -> Delivery:
+def delivery_of(policy: Policy) -> PodDelivery:
     """A policy's delivery."""
     return _DELIVERIES[policy.delivery]

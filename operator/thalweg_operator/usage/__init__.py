@@ -1,1 +1,1 @@
-"""Measured usage of nodes and pods: where it is read, and what of it a round is told."""
+"""Measured usage of nodes and pods: where it is read, and what a round gets of it."""

@@ -1,4 +1,4 @@
-"""Asks a Prometheus, or what speaks its HTTP API, for samples by node."""
+"""Asks Prometheus, or a server with its HTTP API, for samples by node."""
 
 from __future__ import annotations
 

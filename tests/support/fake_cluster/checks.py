@@ -19,7 +19,7 @@ from thalweg_operator.reservations.ledger import ledger as ledger_module
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import TRANSITIONS, Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import Stage
-from thalweg_operator.reservations.steering.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import place_key

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 
 import msgspec
 from support.fake_cluster.rounds import Rounds
-from thalweg_extender.answers import Outcome, to_filter
+from thalweg_extender.answers import FilterOutcome, to_filter
 from thalweg_operator.reservations.events import SchedulerAsks
 from thalweg_operator.reservations.steering.advise import awaits_plan
 
@@ -61,7 +61,7 @@ class FakeCluster(Rounds):
             assert self.view.advise(pod, fits) == advice
         return advice
 
-    def filter(self, pod: ExtenderPod, fits: Sequence[str]) -> tuple[Outcome, list[str]]:
+    def filter(self, pod: ExtenderPod, fits: Sequence[str]) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks which of the nodes pass."""
         if awaits_plan(self.cluster, self.ledger, pod):
             self.apply(SchedulerAsks(pod, fits))
@@ -70,7 +70,7 @@ class FakeCluster(Rounds):
         self.view.answered(pod, advice, outcome, passed)
         return outcome, passed
 
-    def ask(self, key: str, fits: Sequence[str], *, nominated: str | None = None) -> tuple[Outcome, list[str]]:
+    def ask(self, key: str, fits: Sequence[str], *, nominated: str | None = None) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler asks about a pod; see ``extender_pod``."""
         return self.filter(self.extender_pod(key, nominated=nominated), fits)
 
@@ -82,7 +82,7 @@ class FakeCluster(Rounds):
             if not (pod.node_name or pod.gated or pod.deleting or pod.terminal or key in self.attempts)
         ]
 
-    def schedule(self, key: str, fits: Sequence[str] | None = None) -> tuple[Outcome, list[str]]:
+    def schedule(self, key: str, fits: Sequence[str] | None = None) -> tuple[FilterOutcome, list[str]]:
         """kube-scheduler tries a pod: its nominated node first, then all that its own filters pass.
 
         Args:
@@ -92,7 +92,7 @@ class FakeCluster(Rounds):
             What it was answered last, and which nodes passed then.
         """
         fits = list(self.nodes) if fits is None else fits
-        nominated, last = self.api[key].nominated_node, (Outcome.HELD, list[str]())
+        nominated, last = self.api[key].nominated_node, (FilterOutcome.HELD, list[str]())
         if nominated in fits:
             last = self.ask(key, [nominated])
         if not last[1] and fits:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
-from thalweg_operator.planning.numa import NumaTracker
+from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.effects import Effect, RequestRound
 from thalweg_operator.reservations.events import (

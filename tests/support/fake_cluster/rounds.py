@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from support.fake_cluster.api_server import ApiServer
+from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (
@@ -18,18 +19,18 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     UnplacedPod,
 )
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
-from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
-from thalweg_operator.reservations.victims import unevictable
-from thalweg_operator.reservations.victims.replaced import victim_of
+from thalweg_operator.reservations.steering.records.planned_prices import NO_PRICE
 from thalweg_operator.reservations.victims.replacements import recent_moves
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning.round import run_round
+from flowcore.planning.round_input import GovernedPod
 
 
 @dataclass
@@ -146,37 +147,23 @@ class Rounds(ApiServer):
 
     def _snapshot(self, asked: Sequence[tuple[Pod, Policy]]) -> Snapshot:
         cluster, ledger = self.cluster, self.ledger
-        gangs = ledger.round_gangs([(pod, policy.delivery) for pod, policy in asked], self.now)
-        for _ in gangs.steps():
-            pass
-        pending = tuple(
-            PendingPod(
-                pod.key,
-                pod.uid,
-                pod.pod_class,
-                policy.name,
-                pod.created,
-                pod.signature,
-                gangs=names,
-                victim=victim_of(cluster, ledger, pod, policy),
-                preempts=pod.preempts,
-            )
-            for (pod, policy), names in zip(asked, gangs.gang_names, strict=True)
-        )
+        governed = [GovernedPod(pod, policy, policy.delivery) for pod, policy in asked]
+        state = self.shell.state
+        round_input = operator_round_input(state, governed, self.now, self.now, lambda _pod: None, None).complete()
         running = running_pods(
             cluster,
             lambda pod: cluster.policies.of(pod, cluster.namespaces),
             self.now,
-            excluded={*ledger.victims, *(move.victim.key for move in self.shell.state.moves.awaited.values())},
-            unevictable_reasons=unevictable.reasons(ledger, self.now),
-            moves=recent_moves(self.shell.state, self.now),
+            excluded={*ledger.victims, *(move.victim.key for move in state.moves.awaited.values())},
+            unevictable_reasons=backoff.unevictable_reasons(ledger, self.now),
+            moves=recent_moves(state, self.now),
         )
         return to_snapshot(
             cluster,
             now=self.now,
-            pending=pending,
+            pending=tuple(round_input.pending),
             generation=cluster.generation,
-            gangs=gangs.gangs,
+            gangs=round_input.gangs,
             running=running,
         )
 

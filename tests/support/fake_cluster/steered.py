@@ -9,8 +9,8 @@ from thalweg_operator.reservations.effects import CountNomination, Log, WriteCon
 from thalweg_operator.reservations.events import Answer, GateUnneeded, PodsUnplaced, UnplacedPod
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.steering import plans as nomination_plans
-from thalweg_operator.reservations.steering.nominations import PlannedPod
-from thalweg_operator.reservations.steering.waves import UNORDERED
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 
 from flowcore.api.policies import parse_policy
 from flowcore.costs import BUILT_IN_MODELS
@@ -58,10 +58,10 @@ class SteeredCluster(FakeCluster):
         pod = self.state.waiting.get(key)
         if pod is None or not self.state.reserve(pod, node, Owner.STEERING):
             return False
-        self.add_plan([PlannedPod(pod, node, (1, wave) if wave else UNORDERED)])
+        self.add_plan([ReservedPlacement(pod, node, (1, wave) if wave else UNORDERED)])
         return True
 
-    def add_plan(self, planned: Sequence[PlannedPod]) -> None:
+    def add_plan(self, planned: Sequence[ReservedPlacement]) -> None:
         """Placements that have their reservations are handed on, as at the end of a plan."""
         state = self.shell.state
         state.now, state.effects = self.now, []

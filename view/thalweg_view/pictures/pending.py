@@ -9,13 +9,13 @@ from flowcore.model.errors import ModelError
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from thalweg_view.pictures.shapes import Picture, RoundQuery
-from thalweg_view.pictures.waiting import WaitingPod, waiting_pods
+from thalweg_view.pictures.waiting import PodWithoutNode, waiting_pods
 from thalweg_view.pictures.workloads import workload_rows
 from thalweg_view.view_data import ViewData
 
 #: Items of one answer at most.
 MAX_ITEMS: Final = 1000
-_SORTS: Final[dict[str, Callable[[WaitingPod], Any]]] = {
+_SORTS: Final[dict[str, Callable[[PodWithoutNode], Any]]] = {
     "position": lambda each: (each.position or float("inf"), each.pod),
     "pod": lambda each: each.pod,
     "code": lambda each: (each.code, each.position),
@@ -57,7 +57,7 @@ class PendingAnswer(Picture, frozen=True, rename="camel"):
 
     total: int
     codes: dict[str, int]
-    items: list[WaitingPod]
+    items: list[PodWithoutNode]
     workloads: list[PlannedWorkload]
     workload_count: int
 
@@ -97,6 +97,6 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
     )
 
 
-def _contains(each: WaitingPod, text: str) -> bool:
+def _contains(each: PodWithoutNode, text: str) -> bool:
     fields = (each.pod, each.code, each.policy, each.queue, each.gang, each.workload, each.reason)
     return any(text in field.casefold() for field in fields)

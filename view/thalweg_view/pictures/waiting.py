@@ -19,7 +19,7 @@ from thalweg_view.view_data import ViewData
 NEW: Final = "New"
 
 
-class WaitingPod(msgspec.Struct, frozen=True):
+class PodWithoutNode(msgspec.Struct, frozen=True):
     """A pod without a node.
 
     Attributes:
@@ -55,7 +55,9 @@ def workload_name(data: ViewData, key: str, gangs: tuple[str, ...] = ()) -> str:
     return f"gang/{names[0]}" if names else f"pod/{key}"
 
 
-def waiting_pods(data: ViewData, plan: RoundPlan | None, context: AnswerContext, *, newest: bool) -> list[WaitingPod]:
+def waiting_pods(
+    data: ViewData, plan: RoundPlan | None, context: AnswerContext, *, newest: bool
+) -> list[PodWithoutNode]:
     """The pods that a round left, in the planner's order, then those that it did not plan.
 
     Args:
@@ -68,7 +70,7 @@ def waiting_pods(data: ViewData, plan: RoundPlan | None, context: AnswerContext,
     return found
 
 
-def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> Iterator[WaitingPod]:
+def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
     reasons, waiting = dict(plan.unplaced), data.scenario.cluster.waiting
     # A state that was read before the round does not know all of its pods.
     checked = newest and data.source.kind == "live" and data.state_after >= plan.number
@@ -78,7 +80,7 @@ def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> I
         if reason is None or (checked and pod.key not in waiting):
             continue
         position += 1
-        yield WaitingPod(
+        yield PodWithoutNode(
             position,
             pod.key,
             plan.codes[reason],
@@ -92,7 +94,7 @@ def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> I
         )
 
 
-def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newest: bool) -> Iterator[WaitingPod]:
+def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
     scenario, skipped = data.scenario, {} if plan is None else plan.skipped
     if data.source.kind == "record" or not (newest or skipped):
         return
@@ -115,7 +117,7 @@ def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newe
         gang = pod.gang.key.display_name if pod.gang is not None else ""
         since = pod.unschedulable_since or pod.created
         priority, workload = pod.pod_class.priority, workload_of(pod)
-        yield WaitingPod(0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload)
+        yield PodWithoutNode(0, key, code, texts.text(reason), since, priority, policy.name, queue, gang, workload)
 
 
 def _earlier(data: ViewData, keys: set[str]) -> dict[tuple[str, float], tuple[str, str]]:

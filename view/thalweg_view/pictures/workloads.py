@@ -9,7 +9,7 @@ import msgspec
 from flowcore.questions.scenario import planned_workloads
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload, by_workload
-from thalweg_view.pictures.waiting import WaitingPod, workload_name
+from thalweg_view.pictures.waiting import PodWithoutNode, workload_name
 from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
@@ -33,7 +33,7 @@ class PlacedWorkload(msgspec.Struct, frozen=True):
 
 
 def workload_rows(
-    data: ViewData, plan: RoundPlan | None, waiting: Iterable[WaitingPod], context: AnswerContext
+    data: ViewData, plan: RoundPlan | None, waiting: Iterable[PodWithoutNode], context: AnswerContext
 ) -> list[PlannedWorkload]:
     """The workloads of pods that wait, with those of their pods that the round placed, and of all that it placed.
 
@@ -41,17 +41,20 @@ def workload_rows(
         waiting: what still waits, as far as the asker may see it.
     """
     left = (
-        planned_workloads.WaitingPod(each.workload, each.code, each.reason, each.since, each.queue) for each in waiting
+        planned_workloads.PlannedWaitingPod(each.workload, each.code, each.reason, each.since, each.queue)
+        for each in waiting
     )
     return by_workload([*left, *_placed(data, plan, context)])
 
 
-def _placed(data: ViewData, plan: RoundPlan | None, context: AnswerContext) -> Iterator[planned_workloads.WaitingPod]:
+def _placed(
+    data: ViewData, plan: RoundPlan | None, context: AnswerContext
+) -> Iterator[planned_workloads.PlannedWaitingPod]:
     pending = [] if plan is None else plan.pending
     for place, *_ in () if plan is None else plan.placements:
         pod = pending[place]
         if context.may_name(pod.key):
-            yield planned_workloads.WaitingPod(workload_name(data, pod.key, pod.gangs), queue=pod.queue)
+            yield planned_workloads.PlannedWaitingPod(workload_name(data, pod.key, pod.gangs), queue=pod.queue)
 
 
 def placed_lately(data: ViewData, plans: Iterable[RoundPlan], context: AnswerContext) -> Iterator[PlacedWorkload]:

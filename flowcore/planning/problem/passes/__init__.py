@@ -2,7 +2,7 @@
 
 from flowcore.planning.problem.passes.admitted_demands import AdmittedDemands
 from flowcore.planning.problem.passes.compile_constraints import CompileConstraints
-from flowcore.planning.problem.passes.compile_kinds import CompileKinds
+from flowcore.planning.problem.passes.compile_workload_kinds import CompileWorkloadKinds
 from flowcore.planning.problem.passes.constraint_gangs import FormConstraintGangs
 from flowcore.planning.problem.passes.gang_domains import RestrictToGangDomains
 from flowcore.planning.problem.passes.queue_limits import KeepQueueLimits
@@ -13,7 +13,7 @@ from flowcore.planning.problem.passes.without_atomic_groups import WithoutAtomic
 __all__ = [
     "AdmittedDemands",
     "CompileConstraints",
-    "CompileKinds",
+    "CompileWorkloadKinds",
     "FormConstraintGangs",
     "KeepQueueLimits",
     "Pass",

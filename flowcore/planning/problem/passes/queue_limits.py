@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from flowcore.costs.shares.limits import held_back
+from flowcore.costs.shares.queue_admission import held_back
 from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.model.pods import Pod
-from flowcore.questions.diagnosis.fixes.replanning import Outcome
+from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario, ScenarioPlan
 from flowcore.questions.scenario.changes import Change, EvictPods, SetPriority
 
@@ -22,7 +22,7 @@ def priority_levels(scenario: Scenario, pods: Sequence[Pod]) -> list[int]:
     return sorted({each + 1 for each in others if own <= each < _HIGHEST})
 
 
-def displaced_priority(scenario: Scenario, outcome: Outcome) -> int:
+def displaced_priority(scenario: Scenario, outcome: PlanDifference) -> int:
     """The highest priority of the pods that lose or change their places."""
     displaced = (*outcome.loses, *outcome.moves)
     return max((scenario.cluster.pods[key].pod_class.priority for key in displaced), default=-(2**31))
@@ -33,8 +33,8 @@ def at_priority(pods: Sequence[Pod], priority: int) -> tuple[Change, ...]:
     return tuple(SetPriority(pod.key, priority) for pod in pods)
 
 
-def eviction_of_victims(before: ScenarioPlan, outcome: Outcome) -> tuple[Change, ...]:
-    """Evicts whoever leaves in a plan beyond those that leave anyway; () where nobody does."""
+def eviction_of_victims(before: ScenarioPlan, outcome: PlanDifference) -> tuple[Change, ...]:
+    """Evicts the pods that leave in a plan and do not leave anyway; () if there are none."""
     anyway = {eviction.pod.key for eviction in before.result.evictions}
     victims = [each.pod.key for each in outcome.plan.result.evictions if each.pod.key not in anyway]
     return (EvictPods(sorted(victims)),) if victims else ()

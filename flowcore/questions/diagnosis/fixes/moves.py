@@ -1,4 +1,4 @@
-"""One running pod that another node takes, and whose leaving makes room for a waiting pod."""
+"""A running pod that another node takes: where it left, a waiting pod has room."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import msgspec
 
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
-from flowcore.questions.diagnosis.fixes.replanning import Outcome
+from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.changes import (
     AddNodes,
@@ -53,7 +53,7 @@ class Rank(NamedTuple):
     size: float
 
 
-def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], outcome: Outcome) -> Rank:
+def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], outcome: PlanDifference) -> Rank:
     """The rank of changes that were planned.
 
     Args:
@@ -72,13 +72,13 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
     )
 
 
-def others_that_come(pods: Sequence[Pod], outcome: Outcome) -> list[str]:
+def others_that_come(pods: Sequence[Pod], outcome: PlanDifference) -> list[str]:
     """Keys of other pods that come to nodes which the changes open."""
     wanted = {pod.key for pod in pods}
     return [key for key in outcome.comes if key not in wanted]
 
 
-def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcome: Outcome) -> int:
+def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcome: PlanDifference) -> int:
     """2: pods come to nodes with devices that they do not ask for; 1: to such a node that others want; 0: neither."""
     if isinstance(change, RemoveTaint):
         if others_that_come(pods, outcome):

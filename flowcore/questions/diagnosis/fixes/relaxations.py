@@ -36,8 +36,8 @@ from flowcore.questions.scenario.changes import (
 )
 from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import UNLIMITED, counts_itself, limit_match
 from flowcore.rules.topology.domains import Domains
-from flowcore.rules.topology.limits import UNLIMITED, counts_itself, limit_match
 
 #: Taints of these keys say what state a node is in: nobody should tolerate them for one pod.
 _STATE_TAINTS = ("node.kubernetes.io/", "node.cloudprovider.kubernetes.io/")

@@ -17,7 +17,7 @@ from flowcore.questions.scenario.workload_changes import workload_changes
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class PlanDifference:
     """What changes make of a plan. Pods of one workload that exchange their nodes neither gain nor lose.
 
     Attributes:
@@ -58,9 +58,9 @@ class Replanning:
         self._held = nodes_held(scenario, plan)
         self._all = _with_waiting(scenario, self._held)
         self._workloads = {key: workload_of(scenario.cluster.pods[key]) for key in self._all}
-        self._known: dict[bytes, Outcome] = {}
+        self._known: dict[bytes, PlanDifference] = {}
 
-    def outcome(self, changes: Sequence[Change]) -> Outcome | None:
+    def outcome(self, changes: Sequence[Change]) -> PlanDifference | None:
         """What these changes bring; None: no plan is left, or no time."""
         key = msgspec.json.encode(changes)
         if key in self._known:
@@ -85,13 +85,13 @@ class Replanning:
         workloads: dict[str, str],
         changes: Sequence[Change],
         plan: ScenarioPlan,
-    ) -> Outcome:
+    ) -> PlanDifference:
         compared = {each.workload: each for each in workload_changes(workloads, self._running, self._all, nodes)}
         lost = {name: each.lost for name, each in compared.items()}
         moved = {name: each.after.moved - each.before.moved for name, each in compared.items()}
         stayed = (key for key, node in self._running.items() if self._held.get(key) == node)
         opened = {each.node for each in changes if isinstance(each, RemoveTaint | Uncordon)}
-        return Outcome(
+        return PlanDifference(
             places=tuple(key for key in self._waiting if key in held and key not in self._held),
             loses=_as_many(lost, (key for key in self._held if key not in held), workloads),
             moves=_as_many(

@@ -23,7 +23,7 @@ from flowcore.questions.diagnosis.fixes.moves import moves
 from flowcore.questions.diagnosis.fixes.proposals import Proposal, Relaxed
 from flowcore.questions.diagnosis.fixes.queue_limits import queue_limits
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank, size
-from flowcore.questions.diagnosis.fixes.replanning import Outcome, Replanning
+from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, Replanning
 from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
@@ -171,7 +171,7 @@ class _Search:
         if outcome is None or not outcome.loses:
             return
 
-        def spares(outcome: Outcome) -> bool:
+        def spares(outcome: PlanDifference) -> bool:
             return self._left(outcome) <= left and not outcome.loses
 
         for count in dict.fromkeys(min(MAX_NODES, times * fewest.count) for times in (2, 4)):
@@ -183,7 +183,7 @@ class _Search:
                 return
 
     def _fewest(
-        self, before: Proposal, enough: AddNodes, least: int, suffice: Callable[[Outcome], bool]
+        self, before: Proposal, enough: AddNodes, least: int, suffice: Callable[[PlanDifference], bool]
     ) -> tuple[AddNodes, bool]:
         """As few of these nodes as suffice, at least ``least``; and whether one less was planned and does not do."""
         count = enough.count
@@ -214,7 +214,7 @@ class _Search:
         if victims:
             self._offer((*before, *victims))
 
-    def _lowest(self, before: Proposal, levels: Sequence[int], highest: Outcome) -> int:
+    def _lowest(self, before: Proposal, levels: Sequence[int], highest: PlanDifference) -> int:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
         left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
         least, most = 0, len(levels) - 1
@@ -249,10 +249,10 @@ class _Search:
             if helped == enough:
                 return
 
-    def _outcome(self, changes: Sequence[Change]) -> Outcome | None:
+    def _outcome(self, changes: Sequence[Change]) -> PlanDifference | None:
         return self._replanning.outcome(changes) if self._may_offer(changes) else None
 
-    def _left(self, outcome: Outcome) -> int:
+    def _left(self, outcome: PlanDifference) -> int:
         """How many of the pods wait on."""
         return outcome.left(self._keys)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from flowcore.model.amount_text import exact_amount, same_units
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
-from flowcore.questions.diagnosis.fixes.replanning import Outcome
+from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.diagnosis.lists import listed, listed_pods
 from flowcore.questions.scenario.changes import (
     AddNodes,
@@ -33,7 +33,7 @@ _RULES = {"affinity": "pod affinity", "antiAffinity": "pod anti-affinity", "spre
 
 def sentence(
     changes: Sequence[Change],
-    outcome: Outcome,
+    outcome: PlanDifference,
     wanted: Sequence[Pod],
     left: int,
     context: AnswerContext,
@@ -67,7 +67,7 @@ def sentence(
     return f"{text[:1].upper()}{text[1:]}: {', '.join(parts)}."
 
 
-def _by_workload(keys: Sequence[str], outcome: Outcome, context: AnswerContext) -> str:
+def _by_workload(keys: Sequence[str], outcome: PlanDifference, context: AnswerContext) -> str:
     """The pods, those of one workload as a number: of these any may be meant."""
     counts = Counter(outcome.workloads[key] for key in keys)
     names = []

@@ -18,8 +18,7 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
 from thalweg_cost_models import find_models
-from thalweg_operator.planning import record
-from thalweg_operator.planning.worker.limits import RoundExpired, limit_memory, time_limit
+from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.worker.messages import (
     LENGTH,
     Greeting,
@@ -30,6 +29,7 @@ from thalweg_operator.planning.worker.messages import (
     request_decoder,
 )
 from thalweg_operator.planning.worker.planner import run_request
+from thalweg_operator.planning.worker.process_limits import RoundExpired, limit_memory, time_limit
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.planning.worker.sharing import Sharing
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator, Sequence
-from typing import Final
+from types import NoneType
+from typing import Any, Final, get_args, get_origin
 
 import msgspec
+from msgspec.structs import fields
 
-from flowcore.cluster.arrays.snapshot import Victim
+from flowcore.cluster.arrays.snapshot import PendingPod, Victim
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
@@ -25,25 +27,10 @@ from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.planning.problem.result import Bounded
-from thalweg_operator.planning.phases import Phase
+from thalweg_operator.planning.reports.phases import RoundPhase
 
 LENGTH: Final = struct.Struct(">Q")
-#: Lists of a request that may be long, and how many entries of each go into one part.
-_CHUNKED_FIELDS: Final = (
-    "nodes",
-    "usage",
-    "pod_deltas",
-    "reports",
-    "storage",
-    "removed_storage",
-    "pending",
-    "signatures",
-    "classes",
-    "running",
-    "removed_running",
-    "measured",
-    "numa",
-)
+#: Entries of each list of a request that go into one part.
 _CHUNK_SIZE: Final = 1000
 
 
@@ -74,6 +61,43 @@ class PendingEntry(msgspec.Struct, array_like=True):
     queue: str = ""
     preempts: bool = True
     foreseen: tuple[int, int] | None = None
+
+
+def to_pending_entry(
+    pod: PendingPod, policy: int, classes: dict[PodClass, int], signatures: dict[PodSignature, int]
+) -> PendingEntry:
+    """A pending pod; a new class or signature gets the next position."""
+    return PendingEntry(
+        pod.key,
+        classes.setdefault(pod.pod_class, len(classes)),
+        policy,
+        pod.created,
+        signatures.setdefault(pod.signature, len(signatures)),
+        pod.gangs,
+        pod.victim,
+        pod.plannable_since,
+        pod.queue,
+        pod.preempts,
+        pod.foreseen,
+    )
+
+
+def to_pending_pod(entry: PendingEntry, request: RoundRequest) -> PendingPod:
+    """The pending pod of an entry of a request; a round reads no uid of it."""
+    return PendingPod(
+        entry.key,
+        "",
+        request.classes[entry.pod_class],
+        request.policies[entry.policy].name,
+        entry.created,
+        request.signatures[entry.signature],
+        entry.gangs,
+        entry.victim,
+        entry.plannable_since,
+        entry.preempts,
+        entry.queue,
+        entry.foreseen,
+    )
 
 
 class RunningEntry(msgspec.Struct, array_like=True):
@@ -158,7 +182,7 @@ class RoundRequest(msgspec.Struct):
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: running pods that are new or changed, and keys of those that are gone.
         running_state: None: nobody may be evicted in this round.
-        measured: loads of nodes of which another load counts by measurement than before.
+        measured: nodes whose measured load has changed, with the load that counts from now on.
         numa, removed_numa: see ``TableChanges``.
     """
 
@@ -199,31 +223,31 @@ class RoundRequest(msgspec.Struct):
     has_more: bool = False
 
 
+#: The lists of a request: each is cut into parts.
+_LISTS: Final = tuple(field.name for field in fields(RoundRequest) if get_origin(field.type) is list)
+#: What the first part has whole and the others lack.
+_IN_FIRST_PART: Final[dict[str, Any]] = {
+    field.name: None if NoneType in get_args(field.type) else {}
+    for field in fields(RoundRequest)
+    if get_origin(field.type) is dict or NoneType in get_args(field.type)
+}
+
+
 def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
     """A request in parts; each is encoded quickly enough not to block the event loop."""
-    longest = max(len(getattr(request, name)) for name in _CHUNKED_FIELDS)
+    longest = max(len(getattr(request, name)) for name in _LISTS)
     for start in range(0, max(1, longest), _CHUNK_SIZE):
-        lists = {name: getattr(request, name)[start : start + _CHUNK_SIZE] for name in _CHUNKED_FIELDS}
+        part: dict[str, Any] = {name: getattr(request, name)[start : start + _CHUNK_SIZE] for name in _LISTS}
         if start:
-            lists |= {
-                "policies": [],
-                "removed_nodes": [],
-                "images": [],
-                "gangs": [],
-                "persistent_usage": None,
-                "queues": [],
-                "queue_usage": {},
-                "removed_numa": [],
-            }
-        has_more = start + _CHUNK_SIZE < longest
-        yield msgspec.structs.replace(request, **lists, has_more=has_more)
+            part |= _IN_FIRST_PART
+        yield msgspec.structs.replace(request, **part, has_more=start + _CHUNK_SIZE < longest)
 
 
 def join_request(parts: Sequence[RoundRequest]) -> RoundRequest:
     """The request that was split into these parts."""
     if len(parts) == 1:
         return parts[0]
-    lists = {name: [each for part in parts for each in getattr(part, name)] for name in _CHUNKED_FIELDS}
+    lists = {name: [entry for part in parts for entry in getattr(part, name)] for name in _LISTS}
     return msgspec.structs.replace(parts[0], **lists, has_more=False)
 
 
@@ -297,7 +321,7 @@ class RoundReply(msgspec.Struct, Bounded):
     seconds: float
     codes: list[str] = []
     more_nodes_help: list[bool] = []
-    phases: list[Phase] = []
+    phases: list[RoundPhase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     savings: list[int | None] = []

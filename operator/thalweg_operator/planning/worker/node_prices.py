@@ -14,7 +14,7 @@ from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.model.nodes import Node
 from flowcore.planning.round.node_prices import CLOSED, NodePrices
 from thalweg_operator.planning.worker.messages import NodePricesEntry, RoundRequest
-from thalweg_operator.reservations.steering.planned_prices import NO_PRICE
+from thalweg_operator.reservations.steering.records.planned_prices import NO_PRICE
 
 #: Bytes of all prices of a reply. The largest numbers of alike pods come first; pods beyond that are nominated.
 _MAX_BYTES = 2**21

@@ -17,8 +17,8 @@ from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.reasons import Reason
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_executor.forked import ForkedExecutor
-from thalweg_operator.planning.phases import Stopwatch
-from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.reports.phases import Stopwatch
+from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest, to_pending_pod
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import (
     encode_cheapest,
@@ -97,22 +97,8 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
     delivered_pods: list[PendingPod] = []
     observed_pods: list[PendingPod] = []
     for waiting in request.pending:
-        policy = request.policies[waiting.policy]
-        pod = PendingPod(
-            key=waiting.key,
-            uid="",
-            pod_class=request.classes[waiting.pod_class],
-            policy=policy.name,
-            created=waiting.created,
-            signature=request.signatures[waiting.signature],
-            gangs=waiting.gangs,
-            victim=waiting.victim,
-            plannable_since=waiting.plannable_since,
-            queue=waiting.queue,
-            preempts=waiting.preempts,
-            foreseen=waiting.foreseen,
-        )
-        (delivered_pods if policy.delivery.acts else observed_pods).append(pod)
+        acts = request.policies[waiting.policy].delivery.acts
+        (delivered_pods if acts else observed_pods).append(to_pending_pod(waiting, request))
     return tuple(delivered_pods), tuple(observed_pods)
 
 

@@ -1,13 +1,18 @@
-"""Pauses of pods that could not go where they were planned, by a monotonic clock: the wall clock may be set."""
+"""Pauses by a monotonic clock, since the wall clock may be set.
+
+Waiting pods pause that could not go where they were planned. Running pods whose eviction was refused are in no plan of
+evictions for a while.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger.ledger import Ledger
-from thalweg_operator.reservations.ledger.pending import RejectedNode
+from thalweg_operator.reservations.ledger.records.pending import RejectedNode
+from thalweg_operator.reservations.ledger.victim_record import UnevictablePod
 
 #: Seconds that a pod pauses at most whose write was refused.
 _MAX_POD_BACKOFF = 60.0
@@ -15,6 +20,8 @@ _MAX_POD_BACKOFF = 60.0
 _CONFLICT_BACKOFF = 0.25
 #: Seconds that a pod and a node that kube-scheduler rejected for it pause at most.
 _MAX_NODE_BACKOFF = 300.0
+#: Seconds of the first and of the longest pause after a refused eviction.
+_FIRST_EVICTION_BACKOFF, _MAX_EVICTION_BACKOFF = 5.0, 300.0
 
 
 def refused(ledger: Ledger, pod: Pod, now: float) -> None:
@@ -58,6 +65,27 @@ def rejected_nodes(cluster: Cluster, ledger: Ledger, pod: Pod, now: float) -> li
         for node, rejected in record.rejected_nodes.items()
         if rejected.until > now and not cluster.node_changed_since(node, rejected.generation)
     )
+
+
+def eviction_refused(ledger: Ledger, uid: str, reason: str, now: float) -> None:
+    """The API server refuses to evict a pod: it pauses, twice as long each time."""
+    known = ledger.unevictable.get(uid)
+    tries = 0 if known is None else known.tries
+    pause = min(_MAX_EVICTION_BACKOFF, _FIRST_EVICTION_BACKOFF * 2.0 ** min(tries, 16))
+    ledger.unevictable[uid] = UnevictablePod(reason, now + pause, tries + 1)
+
+
+def unevictable_reasons(ledger: Ledger, now: float) -> Mapping[str, str]:
+    """Why pods are not to be evicted now, by UID."""
+    return {uid: pod.reason for uid, pod in ledger.unevictable.items() if pod.until > now}
+
+
+def forget_unevictable(ledger: Ledger, now: float) -> None:
+    """Forgets pods whose pause ended long ago. Until then another refusal makes the pause longer."""
+    if ledger.unevictable:
+        ledger.unevictable = {
+            uid: pod for uid, pod in ledger.unevictable.items() if pod.until + _MAX_EVICTION_BACKOFF > now
+        }
 
 
 def expiries(ledger: Ledger, after: float) -> Iterator[float]:

@@ -1,7 +1,7 @@
 """The ledger: one reservation for each placement that is on its way.
 
 The ledger adds its reservations to the cluster's occupancy, so the usage of a node is always bound pods + ledger. A
-nomination is a reservation, whoever wrote it: that is how reservations come back after a restart. One event loop owns
+nomination is a reservation, also one of others: that is how reservations come back after a restart. One event loop owns
 cluster and ledger, so nothing here locks.
 """
 
@@ -12,20 +12,17 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.indexes.round_gangs import RoundGangs
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Delivery
 from flowcore.rules.topology.drift import Drift
-from thalweg_operator.reservations.ledger.arrivals import Arrivals
-from thalweg_operator.reservations.ledger.awaited_room import AwaitedRoom
-from thalweg_operator.reservations.ledger.in_flight import InFlight
-from thalweg_operator.reservations.ledger.pending import PendingRecord
+from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
+from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
+from thalweg_operator.reservations.ledger.records.in_flight import InFlight
+from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase, check_transition
 from thalweg_operator.reservations.ledger.victim_record import UnevictablePod, VictimRecord
-from thalweg_operator.reservations.ledger.waiting_group import WaitingGroup
 
 
 class Ledger:
@@ -59,7 +56,7 @@ class Ledger:
         self.victims: dict[str, VictimRecord] = {}
         self.waiting_groups: dict[str, WaitingGroup] = {}
         self.unevictable: dict[str, UnevictablePod] = {}
-        self._awaited_room = AwaitedRoom(self._occupancy)
+        self._awaited_room = AwaitedRoomIndex(self._occupancy)
         self.awaiting: set[str] = set()
         self.held: set[str] = set()
         self.paused: set[str] = set()
@@ -335,10 +332,9 @@ class Ledger:
             if reservation.pod.gang is not None and key not in self.withdrawing
         }
 
-    def round_gangs(self, asked: Sequence[tuple[Pod, Delivery]], now: float) -> RoundGangs:
-        """What a round is told of the gangs of these waiting pods, at a time of the monotonic clock."""
-        refused = {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
-        return RoundGangs(self._cluster.gangs, asked, self.gang_pods(), self._cluster.domain, refused)
+    def refused(self, now: float) -> set[str]:
+        """Keys of pods that pause since a write for them was refused, at a time of the monotonic clock."""
+        return {key for key, record in self.pending.items() if record.backoff_tries and record.backoff_until > now}
 
     def begin_plan(self, *, asked: bool = True) -> None:
         """A plan is asked for: what changes from now on it does not know.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.victims import victim_key
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import PlannedEviction

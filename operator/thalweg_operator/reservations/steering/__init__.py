@@ -1,1 +1,1 @@
-"""Pods that kube-scheduler binds: their nominations, in which order, and what kube-scheduler is told."""
+"""Pods that kube-scheduler binds: their nominations, the order of these, and the answers to kube-scheduler."""

@@ -1,4 +1,4 @@
-"""What kube-scheduler is told about a pod. Nothing here changes anything: asked twice, the answer is the same."""
+"""The answer to kube-scheduler about a pod. Nothing here changes anything: asked twice, the answer is the same."""
 
 from __future__ import annotations
 

@@ -22,8 +22,8 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, stands_alone, was_tried
-from thalweg_operator.reservations.steering.place_pool import PlaceKey
-from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.shifts import counted_by_others
 from thalweg_operator.reservations.steering.state import SteeringState
 

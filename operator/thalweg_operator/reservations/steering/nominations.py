@@ -16,9 +16,9 @@ from thalweg_operator.reservations.effects import CountNomination, Log, OpenGate
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.place_pool import PlaceKey, counting_keys, domains_of
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, counting_keys, domains_of
+from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
-from thalweg_operator.reservations.steering.waves import UNORDERED, WavePosition
 
 #: Seconds from the loss of a nomination to a look at what became of it: mostly the binding follows at once.
 GRACE = 0.1
@@ -37,7 +37,7 @@ UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
 
 
 @dataclass(frozen=True, slots=True)
-class PlannedPod:
+class ReservedPlacement:
     """A placement that has its reservation; its attributes are as in ``flowcore.planning.problem.result.Placement``."""
 
     pod: Pod

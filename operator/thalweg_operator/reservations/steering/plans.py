@@ -9,7 +9,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.ledger.reservation import NEVER, PermitKey
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import (
-    PlannedPod,
+    ReservedPlacement,
     begin_waves,
     expect_question,
     must_nominate,
@@ -17,9 +17,9 @@ from thalweg_operator.reservations.steering.nominations import (
     stands_alone,
     wake,
 )
-from thalweg_operator.reservations.steering.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
+from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
-from thalweg_operator.reservations.steering.waves import UNORDERED, WavePosition
 
 #: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
 _BUSY_SECONDS = 1.0
@@ -30,7 +30,7 @@ _RESERVED_SECONDS = 30.0
 _AT_ONCE = 25
 
 
-def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
+def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None:
     """Takes over placements that have their reservations.
 
     The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
@@ -39,7 +39,7 @@ def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
     records = state.nominations
     records.plan_count += 1
     queued: list[tuple[Pod, WavePosition]] = []
-    unordered: list[PlannedPod] = []
+    unordered: list[ReservedPlacement] = []
     for placement in planned:
         pod = placement.pod
         if not _is_reserved(state, placement):
@@ -71,7 +71,7 @@ def add_plan(state: SteeringState, planned: Sequence[PlannedPod]) -> None:
     nominate_reserved(state)
 
 
-def _is_reserved(state: SteeringState, placement: PlannedPod) -> bool:
+def _is_reserved(state: SteeringState, placement: ReservedPlacement) -> bool:
     reservation = state.ledger.reservations.get(placement.pod.key)
     return (
         reservation is not None
@@ -81,7 +81,7 @@ def _is_reserved(state: SteeringState, placement: PlannedPod) -> bool:
     )
 
 
-def _place_key(state: SteeringState, placement: PlannedPod) -> PlaceKey | None:
+def _place_key(state: SteeringState, placement: ReservedPlacement) -> PlaceKey | None:
     """By what the pod may take the place of another pod; None: not at all."""
     pod, policy = placement.pod, state.policy_of(placement.pod)
     if policy is None or placement.atomic_group or not stands_alone(pod):

@@ -26,12 +26,12 @@ from thalweg_operator.reservations.ledger.feasibility import fits_now, holds, in
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.nominations import stands_alone
-from thalweg_operator.reservations.steering.place_pool import PlaceKey, Size, counting_keys, domains_of
-from thalweg_operator.reservations.steering.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
+from thalweg_operator.reservations.steering.records.place_pool import PlaceKey, Size, counting_keys, domains_of
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.records.waves import UNORDERED
 from thalweg_operator.reservations.steering.state import SteeringState
-from thalweg_operator.reservations.steering.waves import UNORDERED
 
 #: Nodes of a question that are looked at closely, the cheapest ones.
 _MOST_NODES = 16

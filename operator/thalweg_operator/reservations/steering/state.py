@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.reservations.ledger.state import LedgerState
-from thalweg_operator.reservations.steering.records import NominationRecords
+from thalweg_operator.reservations.steering.records.nomination_records import NominationRecords
 
 
 class SteeringState(LedgerState):

@@ -9,8 +9,8 @@ from thalweg_operator.reservations.effects import WakePod
 from thalweg_operator.reservations.ledger.feasibility import holds
 from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering.changes import HIT_RATE_WEIGHT, PROVISIONING_SECONDS
 from thalweg_operator.reservations.steering.lone_pods import PRICES_HOLD, unasked
+from thalweg_operator.reservations.steering.nomination_events import HIT_RATE_WEIGHT, PROVISIONING_SECONDS
 from thalweg_operator.reservations.steering.nominations import (
     UNANNOUNCED,
     begin_waves,

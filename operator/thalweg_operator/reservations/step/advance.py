@@ -36,10 +36,9 @@ from thalweg_operator.reservations.events import (
     TimePassed,
     WriteAnswered,
 )
-from thalweg_operator.reservations.steering import changes as nomination_events
-from thalweg_operator.reservations.steering import nominations
+from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
-from thalweg_operator.reservations.steering.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.records.planned_prices import CheapestNodes, PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (

@@ -10,7 +10,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.events import PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.steering.nominations import PlannedPod
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement
 
 
 class Reserved(msgspec.Struct, frozen=True, gc=False):
@@ -44,7 +44,7 @@ class PlanInHand:
     """
 
     waiting: list[Reserved] = field(default_factory=list)
-    nominations: list[PlannedPod] = field(default_factory=list)
+    nominations: list[ReservedPlacement] = field(default_factory=list)
     broken: dict[str, bool] = field(default_factory=dict)
     in_groups: bool = False
     waiting_groups: set[str] = field(default_factory=set)

@@ -26,7 +26,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
-from thalweg_operator.reservations.steering.nominations import PlannedPod, open_gate
+from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
@@ -230,7 +230,7 @@ def _hand_on(state: State, plan: PlanInHand, reserved: Reserved) -> None:
         state.effects.append(Bind(pod, placement.node, state.cluster.generation))
     else:
         plan.nominations.append(
-            PlannedPod(
+            ReservedPlacement(
                 pod, placement.node, placement.wave, placement.atomic_group, placement.optional, placement.saving
             )
         )

@@ -27,8 +27,7 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
-from thalweg_operator.reservations.steering import changes as nomination_events
-from thalweg_operator.reservations.steering import lone_pods
+from thalweg_operator.reservations.steering import lone_pods, nomination_events
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 

@@ -1,4 +1,4 @@
-"""Takes up, after a restart, the nominations that an earlier process wrote: nobody else is evicted for these pods.
+"""Takes up, after a restart, the nominations that an earlier process wrote: no other pod is evicted for these pods.
 
 All that is written down is a pod's nomination, and that its victims are being deleted. So a nominated pod that fits its
 node now, or once the pods have left that terminate there, keeps that place until a round confirms it. Nobody else gets

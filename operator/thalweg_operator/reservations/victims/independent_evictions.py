@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure, Evict
 from thalweg_operator.reservations.events import Answer, PlannedEviction
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
-from thalweg_operator.reservations.victims import unevictable
 from thalweg_operator.reservations.victims.moves import Move
 from thalweg_operator.reservations.victims.replacements import (
     breaks_rule_yet,
@@ -110,7 +110,7 @@ def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason:
     if not placed and (known is None or known.pod.uid != write.pod.uid):
         return False
     if answer in (Answer.REFUSED, Answer.RETRYING):
-        unevictable.refused(ledger, write.pod.uid, reason, state.now)
+        backoff.eviction_refused(ledger, write.pod.uid, reason, state.now)
         if placed:
             release_place(state, key, "dropped")
         else:

@@ -1,4 +1,4 @@
-"""What victims and the pods that wait for them are told.
+"""Messages to victims and to the pods that wait for them.
 
 A pod's author may read its conditions and Events. Of pods of other namespaces these have the UID, as kube-scheduler
 writes it of a preemptor, and no names of budgets. The operator's log has the names.

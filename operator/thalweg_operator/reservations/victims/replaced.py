@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.victims import find_victim, forbidden_reason, victim_key
+from flowcore.cluster.replaced_pod import find_victim, forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from thalweg_operator.reservations.effects import Departure

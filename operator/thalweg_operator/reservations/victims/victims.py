@@ -12,19 +12,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from flowcore.cluster.victims import forbidden_reason, victim_key
+from flowcore.cluster.replaced_pod import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, PreemptionMode
 from flowcore.rules.reasons.codes import REPLACEMENT
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure, Evict, Nominate, WriteCondition
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import holds, may_come
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
-from thalweg_operator.reservations.victims import messages, unevictable
+from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
 from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
@@ -63,7 +64,7 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
 def look_after_victims(state: VictimsState) -> None:
     """Looks at all pods that wait, for what time and other pods change."""
     go_on(state, state.ledger.awaiting | state.ledger.held)
-    unevictable.forget(state.ledger, state.now)
+    backoff.forget_unevictable(state.ledger, state.now)
 
 
 def settle(state: VictimsState, keys: Iterable[str]) -> None:
@@ -222,7 +223,7 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
         refused: the reason is the API server's.
     """
     ledger = state.ledger
-    unevictable.refused(ledger, record.pod.uid, reason, state.now)
+    backoff.eviction_refused(ledger, record.pod.uid, reason, state.now)
     for key in sorted(record.for_pods):
         reservation = ledger.reservations.get(key)
         if reservation is None:

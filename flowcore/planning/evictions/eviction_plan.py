@@ -1,0 +1,317 @@
+"""The second part of a round: running pods leave for those that the first part found no node for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cached_property, partial
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.costs.model import Load
+from flowcore.costs.shares.reclaim import Reclaim
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.running_pods import EvictionKind, RunningPods
+from flowcore.planning.evictions.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
+from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
+from flowcore.planning.evictions.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.evictions.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search import Search
+from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.evictions.take_back import take_back
+from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.problem import Problem, priced
+from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
+from flowcore.rules.reasons.codes import ROOM_TAKEN
+from flowcore.rules.topology.constraints import UNCONSTRAINED
+
+_ACT = (ReschedulingMode.ACT,)
+_ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
+
+
+def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
+    """The result with evictions and the placements that they allow; the same result where nobody leaves.
+
+    Args:
+        problem: what the first part solved.
+        result: of the first part.
+        candidate: what the result was made from.
+    """
+    running = problem.snapshot.running
+    if running is None:
+        return result
+    broken = broken_rules(result.after, running)
+    if not result.unplaced and not broken:
+        return result
+    found = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
+        proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
+        found = replace(found, proposals=proposed if proposed != _moves(found) else ())
+    return found
+
+
+def _moves(result: RoundResult) -> tuple[Eviction, ...]:
+    return tuple(each for each in result.evictions if each.kind is EvictionKind.MIGRATION)
+
+
+class _EvictionRound:
+    """One search, with the policies of some modes moving their pods."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        result: RoundResult,
+        candidate: Candidate,
+        running: RunningPods,
+        broken: Sequence[BrokenRule],
+        modes: Sequence[ReschedulingMode],
+    ) -> None:
+        self._problem, self._first, self._broken = problem, result, broken
+        self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
+        highest = max((each.priority for each in self._waiting), default=-(2**31))
+        residents = Residents.of(result.after, running, _revocable(problem, result, highest))
+        free = candidate.free_for_others(problem.demands)
+        self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
+        self._held = candidate.held
+        self._moves = MoveEligibility(self._state, problem.policies, modes)
+        self._reclaims = None
+        if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
+            self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
+        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+
+    def result(self) -> RoundResult:
+        """The first part's result, and what is decided here."""
+        if not self._broken and not (self._waiting and self._anyone):
+            return self._first
+        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
+        evict_for_rules(self._state, search.destinations, self._moves, self._broken)
+        groups: dict[str, Waiting] = {}
+        checkpoint = self._place_with_held(search)
+        self._problem.charge(())
+        for waiting in self._waiting:
+            self._place(search, waiting)
+            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
+            if waiting.group >= 0:
+                groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
+        if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
+            demands = [(at, pods, waiting.group) for waiting in self._waiting for at, pods in waiting.demands]
+            search.improve(checkpoint, demands, self._problem.snapshot.generation)
+        order = self._drop_what_breaks_rules(groups)
+        if self._try_again(search):
+            order = self._drop_what_breaks_rules(groups)
+        take_back(self._state, lambda: first_rejected(self._state, order) is None)
+        if self._place_revoked(search):
+            last = self._drop_what_breaks_rules(groups)
+            take_back(self._state, lambda: first_rejected(self._state, last) is None)
+        search.find_replacements(self._holds)
+        order = order_arrivals(self._state)
+        return self._build(groups, order)
+
+    # --- search ---
+
+    def _place_with_held(self, search: Search) -> Checkpoint:
+        """Places the group that room is held for, on that room too; the checkpoint before its placements.
+
+        Where it cannot be placed, the room stays held.
+        """
+        state, held = self._state, self._held
+        before = state.checkpoint()
+        if held is None:
+            return before
+        for waiting in self._waiting:
+            if waiting.group == held.group:
+                for commit in held.commits:
+                    state.release(commit.node, state.demands[commit.demand].requests * commit.count)
+                checkpoint = state.checkpoint()
+                self._place(search, waiting)
+                if len(state.arrivals) > checkpoint.arrivals:
+                    return checkpoint
+                state.roll_back(before)
+        return before
+
+    def _place(self, search: Search, waiting: Waiting) -> None:
+        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        if waiting.group < 0:
+            ((at, pods),) = waiting.demands
+            policy, now = self._policy(at), self._problem.snapshot.now
+            left = [pod for pod in pods if pod.key not in arrived]
+            preempting = [pod for pod in left if may_preempt(pod, policy, now)]
+            others = [pod for pod in left if not may_preempt(pod, policy, now)]
+            search.place_all(at, preempting, preempts=True)
+            if others:
+                search.place_all(at, others, preempts=False)
+            return
+        if waiting.demands[0][1][0].key in arrived:
+            return
+        checkpoint = self._state.checkpoint()
+        for nodes in waiting.allowed or (None,):
+            preempts = self._may_all_preempt(waiting)
+            if all(
+                search.place_all(at, pods, preempts=preempts, nodes=nodes) == len(pods) for at, pods in waiting.demands
+            ):
+                return
+            self._state.roll_back(checkpoint)
+
+    def _try_again(self, search: Search) -> bool:
+        """Places pods that rules kept out: others have left and come since. Whether there were any."""
+        demands = {at for waiting in self._waiting for at, _ in waiting.demands}
+        ruled = demands - plain_demands(self._state, demands)
+        again = [waiting for waiting in self._waiting if any(at in ruled for at, _ in waiting.demands)]
+        for waiting in again:
+            self._place(search, waiting)
+        return bool(again)
+
+    def _place_revoked(self, search: Search) -> bool:
+        """Places pods whose room goes to others somewhere else. Whether there are any."""
+        state = self._state
+        revoked = [state.residents.placement(at).pod for at, each in state.leaving.items() if each.kind is None]
+        for pod in revoked:
+            at = self._demand_of[pod.key]
+            search.place_all(at, [pod], preempts=may_preempt(pod, self._policy(at), self._problem.snapshot.now))
+        return bool(revoked)
+
+    def _may_all_preempt(self, waiting: Waiting) -> bool:
+        now = self._problem.snapshot.now
+        return all(may_preempt(pod, self._policy(at), now) for at, pods in waiting.demands for pod in pods)
+
+    @cached_property
+    def _demand_of(self) -> dict[str, int]:
+        """Number of the demand of each pending pod, by key."""
+        return {pod.key: at for at, demand in enumerate(self._problem.demands) for pod in demand.group.pods}
+
+    def _policy(self, at: int) -> Policy:
+        return self._problem.demands[at].policy
+
+    # --- verification ---
+
+    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> ArrivalOrder:
+        """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later."""
+        order = order_arrivals(self._state)
+        while (arrival := first_rejected(self._state, order)) is not None:
+            waiting = groups.get(arrival.pod.key)
+            pods = [arrival.pod] if waiting is None else [pod for _, pods in waiting.demands for pod in pods]
+            self._state.drop_arrivals({pod.key for pod in pods})
+            order = order_arrivals(self._state)
+        return order
+
+    def _holds(self) -> bool:
+        """Whether every filter passes for the whole plan; asked after each replacement that gets a node."""
+        if all(each.pod.signature.constraints is None for each in self._state.arrivals) and not self._ruled_leavers():
+            return True
+        return first_rejected(self._state, order_arrivals(self._state)) is None
+
+    def _ruled_leavers(self) -> bool:
+        """Whether pods that leave bring rules about others to their next node, or ports."""
+        pods = self._state.residents.pods
+        return any(
+            pods[at].signature.constraints is not None or pods[at].pod_class.host_ports
+            for at, each in self._state.leaving.items()
+            if each.to >= 0
+        )
+
+    # --- result ---
+
+    def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
+        state, first = self._state, self._first
+        if not state.arrivals and not state.leaving:
+            return first
+        after = state.snapshot()
+        arrived = {arrival.pod.key for arrival in state.arrivals}
+        revoked = {
+            state.residents.placement(at).pod.key: leaving.for_pods
+            for at, leaving in state.leaving.items()
+            if leaving.kind is None
+        }
+        placements = tuple(each for each in first.placements if each.pod.key not in revoked)
+        revoked_pods = tuple(
+            self._unplaced_again(each, revoked[each.pod.key])
+            for each in first.placements
+            if each.pod.key in revoked and each.pod.key not in arrived
+        )
+        unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
+        victims = waited_for(state, order)
+        more = self._placements(after, groups, order, victims)
+        cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
+        return replace(
+            first,
+            placements=(*placements, *more),
+            unplaced=(*unplaced, *revoked_pods),
+            evictions=self._evictions(victims),
+            cost=cost,
+            # The bound of the first part holds only while nobody leaves.
+            lower_bound=min(0, cost),
+            after=after,
+        )
+
+    def _placements(
+        self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
+    ) -> list[Placement]:
+        state, names = self._state, [node.name for node in after.table.nodes]
+        loads: dict[Utilisation, Load] = {}
+        prices = {each.pod.key: each.price for each in self._first.unplaced}
+        prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        found = []
+        demands = {at: state.priced(at) for at in dict.fromkeys(each.demand for each in state.arrivals)}
+        for arrival in (*order.at_once, *order.later):
+            demand = demands[arrival.demand]
+            utilisation = demand.potential.utilisation
+            if utilisation not in loads:
+                loads[utilisation] = Load.of(after, utilisation)
+            here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
+            price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
+            group = groups.get(arrival.pod.key)
+            found.append(
+                Placement(
+                    arrival.pod,
+                    names[arrival.node],
+                    max(0, price),
+                    atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
+                    victims=tuple(state.residents.pods[at].key for at in victims.get(arrival.pod.key, ())),
+                    unscheduled_price=prices[arrival.pod.key],
+                )
+            )
+        return found
+
+    def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
+        """A placement that is taken back."""
+        demand = self._problem.demands[self._demand_of[placement.pod.key]]
+        price = int(demand.prices[demand.group.pods.index(placement.pod)])
+        # The pod's author reads this, and may not know what runs in other namespaces.
+        namespace = placement.pod.key.partition("/")[0]
+        first = next((key for key in for_pods if key.partition("/")[0] == namespace), "a pod of another namespace")
+        others = f"{first} and {len(for_pods) - 1} others" if len(for_pods) > 1 else first
+        text = f"Its room on {placement.node} goes to {others} of a higher priority."
+        return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
+
+    def _evictions(self, victims: Mapping[str, Sequence[int]]) -> tuple[Eviction, ...]:
+        state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        return tuple(
+            Eviction(
+                state.residents.pods[at],
+                leaving.kind,
+                tuple(dict.fromkeys(leaving.for_pods)) or tuple(key for key, others in victims.items() if at in others),
+                names[leaving.to] if leaving.to >= 0 else "",
+                leaving.reason,
+                leaving.by_controller,
+            )
+            for at, leaving in state.leaving.items()
+            if leaving.kind is not None
+        )
+
+
+def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:
+    """Placements of lower priority that nothing else of the plan depends on."""
+    free = {
+        pod.key
+        for demand in problem.demands
+        if demand.constraints is UNCONSTRAINED and demand.group.pod_class.priority < priority
+        for pod in demand.group.pods
+    }
+    return [
+        each for each in result.placements if each.pod.key in free and not each.atomic_group and each.pod.victim is None
+    ]

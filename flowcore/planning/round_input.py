@@ -1,0 +1,189 @@
+"""The input of a round beside the nodes: the waiting pods as it plans them, their gangs, and the sums over other pods.
+
+An operator, ``simulate``, ``explain`` and the demo make it here, so that they plan the same pods alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import NamedTuple, Protocol
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.indexes.round_gangs import RoundGangs
+from flowcore.cluster.queue_usage import QueueUsageSums
+from flowcore.cluster.usage_samples import PodOnNode, UsageStore
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.gangs import Gang
+from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
+from flowcore.model.pods import Pod, excluding_nodes
+from flowcore.model.policies import Delivery, Policy
+from flowcore.model.queues import QueueState
+
+#: Lower than any pod's priority.
+LOWEST_PRIORITY = -(2**31)
+
+
+class GovernedPod(NamedTuple):
+    """A waiting pod, the policy that governs it, and how it would reach its node."""
+
+    pod: Pod
+    policy: Policy
+    delivery: Delivery
+
+
+class PodFacts(Protocol):
+    """What is known of a waiting pod beside its object and its policy. An operator knows more than a dump tells."""
+
+    def rejected_nodes(self, pod: Pod) -> Iterable[str]:
+        """Nodes that the pod is not to be planned for now."""
+
+    def victim_of(self, pod: Pod, policy: Policy) -> Victim | None:
+        """The running pod whose place it is to take; None: it is placed like any other."""
+
+    def plannable_since(self, pod: Pod) -> float:
+        """When the pod could first be planned, in seconds since the epoch; 0: unknown."""
+
+    def preempts(self, pod: Pod) -> bool:
+        """Whether running pods may be evicted for it."""
+
+    def foreseen(self, pod: Pod) -> tuple[int, int] | None:
+        """Milli-cores and bytes of memory that the pod is expected to use; None: unknown."""
+
+
+def counts_measured(policy: Policy) -> bool:
+    """Whether measured load counts for the pods of a policy."""
+    return policy.cost.utilisation is not Utilisation.REQUESTED
+
+
+def pod_on_node(store: UsageStore, pod: Pod, since: float) -> PodOnNode:
+    """A pod on a node with what it will use: what is foreseen, or else its requests.
+
+    Args:
+        since: when it started there, in seconds since the epoch; 0: it is on its way.
+    """
+    return PodOnNode(pod.key, since, store.foreseen(pod.usage_class) or non_zero_requests(pod.usage))
+
+
+def pending_pod(pod: Pod, policy: Policy, facts: PodFacts, cluster: Cluster, gangs: tuple[str, ...] = ()) -> PendingPod:
+    """A waiting pod as a round plans it.
+
+    Args:
+        policy: that governs it.
+        gangs: names of its gangs.
+    """
+    return PendingPod(
+        key=pod.key,
+        uid=pod.uid,
+        pod_class=excluding_nodes(pod.pod_class, facts.rejected_nodes(pod)),
+        policy=policy.name,
+        created=pod.created,
+        signature=pod.signature,
+        gangs=gangs,
+        victim=facts.victim_of(pod, policy),
+        plannable_since=facts.plannable_since(pod),
+        preempts=facts.preempts(pod),
+        queue=cluster.queues.of(pod, cluster.namespaces),
+        foreseen=facts.foreseen(pod) if counts_measured(policy) else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class OnTheWay:
+    """Pods that are neither waiting to be planned nor bound.
+
+    Attributes:
+        gang_pods: keys of gangs' pods on their way to a node, and that node.
+        paused: keys of pods that are not planned for a while, since a write for them was refused.
+        reserved: gives the pods with a reservation, whose room counts for their queues.
+    """
+
+    gang_pods: Mapping[str, str] = field(default_factory=dict)
+    paused: Collection[str] = ()
+    reserved: Callable[[], Iterable[Pod]] = tuple
+
+
+class RoundInput:
+    """See the module. All attributes are complete after the last step.
+
+    Attributes:
+        pending: the pods to plan, in the given order.
+        gangs: all their gangs, sorted by name.
+        persistent_usage: usage that does not come free for gangs; None: nobody asked.
+        queues: the queues and what their pods hold; None: there are no queues.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        waiting: Sequence[GovernedPod],
+        facts: PodFacts,
+        policy_of: Callable[[Pod], Policy | None],
+        *,
+        unplanned: Collection[str] = (),
+        on_the_way: OnTheWay | None = None,
+        stays_above: int | None = LOWEST_PRIORITY,
+    ) -> None:
+        """For one round.
+
+        Args:
+            waiting: the pods that may be planned.
+            policy_of: the policy that governs a pod of the cluster; None: none does.
+            unplanned: keys of those of ``waiting`` that count for their gangs, but are not planned.
+            on_the_way: None: all pods wait or are bound.
+            stays_above: what pods of higher priority hold does not come free for gangs; None: no gang asks.
+        """
+        self._cluster, self._waiting, self._facts, self._policy_of = cluster, waiting, facts, policy_of
+        self._unplanned, self._stays_above = unplanned, stays_above
+        self._on_the_way = OnTheWay() if on_the_way is None else on_the_way
+        self.pending: list[PendingPod] = []
+        self.gangs: list[Gang] = []
+        self.persistent_usage: tuple[PersistentUsage, ...] | None = None
+        self.queues: QueueState | None = None
+
+    def complete(self) -> RoundInput:
+        """All steps at once."""
+        for _ in self.steps():
+            pass
+        return self
+
+    def steps(self) -> Iterator[None]:
+        """Makes the input, a pod or a gang with each step, so that an event loop can turn between two of them."""
+        yield from self._plan_gangs_and_pods()
+        yield from self._add_persistent_usage()
+        yield from self._add_queues()
+
+    def _plan_gangs_and_pods(self) -> Iterator[None]:
+        cluster, asked = self._cluster, [(pod, delivery) for pod, _, delivery in self._waiting]
+        gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
+        yield from gangs.steps()
+        self.gangs = gangs.gangs
+        for (pod, policy, _), names in zip(self._waiting, gangs.gang_names, strict=True):
+            if pod.key not in self._unplanned:
+                self.pending.append(pending_pod(pod, policy, self._facts, cluster, names))
+            yield
+
+    def _add_persistent_usage(self) -> Iterator[None]:
+        if self._stays_above is None:
+            return
+        sums = PersistentUsageSums(self._stays_above)
+        for pod in list(self._cluster.pods.values()):
+            if pod.node_name:
+                sums.add(pod, self._policy_of(pod))
+            yield
+        self.persistent_usage = sums.totals()
+
+    def _add_queues(self) -> Iterator[None]:
+        cluster = self._cluster
+        if not cluster.queues.objects:
+            return
+        sums = QueueUsageSums(cluster)
+        # Both are taken now: a pod that is bound meanwhile counts once.
+        pods, reserved = list(cluster.pods.values()), self._on_the_way.reserved()
+        for pod in reserved:
+            sums.add(pod, pod.pod_class.requests)
+        for pod in pods:
+            sums.add_pod(pod)
+            yield
+        self.queues = QueueState(tuple(cluster.queues.objects.values()), sums.totals())

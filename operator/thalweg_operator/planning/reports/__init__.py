@@ -1,0 +1,1 @@
+"""What the operator reports of its rounds: metrics, Events, records, log lines about progress."""

@@ -1,0 +1,1 @@
+"""What the ledger remembers beside reservations and victims."""

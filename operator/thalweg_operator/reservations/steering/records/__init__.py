@@ -1,0 +1,1 @@
+"""What is remembered of pods that kube-scheduler binds, beside their reservations."""

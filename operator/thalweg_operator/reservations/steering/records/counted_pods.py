@@ -1,0 +1,51 @@
+"""Which pods the rules of reserved pods count: if such a pod went elsewhere, the plan might not hold any more."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+
+from flowcore.model.inter_pod_constraints import InterPodConstraints
+from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
+from flowcore.model.selector_index import ScopedIndex
+from flowcore.model.selectors import Labels
+from flowcore.rules.topology.domain_limits import limit_match
+
+
+class CountedPods:
+    """What affinity, spread and limits count. Anti-affinity is not here: it is asked node by node.
+
+    Attributes:
+        known: whether ``learn`` was called since ``forget``.
+    """
+
+    def __init__(self) -> None:
+        self.forget()
+
+    def forget(self) -> None:
+        """Other pods are reserved, or by other policies."""
+        self.known = False
+        self._index: ScopedIndex[PodMatch] = ScopedIndex()
+        self._counting: dict[PodMatch, set[PodSignature]] = {}
+
+    def learn(self, signatures: Iterable[PodSignature]) -> None:
+        """Takes the signatures of all reserved pods with rules."""
+        self.known = True
+        for signature in dict.fromkeys(signatures):
+            for match in _matches(signature.namespace, signature.constraints or InterPodConstraints()):
+                self._index.add(match)
+                self._counting.setdefault(match, set()).add(signature)
+
+    def by_others(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether the rules of other pods than those of this signature count pods of this signature."""
+        namespace = signature.namespace
+        return any(
+            match.includes(signature, namespaces) and self._counting[match] != {signature}
+            for match in self._index.find(namespace, namespaces.get(namespace, ()), signature.labels)
+        )
+
+
+def _matches(namespace: str, constraints: InterPodConstraints) -> Iterator[PodMatch]:
+    if constraints.affinity:
+        yield AffinityMatch(constraints.affinity)
+    yield from (SpreadMatch(namespace, spread.selector) for spread in constraints.spread)
+    yield from (limit_match(limit) for limit in constraints.limits)
