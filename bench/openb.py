@@ -1,7 +1,7 @@
 """Turns the openb GPU cluster trace (Alibaba's cluster-trace-gpu-v2023) into Kubernetes objects.
 
     python bench/openb.py DATA_DIR -o openb.json
-    thalweg simulate -f openb.json
+    thalweg plan -f openb.json
 
 DATA_DIR holds `openb_node_list_all_node.csv` and `openb_pod_list_NAME.csv` (`--list NAME`).
 
@@ -96,7 +96,7 @@ def _pod(row: dict[str, str], scheduler: str) -> Manifest:
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), default=Path("openb.json"),
               show_default=True, help="Where the dump goes.")  # fmt: skip
 def main(folder: Path, which: str, output: Path) -> None:
-    """Writes the trace as a dump that `thalweg simulate -f` reads."""
+    """Writes the trace as a dump that `thalweg plan -f` reads."""
     nodes, pods = read_nodes(nodes_file(folder)), read_pods(pods_file(folder, which))
     write_dump(output, [*nodes, *pods])
     click.echo(f"{len(nodes)} nodes and {len(pods)} pods in {output}", err=True)

@@ -114,6 +114,8 @@ def commands() -> str:
     """Every command with its arguments, options and examples, as its help says them."""
     parts = []
     for name, command in sorted(main.commands.items()):
+        if command.hidden:  # an old name
+            continue
         context = click.Context(command, info_name=f"thalweg {name}")
         prose, _, examples = inspect.cleandoc(command.help or "").partition("\b\nExamples:\n")
         rows = ["| option | default | meaning |", "|---|---|---|"]

@@ -1,6 +1,6 @@
 """Installed cost models: the core's, and plug-ins by entry points of the group ``thalweg.cost_models``.
 
-Reading entry points is I/O, so the core does not do it: it takes models as an argument. The worker, ``simulate`` and
+Reading entry points is I/O, so the core does not do it: it takes models as an argument. The worker, ``plan`` and
 ``replay`` call ``find_models`` once each. A plug-in that cannot be used is left out, with the reason; the others work.
 The operator's own process holds the token and loads no plug-in: its worker tells it their names (``KnownModels``).
 """

@@ -17,7 +17,7 @@ from flowcore.questions.scenario.moment import moment_text
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
 from thalweg.logs import set_up_logging
-from thalweg.source import Source, SourceError, SourceOperation, SourceOptions
+from thalweg.source import Source, SourceError, SourceOperation, SourceOptions, warn
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -63,6 +63,7 @@ def tell(
     """
 
     def put(answer: _Answer) -> None:
+        warn(getattr(answer, "warnings", ()))
         if output == "json":
             click.echo(msgspec.json.encode(answer))
             return

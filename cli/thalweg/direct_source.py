@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from typing import Any, TypeVar
 
-import click
 import msgspec
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.errors import ConnectionLost
@@ -14,7 +13,7 @@ from flowcore.questions.scenario import Scenario
 from thalweg.cluster_listing import list_objects
 from thalweg.dump_source import answer_here
 from thalweg.reader import read_listing
-from thalweg.source import SourceError, SourceOperation
+from thalweg.source import SourceError, SourceOperation, warn
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
 
@@ -35,15 +34,11 @@ class DirectSource:
             where: what names the cluster, for messages.
         """
         self._client, self.namespace, self._where = client, namespace, where
-        self._warned: set[str] = set()
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
         scenario = await self.scenario()
-        for warning in scenario.warnings:
-            if warning not in self._warned:
-                self._warned.add(warning)
-                click.echo(f"Warning: {warning}", err=True)
+        warn(scenario.warnings)
         return answer_here(question, scenario, query)
 
     async def scenario(self) -> Scenario:

@@ -7,7 +7,6 @@ from contextlib import redirect_stdout
 from functools import cached_property
 from typing import Any, TypeVar
 
-import click
 import msgspec
 
 from flowcore.questions.scenario import Scenario
@@ -15,7 +14,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from thalweg.files import DumpError
 from thalweg.progress import planning
 from thalweg.reader import read_dump
-from thalweg.source import SourceError, SourceOperation
+from thalweg.source import SourceError, SourceOperation, warn
 from thalweg_cost_models import find_models
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -44,10 +43,8 @@ class DumpSource:
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """See ``Source``."""
-        first, scenario = "_read" not in vars(self), self._read
-        for warning in scenario.warnings if first else ():
-            click.echo(f"Warning: {warning}", err=True)
-        return answer_here(question, scenario, query)
+        warn(self._read.warnings)
+        return answer_here(question, self._read, query)
 
     async def scenario(self) -> Scenario:
         """See ``Source``."""

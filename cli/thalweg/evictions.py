@@ -45,7 +45,7 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
     if not evictions:
         return
     rows = (
-        (each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", _why(each))
+        (each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", why(each.kind, each.reason))
         for each in islice(evictions, MAX_ROWS)
     )
     print_table(console, (title, "NODE", "FOR", "TO", "WHY"), rows)
@@ -53,8 +53,13 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
     console.print()
 
 
-def _why(eviction: Eviction) -> str:
-    return f"{eviction.kind.value}: {eviction.reason or WHY[eviction.kind]}"
+def why(kind: EvictionKind, reason: str) -> str:
+    """Why a pod leaves: the kind and a sentence.
+
+    Args:
+        reason: the plan's own sentence; "": it has none.
+    """
+    return f"{kind.value}: {reason or WHY[kind]}"
 
 
 def some(keys: Sequence[str]) -> str:

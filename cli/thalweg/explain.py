@@ -25,7 +25,7 @@ from flowcore.rules.reasons import no_domain, summary
 from flowcore.rules.reasons.preemption import why_nobody_leaves
 from flowcore.rules.verdicts import group
 from thalweg import evictions
-from thalweg.simulate import plan
+from thalweg.local_plan import plan
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 #: Nodes of one verdict that a row names; ``-o json`` has all.

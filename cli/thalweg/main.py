@@ -12,11 +12,11 @@ from thalweg.commands.doctor import doctor
 from thalweg.commands.dump import dump
 from thalweg.commands.explain import explain
 from thalweg.commands.headroom import headroom
+from thalweg.commands.old_names import OLD_NAMES
 from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
 from thalweg.commands.scheduler_config import scheduler_config
-from thalweg.commands.simulate import simulate
 from thalweg.commands.status import status, top
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
@@ -35,8 +35,8 @@ def main() -> None:
     Examples:
       thalweg demo                                   see the gain on built-in scenes, without a cluster
       thalweg dump > now.json                        write what plans depend on, of the cluster of your kubeconfig
-      thalweg simulate -f now.json                   plan the pending pods of your cluster
-      thalweg simulate -f now.json --compare         see what that gains over one pod after the other
+      thalweg plan -f now.json                       plan the pending pods of your cluster
+      thalweg plan -f now.json --compare             see what that gains over one pod after the other
       thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
@@ -57,7 +57,6 @@ main.add_command(plan)
 main.add_command(replay)
 main.add_command(run)
 main.add_command(scheduler_config)
-main.add_command(simulate)
 main.add_command(status)
 main.add_command(top)
 main.add_command(uninstall)
@@ -65,3 +64,5 @@ main.add_command(up)
 main.add_command(view)
 main.add_command(what_if)
 main.add_command(why)
+for _old in OLD_NAMES:
+    main.add_command(_old)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import wraps
 from pathlib import Path
 from typing import Any
@@ -89,30 +90,56 @@ def cluster(command: Callable[..., None]) -> Callable[..., None]:
 def _with_source(
     command: Callable[..., None], chosen_by: tuple[Callable[[Callable[..., None]], Callable[..., None]], ...]
 ) -> Callable[..., None]:
-    names = SourceOptions.__dataclass_fields__
-
     @wraps(command)
     def with_source(**arguments: Any) -> None:
-        chosen = SourceOptions(**{name: arguments.pop(name) for name in names if name in arguments})
-        of_both = ("files", "namespace", "now")
-        live = [name for name in names if name not in of_both and getattr(chosen, name)]
-        if chosen.files and live:
-            raise click.UsageError(f"-f asks a dump and --{live[0].replace('_', '-')} a live cluster: give one of them")
-        if chosen.now is not None and not chosen.files:
-            raise click.UsageError("--now is for a dump (-f FILE): a live cluster has the time of its clock")
+        chosen = take_source(arguments)
         if chosen.files and arguments.get("watch"):
             raise click.UsageError("--watch needs a live cluster: a dump does not change")
-        of_operator = [name for name in _OF_OPERATOR if getattr(chosen, name)]
-        if chosen.direct and of_operator:
-            raise click.UsageError(
-                f"--direct asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"
-            )
-        if chosen.server and chosen.service:
-            raise click.UsageError("--server and --service both say where the view is: give one of them")
-        if chosen.server_ca and not chosen.server:
-            raise click.UsageError("--server-ca is about --server: give both")
         command(source=chosen, **arguments)
 
     for option in reversed(chosen_by):
         option(with_source)
     return with_source
+
+
+def take_source(arguments: dict[str, Any]) -> SourceOptions:
+    """Takes the options of the source out of the arguments of a command.
+
+    Raises:
+        click.UsageError: they contradict each other.
+    """
+    names = SourceOptions.__dataclass_fields__
+    chosen = SourceOptions(**{name: arguments.pop(name) for name in names if name in arguments})
+    of_both = ("files", "namespace", "now")
+    live = [name for name in names if name not in of_both and getattr(chosen, name)]
+    if chosen.files and live:
+        raise click.UsageError(f"-f asks a dump and --{live[0].replace('_', '-')} a live cluster: give one of them")
+    if chosen.now is not None and not chosen.files:
+        raise click.UsageError("--now is for a dump (-f FILE): a live cluster has the time of its clock")
+    if chosen.direct:
+        _no_operator(chosen, "--direct")
+    if chosen.server and chosen.service:
+        raise click.UsageError("--server and --service both say where the view is: give one of them")
+    if chosen.server_ca and not chosen.server:
+        raise click.UsageError("--server-ca is about --server: give both")
+    return chosen
+
+
+def planned_here(source: SourceOptions, option: str) -> SourceOptions:
+    """The source of a command with an option that the operator does not answer: a dump, or the listed objects.
+
+    Raises:
+        click.UsageError: another option is about the operator.
+    """
+    if source.files:
+        return source
+    _no_operator(source, option)
+    return replace(source, direct=True)
+
+
+def _no_operator(source: SourceOptions, option: str) -> None:
+    of_operator = [name for name in _OF_OPERATOR if getattr(source, name)]
+    if of_operator:
+        raise click.UsageError(
+            f"{option} asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"
+        )

@@ -5,10 +5,12 @@ Answers are the same values either way.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, Literal, Protocol, TypeVar
+
+import click
 
 if TYPE_CHECKING:  # help must be instant
     import msgspec
@@ -124,3 +126,13 @@ def target_of(text: str, namespace: str) -> str:
         return text
     named = "/".join(rest if len(rest) > 1 else [namespace, *rest])
     return named if kind == "pod" else f"{kind}/{named}"
+
+
+def warn(sentences: Iterable[str]) -> None:
+    """Prints warnings of a source and its answers on standard error, each once in a run of a command."""
+    context = click.get_current_context(silent=True)
+    said: set[str] = set() if context is None else context.meta.setdefault(__name__, set())
+    for sentence in sentences:
+        if sentence not in said:
+            said.add(sentence)
+            click.echo(f"Warning: {sentence}", err=True)

@@ -22,7 +22,7 @@ from thalweg.workload_tables import print_workloads
 
 
 def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
-    """The status of a dump, with the plan of ``thalweg simulate`` as its only round."""
+    """The status of a dump, with the plan of ``thalweg plan`` as its only round."""
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
     rounds.put(planned_scenario(scenario, plan, context.now, 0.0))

@@ -5,7 +5,7 @@ kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` ask
 filters and its preemption. `tools.find_or_build_tool` builds tools such as Helm in the same way.
 Nothing in Thalweg's scheduler imports this package.
 
-A name is imported when it is first used: `thalweg simulate` wants `processes` alone, and no HTTP client.
+A name is imported when it is first used: `thalweg plan` wants `processes` alone, and no HTTP client.
 """
 
 from importlib import import_module

@@ -82,6 +82,11 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
     numa: NumaNeeds | None = None
 
+    @property
+    def fits_by_amounts(self) -> bool:
+        """Whether amounts alone say if a node has room for the pod: it needs no host port and no NUMA zone."""
+        return not self.host_ports and self.numa is None
+
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:
     """The class of pods that are like these but for some nodes that they may not go to."""

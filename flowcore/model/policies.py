@@ -1,6 +1,6 @@
 """FlowSchedulingPolicy as the core reads it: what it governs, how it delivers, what it pays for.
 
-Which pods of a cluster a policy governs is decided here, so that the operator and ``simulate`` agree.
+Which pods of a cluster a policy governs is decided here, so that the operator and ``plan`` agree.
 """
 
 from __future__ import annotations

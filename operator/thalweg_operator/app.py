@@ -28,15 +28,15 @@ from thalweg_operator.api.leader_election import LeaderElector
 from thalweg_operator.api.lease_watch import watch_lease
 from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.delivery.binder import Binder
-from thalweg_operator.delivery.condition_events import ConditionEvents
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
-from thalweg_operator.delivery.policy_status import PolicyStatus
-from thalweg_operator.delivery.queue_status import QueueStatus
+from thalweg_operator.delivery.status.condition_events import ConditionEvents
+from thalweg_operator.delivery.status.policy_status import PolicyStatus
+from thalweg_operator.delivery.status.queue_status import QueueStatus
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
 from thalweg_operator.find_tracer import find_tracer

@@ -1,4 +1,4 @@
-"""``thalweg simulate --compare``: the plan beside the same pods one by one."""
+"""``thalweg plan --compare``: the plan beside the same pods one by one."""
 
 import json
 from collections import Counter
@@ -58,7 +58,7 @@ def test_gangs_that_arrive_in_turns() -> None:
 
 def test_the_table() -> None:
     """The same figures for people, in a pipe without padding, and the closing line of every plan."""
-    done = thalweg("simulate", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": GANGS}))
+    done = thalweg("plan", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": GANGS}))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("6 placed, 3 pending on 3 nodes")
     assert lines[2].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
@@ -94,7 +94,7 @@ def test_resources_that_nobody_requests_have_no_row() -> None:
     disks = node("a")
     disks["status"]["allocatable"]["ephemeral-storage"] = "95Gi"
     dump = json.dumps({"kind": "List", "items": [disks, pod("p")]})
-    done = thalweg("simulate", "-f", "-", "--compare", stdin=dump)
+    done = thalweg("plan", "-f", "-", "--compare", stdin=dump)
     assert "cpu, of 4 cores" in done.stdout
     assert "ephemeral-storage" not in done.stdout
 

@@ -271,7 +271,7 @@ def test_it_ends_with_what_was_gained(options: tuple[str, ...], compared: tuple[
 def test_it_names_what_to_try_next() -> None:
     """A newcomer is shown the next command; --all only where there is more to see."""
     for options in ((), ("--all",)):
-        assert "thalweg simulate -f FILE" in printed(*options).splitlines()[-2]
+        assert "thalweg plan -f FILE" in printed(*options).splitlines()[-2]
     assert "thalweg demo --all" in printed()
     assert "thalweg demo --all" not in printed("--all")
 

@@ -1,4 +1,4 @@
-"""Files that are no dump of a cluster, or not a whole one: ``simulate`` and ``explain`` say so."""
+"""Files that are no dump of a cluster, or not a whole one: ``plan`` and ``explain`` say so."""
 
 import json
 from pathlib import Path
@@ -6,17 +6,17 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from support.cli import Manifest, node, pod, to_yaml
+from support.cli import Manifest, by_pod, node, pod, to_yaml
 from thalweg.main import main
 
 from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
 
-COMMANDS = pytest.mark.parametrize("command", ["simulate", "explain"])
+COMMANDS = pytest.mark.parametrize("command", ["plan", "explain"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]
 
 
-def run(*files: list[Manifest], folder: Path, command: str = "simulate", json_output: bool = False) -> Result:
+def run(*files: list[Manifest], folder: Path, command: str = "plan", json_output: bool = False) -> Result:
     """The command on files of these objects, named 0.json, 1.json and so on; run in their folder."""
     words = [command]
     for at, objects in enumerate(files):
@@ -95,7 +95,7 @@ def test_a_node_of_another_project_is_none(tmp_path: Path) -> None:
     done = run([longhorn, node("a"), pod("p")], folder=tmp_path, json_output=True)
     said = "1 Node.longhorn.io object ignored, such as Node.longhorn.io shop/a: plans do not depend on this kind"
     assert warnings_of(done, tmp_path) == [said]
-    assert json.loads(done.stdout)["placements"] == {"default/p": "a"}
+    assert by_pod(done.stdout)["placements"] == {"default/p": "a"}
 
 
 # -- what is not read --------------------------------------------------------------------------------------------------
@@ -135,7 +135,7 @@ def test_the_same_object_twice_in_a_file_is_one(tmp_path: Path) -> None:
     elsewhere = {**pod("a"), "metadata": {"name": "a", "namespace": "shop"}}
     done = run([node("a"), node("a"), pod("a"), pod("a"), elsewhere, *groups], folder=tmp_path, json_output=True)
     assert warnings_of(done, tmp_path) == []
-    assert json.loads(done.stdout)["bound"] == 2
+    assert by_pod(done.stdout)["bound"] == 2
 
 
 def test_a_later_file_replaces_objects_of_an_earlier_one(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ def test_a_later_file_replaces_objects_of_an_earlier_one(tmp_path: Path) -> None
         "1.json: Node a replaces the version of an earlier file",
         "1.json: 2 Pod objects replace the version of an earlier file",
     ]
-    assert json.loads(done.stdout)["bound"] == 1
+    assert by_pod(done.stdout)["bound"] == 1
 
 
 # -- what is missing ---------------------------------------------------------------------------------------------------
@@ -221,7 +221,7 @@ def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str,
     )
     done = run([node("a"), shy], folder=tmp_path, command=command)
     assert done.stderr == f"Warning: {said}\n"
-    if command == "simulate":
+    if command == "plan":
         assert "not certified: the files lack objects that the plan needs" in " ".join(done.stdout.split())
         done = run([node("a"), shy], folder=tmp_path, json_output=True)
         assert warnings_of(done, tmp_path) == [said]
@@ -248,7 +248,7 @@ def test_claims_that_were_not_dumped(tmp_path: Path) -> None:
         pod("r"),
     ]
     done = run(objects, folder=tmp_path, json_output=True)
-    answer = json.loads(done.stdout)
+    answer = by_pod(done.stdout)
     assert answer["placements"] == {"default/r": "a"}
     assert answer["pending"]["default/p"]["reason"] == f"its volume claims (data) cannot be judged: {NO_CLAIMS_MESSAGE}"
     assert "a policy with delivery: Extender plans such pods" in answer["pending"]["default/q"]["reason"]
@@ -319,5 +319,5 @@ def test_a_policy_that_contains_itself_is_refused(tmp_path: Path) -> None:
     """YAML can say that; the reader ends in words."""
     text = "&a {apiVersion: scheduling.thalweg/v1alpha1, kind: FlowSchedulingPolicy, metadata: {name: p}, spec: *a}"
     (tmp_path / "dump.yaml").write_text(to_yaml(node("a")) + f"---\n{text}\n")
-    done = CliRunner().invoke(main, ["simulate", "-f", str(tmp_path / "dump.yaml")])
+    done = CliRunner().invoke(main, ["plan", "-f", str(tmp_path / "dump.yaml")])
     assert refused(done, tmp_path) == "dump.yaml: FlowSchedulingPolicy p: nested too deeply"

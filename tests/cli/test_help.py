@@ -9,7 +9,7 @@ from thalweg.main import main
 
 from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
 
-COMMANDS = sorted(main.commands)
+COMMANDS = sorted(name for name, command in main.commands.items() if not command.hidden)
 WITH_INPUT = [name for name in COMMANDS if main.commands[name].params]
 
 
@@ -59,7 +59,7 @@ def test_the_examples_options_exist() -> None:
         assert set(used) <= known | {"-A", "-o", "-f"}
 
 
-@pytest.mark.parametrize("name", ["simulate", "explain"])
+@pytest.mark.parametrize("name", ["plan", "explain"])
 def test_the_command_that_dumps_a_cluster_is_shown(name: str) -> None:
     """The one that messages name too, as a shell takes it."""
     text = thalweg(name, "--help").stdout
@@ -76,7 +76,7 @@ def test_help_alone_lists_the_commands() -> None:
 
 def test_a_wrong_word_is_answered_with_usage() -> None:
     """Unknown commands, options and values: exit code 2 and no traceback."""
-    for words in (["simulat"], ["simulate", "--what"], ["simulate", "-f", "-", "-o", "xml"], ["up", "--nodes", "many"]):
+    for words in (["pla"], ["plan", "--what"], ["plan", "-f", "-", "-o", "xml"], ["up", "--nodes", "many"]):
         done = thalweg(*words)
         assert done.returncode == 2
         assert "Usage: " in done.stderr

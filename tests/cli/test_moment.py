@@ -17,7 +17,6 @@ from flowcore.questions.scenario.moment import NO_TIME, Times, moment_text
 MADE = "2026-11-23T09:30:00Z"
 #: Each question, and where its answer has the plan's cost.
 COMMANDS: dict[str, tuple[list[str], tuple[str, ...]]] = {
-    "simulate": (["simulate"], ("cost",)),
     "plan": (["plan"], ("cost",)),
     "what-if": (["what-if", "--cordon", "b"], ("before", "cost")),
     "headroom": (["headroom", "--cpu", "1"], ("cost",)),
@@ -61,7 +60,7 @@ def test_a_dump_has_its_own_time(command: str, dump: str) -> None:
 
 
 def test_all_commands_plan_alike(dump: str) -> None:
-    """simulate, plan, what-if's first plan, headroom and the view have one plan and one cost."""
+    """plan, what-if's first plan, headroom and the view have one plan and one cost."""
     costs = {}
     for command, (words, path) in COMMANDS.items():
         answer = _ask("2026-12-01T00:00:00Z", dump, *words)
@@ -69,14 +68,12 @@ def test_all_commands_plan_alike(dump: str) -> None:
             answer = answer[name]
         if path:
             costs[command] = answer
-    placements = _ask("2026-12-02T00:00:00Z", dump, "simulate")["placements"]
-    listed = _ask("2026-12-03T00:00:00Z", dump, "plan")["placed"]
-    assert {each["pod"]: each["node"] for each in listed} == placements
+    placements = {each["pod"]: each["node"] for each in _ask("2026-12-02T00:00:00Z", dump, "plan")["placed"]}
     rounds: list[Any] = []
     dump_source(read_dump((dump,)), dump).on_round(rounds.append)
     (shown,) = rounds
     costs["view"] = shown.cost
-    assert set(costs.values()) == {costs["simulate"]}
+    assert set(costs.values()) == {costs["plan"]}
     assert shown.time == read_dump((dump,)).moment
     assert {shown.pending[at].key: name for at, name, _ in shown.placements} == placements
 
@@ -101,7 +98,7 @@ def test_a_pod_of_the_future_is_told(dump: str) -> None:
     objects = json.loads(Path(dump).read_text())
     objects["items"].append(pod("liar", metadata={"creationTimestamp": "2099-01-01T00:00:00Z"}))
     Path(dump).write_text(json.dumps(objects))
-    answer = _ask(MADE, dump, "simulate")
+    answer = _ask(MADE, dump, "plan")
     assert answer["now"] == MADE
     (warning,) = answer["warnings"]
     assert "Pod default/liar: a time long after those of most objects does not count" in warning

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 import shutil
 import subprocess
@@ -12,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.cli import thalweg_from_nothing
+from support.cli import by_pod, thalweg_from_nothing
 from support.repository import ROOT
 
 EXAMPLE = ROOT / "examples" / "rack-budget-model"
@@ -35,13 +34,13 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def simulate(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """What `thalweg simulate` says of the tutorial's cluster."""
+    """What `thalweg plan` says of the tutorial's cluster."""
     (cluster,) = blocks("yaml")
     (tmp_path / "cluster.yaml").write_text(cluster)
     monkeypatch.setenv("PYTHONPATH", str(site))
-    done = thalweg_from_nothing("simulate", "-f", tmp_path / "cluster.yaml", "-o", "json")
+    done = thalweg_from_nothing("plan", "-f", tmp_path / "cluster.yaml", "-o", "json")
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
+    answer: dict[str, Any] = by_pod(done.stdout)
     assert not answer["warnings"]
     return answer
 

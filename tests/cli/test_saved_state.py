@@ -7,13 +7,13 @@ import msgspec
 import pytest
 from click.testing import CliRunner
 from hypothesis import given, settings
-from support.cli import node, pod
+from support.cli import by_pod, node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.verdicts import read_pods
+from thalweg.local_plan import plan
 from thalweg.main import main
 from thalweg.reader import read_dump
-from thalweg.simulate import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, to_storage_object
 from flowcore.api.kinds import KINDS
@@ -129,9 +129,9 @@ def test_pods_on_their_way_have_their_room(tmp_path: Path) -> None:
     other = pod("c", "1", schedulerName="default-scheduler")
     namespace = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "default"}}
     file = state(tmp_path, node("n"), namespace, *pods, other, planned={"default/a": "n"})
-    done = CliRunner().invoke(main, ["simulate", "-f", str(file), "-o", "json"])
+    done = CliRunner().invoke(main, ["plan", "-f", str(file), "-o", "json"])
     assert done.exit_code == 0, done.stderr
-    answer = json.loads(done.stdout)
+    answer = by_pod(done.stdout)
     assert answer["placements"] == {}
     assert answer["pending"]["default/b"]["reason"] == "0/1 nodes are available: 1 Insufficient cpu."
     assert answer["pending"]["default/c"]["reason"] == "no policy governs it"
@@ -152,7 +152,7 @@ def test_a_state_that_cannot_be_read(tmp_path: Path, change: object, problem: st
     file = state(tmp_path, node("n"), pod("p"))
     assert callable(change)
     file.write_text(change(file.read_text()))
-    done = CliRunner().invoke(main, ["simulate", "-f", str(file)])
+    done = CliRunner().invoke(main, ["plan", "-f", str(file)])
     assert done.exit_code == 2
     assert f"{file}: {problem}" in done.stderr
 

@@ -1,4 +1,4 @@
-"""``thalweg simulate``: who leaves for whom, and what the files say about priorities and PodDisruptionBudgets."""
+"""``thalweg plan``: who leaves for whom, and what the files say about priorities and PodDisruptionBudgets."""
 
 import json
 from typing import Any
@@ -167,7 +167,7 @@ def test_an_unknown_class_is_named() -> None:
 def test_priorities_beyond_their_range(bad: Manifest, words: str) -> None:
     """One line of error that names the object and the field."""
     dump = json.dumps({"kind": "List", "apiVersion": "v1", "items": [node("a"), bad]})
-    done = thalweg("simulate", "-f", "-", stdin=dump)
+    done = thalweg("plan", "-f", "-", stdin=dump)
     assert done.returncode == 2
     assert words in done.stderr
     assert done.stderr.count("\n") == 1
@@ -253,7 +253,7 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
 
 def table(*objects: Manifest, arguments: tuple[str, ...] = ()) -> list[str]:
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    done = thalweg("simulate", "-f", "-", *arguments, stdin=dump)
+    done = thalweg("plan", "-f", "-", *arguments, stdin=dump)
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
 
@@ -261,7 +261,7 @@ def table(*objects: Manifest, arguments: tuple[str, ...] = ()) -> list[str]:
 def test_the_table_says_who_leaves() -> None:
     """Who, from where, for whom, where to, and why; the preemptor's row says whom it waits for."""
     lines = table(node("a"), running("low"), URGENT, arguments=("--pods",))
-    assert any("default/urgent" in line and "a, once default/low has left" in line for line in lines)
+    assert any("default/urgent" in line and " a " in line and "once default/low has left" in line for line in lines)
     (row,) = (line for line in lines if line.startswith("default/low"))
     assert row.split()[1:4] == ["a", "default/urgent", "-"]
     assert "higher priority" in row

@@ -1,4 +1,4 @@
-"""``simulate`` plans with kinds of workload, and learns what neighbours cost from the finished pods of a dump."""
+"""``plan`` plans with kinds of workload, and learns what neighbours cost from the finished pods of a dump."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.cli import Manifest, node, pod
+from support.cli import Manifest, by_pod, node, pod
 from thalweg.main import main
 
 _BEGIN = "2026-01-05T10:00:00Z"
@@ -56,9 +56,9 @@ def _node_of_the_new_pod(folder: Path, policy: Manifest) -> str:
     path = folder / "dump.json"
     items = [policy, *there, *finished, _pod("new", "web", "200m")]
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": items}))
-    done = CliRunner().invoke(main, ["simulate", "-f", str(path), "-o", "json"])
+    done = CliRunner().invoke(main, ["plan", "-f", str(path), "-o", "json"])
     assert done.exit_code == 0, done.stderr
-    placed: str = json.loads(done.stdout)["placements"]["default/new"]
+    placed: str = by_pod(done.stdout)["placements"]["default/new"]
     return placed
 
 

@@ -1,4 +1,4 @@
-"""``simulate`` and ``explain`` read NodeMetrics and PodMetrics of a dump, for policies that ask for measured load."""
+"""``plan`` and ``explain`` read NodeMetrics and PodMetrics of a dump, for policies that ask for measured load."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.cli import Manifest, node, pod
+from support.cli import Manifest, by_pod, explain, node, pod
 from thalweg.main import main
 
 from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
@@ -54,13 +54,13 @@ def _pod(name: str, cpu: str, node_name: str = "", *, image: str = "web:1", seco
     return found
 
 
-def _run(folder: Path, *objects: Manifest, command: str = "simulate") -> Any:
+def _run(folder: Path, *objects: Manifest) -> Any:
     """The JSON answer."""
     path = folder / "dump.json"
     path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))
-    done = CliRunner().invoke(main, [command, "-f", str(path), "-o", "json"])
+    done = CliRunner().invoke(main, ["plan", "-f", str(path), "-o", "json"])
     assert done.exit_code == 0, done.stderr
-    return json.loads(done.stdout)
+    return by_pod(done.stdout)
 
 
 #: n0 has large requests and is idle, n1 has small requests and is busy.
@@ -127,7 +127,7 @@ def test_a_policy_without_any_metrics_is_told(tmp_path: Path) -> None:
     assert warning.endswith(f"so requests count. Add what was measured: {METRICS_COMMAND}")
 
 
-def test_explain_reads_the_same_files(tmp_path: Path) -> None:
+def test_explain_reads_the_same_files() -> None:
     """Metrics change nothing of what nodes a pod may use, and are no mistake."""
-    (entry,) = _run(tmp_path, *_CLUSTER, _policy("Measured"), _pod("new", "500m"), command="explain")
+    (entry,) = explain(*_CLUSTER, _policy("Measured"), _pod("new", "500m"))
     assert entry["pod"] == "default/new"

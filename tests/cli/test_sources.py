@@ -64,7 +64,7 @@ def test_no_api_server_is_one_sentence(tmp_path: Path) -> None:
             }
         )
     )
-    for command in ("plan", "top", "explain", "simulate"):
+    for command in ("plan", "top", "explain"):
         done = thalweg(command, "--kubeconfig", file)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"Error: cannot use the API server (--kubeconfig {file}): ")
@@ -209,7 +209,7 @@ def _answering(body: object = None, status: int = 200, **headers: str) -> Callab
 
 
 def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:
-    """As for `simulate`."""
+    """As for `plan`."""
     file = tmp_path / "dump.yaml"
     file.write_text(to_yaml(pod("p")))
     for command in ("plan", "status", "top"):

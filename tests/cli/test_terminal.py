@@ -81,7 +81,7 @@ def dump(tmp_path: Path) -> str:
 @pytest.mark.parametrize("columns", [80, 200])
 def test_on_a_terminal(dump: str, columns: int) -> None:
     """Lines fit, long names are whole, headings are bold, and no digit and no name has a colour."""
-    with terminal("simulate", "-f", dump, "--pods", columns=columns) as (_, ours):
+    with terminal("plan", "-f", dump, "--pods", columns=columns) as (_, ours):
         text = read_all(ours)
     assert "\x1b[1m" in text
     assert "\x1b[1;3" not in text
@@ -96,12 +96,12 @@ def test_on_a_terminal(dump: str, columns: int) -> None:
 
 def test_no_color_means_no_escape_at_all(dump: str) -> None:
     """Neither colours nor bold text."""
-    for arguments in (("simulate", "-f", dump, "--pods"), ("explain", "-f", dump)):
+    for arguments in (("plan", "-f", dump, "--pods"), ("explain", "-f", dump)):
         with terminal(*arguments, columns=80, NO_COLOR="1") as (_, ours):
             assert "\x1b" not in read_all(ours), arguments
 
 
-@pytest.mark.parametrize("command", [("simulate", "--pods"), ("simulate", "--compare"), ("explain", "default/p")])
+@pytest.mark.parametrize("command", [("plan", "--pods"), ("plan", "--compare"), ("explain", "default/p")])
 def test_in_a_pipe(dump: str, command: tuple[str, ...]) -> None:
     """A row is one line, whatever COLUMNS says, and no line ends in blanks or has a style."""
     done = thalweg(*command, "-f", dump, columns=20)
@@ -118,7 +118,7 @@ def test_ctrl_c_is_130(tmp_path: Path) -> None:
     path = tmp_path / "large.yaml"
     item = "- {kind: Pod, metadata: {name: p%d}, spec: {containers: [{name: c, image: i}]}}"
     path.write_text("\n".join(["kind: List", "items:", *(item % at for at in range(40_000))]))
-    with terminal("simulate", "-f", str(path), columns=80, bar=True) as (process, ours):
+    with terminal("plan", "-f", str(path), columns=80, bar=True) as (process, ours):
         shown = b""
         while b"reading" not in shown:  # the bar of a large file, two seconds after its reading began
             assert select.select([ours], [], [], 60)[0], shown

@@ -132,7 +132,7 @@ def test_a_policy_that_the_api_server_would_refuse(tmp_path: Path) -> None:
     """The same sentence as for a dump that has it."""
     bad = {**POLICY, "spec": {**POLICY["spec"], "delivry": "Binder"}}  # type: ignore[dict-item]
     file = dump(tmp_path, bad, name="bad.json")
-    by_dump = run("simulate", "-f", dump(tmp_path), "-f", file)
+    by_dump = run("plan", "-f", dump(tmp_path), "-f", file)
     for option in ("--policy", "--apply"):
         by_change = run("what-if", "-f", dump(tmp_path), option, file)
         assert by_change.exit_code == by_dump.exit_code == 2

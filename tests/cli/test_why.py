@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from subprocess import CompletedProcess
 
-from support.cli import Manifest, node, pod, thalweg
+from support.cli import Manifest, by_pod, node, pod, thalweg
 
 from flowcore.questions.diagnosis.answers import WhyKind
 
@@ -44,7 +44,7 @@ def test_the_shape_of_the_json() -> None:
 def test_the_first_line_is_the_reason_of_the_plan() -> None:
     """The words that simulate has, which are those of the condition."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a", "2"), TAINTED, CART]})
-    plan = json.loads(thalweg("simulate", "-f", "-", "-o", "json", stdin=dump).stdout)
+    plan = by_pod(thalweg("plan", "-f", "-", "-o", "json", stdin=dump).stdout)
     answer = json.loads(ask("shop/cart-0", "-o", "json").stdout)
     assert answer["text"] == plan["pending"]["shop/cart-0"]["reason"]
 

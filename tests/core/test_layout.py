@@ -59,7 +59,7 @@ def test_the_definitions_travel_with_the_package() -> None:
 
 
 def test_defaults_in_the_schema_are_the_cores() -> None:
-    """A field that is left out means the same to the API server and to ``simulate``."""
+    """A field that is left out means the same to the API server and to ``plan``."""
     schema = _schema()
     cost, price = schema["cost"], schema["unscheduled"]
     names = schema["selects"]["properties"]["schedulerNames"]

@@ -1,4 +1,4 @@
-"""Dumps of clusters: what ``simulate`` takes for a policy is what the API server takes, and it serves what is dumped.
+"""Dumps of clusters: what ``plan`` takes for a policy is what the API server takes, and it serves what is dumped.
 
 The API server validates fields strictly, as kubectl asks it to. Drawn mistakes in valid policies go to both; the API
 server is asked for a dry run, so nothing is stored.
@@ -193,7 +193,7 @@ async def answer(api: Api, manifest: dict[str, Any]) -> dict[str, Any] | str:
 
 
 def problem_of(manifest: dict[str, Any], folder: Path) -> str:
-    """Why ``simulate`` refuses the policy, "" where it takes it."""
+    """Why ``plan`` refuses the policy, "" where it takes it."""
     node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
     (folder / "dump.json").write_text(json.dumps({"kind": "List", "items": [node, manifest]}))
     try:

@@ -14,6 +14,7 @@ import pytest
 import pytest_asyncio
 import yaml
 from aiohttp import web
+from support.cli import by_pod
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import token
@@ -342,16 +343,17 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
 async def test_a_cluster_without_an_operator(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
 ) -> None:
-    """`simulate` and `explain` list the cluster with the caller's own rights, all of it or not at all."""
+    """`plan` and `explain` list the cluster with the caller's own rights, all of it or not at all."""
     control_plane, api = plane
     await scene.nodes("small", cpu="2")
     await scene.create("large", "3")
     program = (sys.executable, "-m", "thalweg")
     config = ("--kubeconfig", str(control_plane.kubeconfig))
-    code, out, err = await plugin(tmp_path / "none", "simulate", *config, "-o", "json", program=program)
+    code, out, err = await plugin(tmp_path / "none", "plan", "-A", "--direct", *config, "-o", "json", program=program)
     assert code == 0, err
-    found = json.loads(out)
-    assert found["pending"][f"{scene.namespace}/large"]["reason"].startswith("0/1 nodes are available: 1 Insufficient")
+    assert by_pod(out)["pending"][f"{scene.namespace}/large"]["reason"].startswith(
+        "0/1 nodes are available: 1 Insufficient"
+    )
     code, out, err = await plugin(control_plane.kubeconfig, "explain", f"{scene.namespace}/large", program=program)
     assert code == 0, err
     assert "Insufficient cpu" in out
@@ -365,7 +367,7 @@ async def test_a_cluster_without_an_operator(
     stranger = await account_kubeconfig(control_plane, api, tmp_path / "config", "stranger", scene.namespace)
     code, out, err = await plugin(stranger, "dump", program=program)
     assert (code, out, err.count("\n")) == (2, "", 1)
-    code, out, err = await plugin(stranger, "simulate", program=program)
+    code, out, err = await plugin(stranger, "plan", "--direct", program=program)
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "the API server does not list nodes: 403" in err
 

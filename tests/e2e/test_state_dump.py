@@ -1,4 +1,4 @@
-"""A dump on demand of a running operator: ``simulate`` makes the operator's plan of it, ``replay`` its round."""
+"""A dump on demand of a running operator: ``plan`` makes the operator's plan of it, ``replay`` its round."""
 
 import asyncio
 import json
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from support.cli import thalweg
+from support.cli import by_pod, thalweg
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, running_operator, until
 
@@ -75,10 +75,10 @@ async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     state, record = await dump(scene.operator, dumps)
     for path in (state, record):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    simulated = await asyncio.to_thread(thalweg, "simulate", "-f", state, "-o", "json")
+    simulated = await asyncio.to_thread(thalweg, "plan", "-f", state, "-o", "json")
     replayed = await asyncio.to_thread(thalweg, "replay", record, "-o", "json")
     assert (simulated.returncode, replayed.returncode) == (0, 0), simulated.stderr + replayed.stderr
-    plan, again = json.loads(simulated.stdout), json.loads(replayed.stdout)
+    plan, again = by_pod(simulated.stdout), json.loads(replayed.stdout)
     assert again["same"], again["differences"]
     assert plan["placements"] == again["placements"]
     assert plan["placements"].keys() == told.keys()

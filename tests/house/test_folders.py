@@ -31,8 +31,6 @@ STILL_LARGER: dict[str, int] = {
     "flowcore/rules/topology": 14,
     "operator/thalweg_operator": 15,
     "operator/thalweg_operator/api": 23,
-    "operator/thalweg_operator/delivery": 10,
-    "operator/thalweg_operator/planning/worker": 10,
     "view/thalweg_view": 19,
 }
 

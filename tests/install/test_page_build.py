@@ -38,10 +38,10 @@ def test_without_npm_all_but_the_page_is_installed(tmp_path: Path) -> None:
     dump.write_text(json.dumps(node("n1")))
     environment = {**os.environ, "PYTHONPATH": str(tmp_path / "installed")}
     told = {}
-    for command in ("view", "simulate"):
+    for command in ("view", "plan"):
         run = [sys.executable, "-P", "-m", "thalweg", command, "-f", dump]
         told[command] = subprocess.run(run, capture_output=True, text=True, check=False, env=environment, cwd=tmp_path)
-    assert told["simulate"].returncode == 0, told["simulate"].stderr
+    assert told["plan"].returncode == 0, told["plan"].stderr
     assert told["view"].returncode == 1
     assert told["view"].stderr.count("\n") == 1
     assert "pip install" in told["view"].stderr

@@ -8,7 +8,7 @@ from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
-from support.cli import node, pod
+from support.cli import by_pod, node, pod
 from support.model import node as model_node
 from support.model import pod as model_pod
 from support.operator import free_address
@@ -138,9 +138,9 @@ def test_an_installed_plug_in_plans(site: Path) -> None:
             {"kind": "List", "items": [node("a"), node("z"), node("m"), pod("p", "1", schedulerName="thalweg"), policy]}
         )
     )
-    command = [sys.executable, "-m", "thalweg", "simulate", "-f", str(dump), "-o", "json"]
+    command = [sys.executable, "-m", "thalweg", "plan", "-f", str(dump), "-o", "json"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60)
-    assert json.loads(done.stdout)["placements"] == {"default/p": "z"}
+    assert by_pod(done.stdout)["placements"] == {"default/p": "z"}
 
 
 async def test_the_worker_finds_it_too(site: Path) -> None:

@@ -12,7 +12,7 @@ from aiohttp import web
 from support.fake_api import refusal, serving
 from support.fake_cluster.steered import SteeredCluster
 from thalweg_operator.constants import POLICIES_PATH
-from thalweg_operator.delivery.policy_status import PolicyStatus
+from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.policies.auto_waiting import GATE_FROM, HOLD_BELOW, describe, gating, policies_of_waiting
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.policies.gate_manifests import (

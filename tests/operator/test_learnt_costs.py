@@ -88,7 +88,7 @@ def test_finished_pods_tell_of_neighbours_and_machines() -> None:
 
 
 def test_a_dump_tells_the_same() -> None:
-    """What ``simulate`` learns from all pods at once is what the operator knows after its first look."""
+    """What ``plan`` learns from all pods at once is what the operator knows after its first look."""
     scene, asked = Scene(), policy()
     cluster = scene.cluster
     assert learnt_costs(asked.cost, cluster.pods.values(), cluster.nodes, BEGIN + 5_000.0) == scene.costs(asked)

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 import yaml
 from support.repository import ROOT
-from thalweg_operator.delivery import policy_status
-from thalweg_operator.delivery.policy_status import PolicyStatus
+from thalweg_operator.delivery.status import policy_status
+from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.planning.reports.round_reports import ProposedEviction, RoundReport
 from thalweg_operator.policies.store import PolicyStore
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 from support import virtual_time
 from thalweg_operator.api.outages import Outages
-from thalweg_operator.delivery.condition_events import ConditionEvents
-from thalweg_operator.delivery.policy_status import PolicyStatus
+from thalweg_operator.delivery.status.condition_events import ConditionEvents
+from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.policies.store import PolicyRecord, PolicyStore
 

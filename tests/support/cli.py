@@ -69,16 +69,35 @@ def _run(words: list[str], files: list[Path], environment: Mapping[str, str], fo
 
 
 def simulate(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
-    """The JSON answer for these objects, given as a List on standard input; with the reason of each node."""
+    """The plan for these objects, given as a List on standard input; with the reason of each node. See ``by_pod``."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    done = thalweg("simulate", "-f", "-", "-o", "json", "--nodes", *arguments, stdin=dump)
+    done = thalweg("plan", "-f", "-", "-o", "json", "--nodes", *arguments, stdin=dump)
     assert done.returncode == 0, done.stderr
-    answer: dict[str, Any] = json.loads(done.stdout)
-    return answer
+    return by_pod(done.stdout)
+
+
+def by_pod(answer: str) -> dict[str, Any]:
+    """The JSON of ``thalweg plan``, with ``placements``, ``pending``, ``evictions`` and ``proposals`` by pod."""
+    found: dict[str, Any] = json.loads(answer)
+    pending = {each["pod"]: {"reason": each["reason"]} for each in found["waiting"]}
+    for key, nodes in found.get("nodesOf", {}).items():
+        pending[key]["nodes"] = nodes
+    leaving, proposed = (
+        {
+            each["pod"]: {
+                "node": each["node"], "for": each["forPods"], "kind": each["kind"], "to": each["to"] or None
+            }
+            for each in found[name]
+        }
+        for name in ("leaving", "proposed")
+    )  # fmt: skip
+    placements = {each["pod"]: each["node"] for each in found["placed"]}
+    by_pod = {"placements": placements, "pending": pending, "evictions": leaving, "proposals": proposed}
+    return {**found, **by_pod, "bound": len(placements)}
 
 
 def explain(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """The JSON answer of ``thalweg explain``, like ``simulate``."""
+    """The JSON answer of ``thalweg explain``, like ``plan``."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     done = thalweg("explain", *names, "-f", "-", "-o", "json", stdin=dump)
     assert done.returncode == 0, done.stderr

@@ -74,7 +74,7 @@ async def get(client: aiohttp.ClientSession, path: str) -> Any:
 
 
 async def test_a_dump_is_served_with_its_plan() -> None:
-    """The process that answers gets the dump and its round; it plans the pods of any scheduler, as `simulate` does."""
+    """The process that answers gets the dump and its round; it plans the pods of any scheduler, as `plan` does."""
     hostile = "<script>"
     objects = [node("n0"), node("n1"), pod("runs", nodeName="n0"), pod("web"), pod(hostile, "64")]
     async with served(dump_source(scenario_of(objects), "now.json")) as client:

@@ -16,7 +16,7 @@ from thalweg.source import SourceOptions
 def dump(source: SourceOptions, *, redact: bool) -> None:
     """Write all objects of a cluster that plans depend on, as one JSON list.
 
-    The file is what simulate, explain, plan, why, what-if, headroom, status and view read with -f. It has nodes, pods,
+    The file is what plan, explain, why, what-if, headroom, status and view read with -f. It has nodes, pods,
     namespaces, PriorityClasses, PodDisruptionBudgets, storage, resource claims, PodGroups, policies, queues, and what
     metrics-server measured. Kinds that the API server does not serve have no objects. Kinds that you may not list are
     named in warnings on standard error. Nodes and pods are needed.
@@ -30,7 +30,7 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
     Examples:
       thalweg dump > now.json
       thalweg dump --context staging --redact > now.json
-      thalweg dump | thalweg simulate -f -
+      thalweg dump | thalweg plan -f -
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg.dump import run_dump
 

@@ -28,7 +28,7 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder that keeps the last 20 rounds, for `thalweg replay`.")  # fmt: skip
 @click.option("--dump-directory", type=click.Path(file_okay=False, path_type=Path),
-              help="Folder for dumps of the state, for `thalweg simulate` and `thalweg replay`. SIGUSR1 asks for "
+              help="Folder for dumps of the state, for `thalweg plan` and `thalweg replay`. SIGUSR1 asks for "
                    "one.")  # fmt: skip
 @click.option("--extender-listen", type=HOST_PORT,
               help="Address that serves kube-scheduler's extender, for delivery Extender. Default: no "

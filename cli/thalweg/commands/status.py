@@ -17,7 +17,7 @@ def status(source: SourceOptions, output: str, *, pods: bool, watch: bool) -> No
     """Show how Thalweg is doing: nodes and pods, what waits by workload, policies, queues and the last round.
 
     --pods lists the waiting pods instead of their workloads. For a dump the pending pods are planned, as
-    `thalweg simulate` does. A live operator answers only those who may list FlowSchedulingPolicies and FlowQueues.
+    `thalweg plan` does. A live operator answers only those who may list FlowSchedulingPolicies and FlowQueues.
 
     Exit code 2: the files or the operator cannot be read.
 

@@ -22,7 +22,7 @@ from thalweg import options
 def view(files: tuple[str, ...], record: Path | None, now: float | None, port: int, *, opens: bool) -> None:
     """Show a cluster dump or recorded rounds as a web page.
 
-    The command plans the pending pods of a dump as `thalweg simulate` does, and prints the address of the page. The
+    The command plans the pending pods of a dump as `thalweg plan` does, and prints the address of the page. The
     page is served on 127.0.0.1 until Ctrl-C. The address contains a token: without it nobody sees the data. Nothing is
     fetched from other hosts, and no cluster is changed.
 

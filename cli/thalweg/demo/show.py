@@ -116,7 +116,7 @@ def show(*, every: bool) -> None:
     else:
         console.print("[bold]thalweg demo --all[/bold] shows more scenes.", highlight=False)
     console.print(
-        "[bold]thalweg simulate -f FILE[/bold] plans a cluster dump; [bold]thalweg up[/bold] starts a local cluster.",
+        "[bold]thalweg plan -f FILE[/bold] plans a cluster dump; [bold]thalweg up[/bold] starts a local cluster.",
         highlight=False,
     )
     console.print(f"[green]Gained in scenes 1 to {len(compared)}:[/green] {total(compared)}", highlight=False)

@@ -1,4 +1,4 @@
-"""The gangs of one round; the same for the operator and ``simulate``.
+"""The gangs of one round; the same for the operator and ``plan``.
 
 Each step takes one gang, so that an event loop can turn between two steps. The cluster may change between steps. Each
 gang is computed once, when it is first asked for, and all gangs of a group share that result.

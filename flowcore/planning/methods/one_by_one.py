@@ -70,10 +70,7 @@ def is_quick(problem: Problem) -> bool:
 
 def _is_local(demand: Demand) -> bool:
     """Whether a node's own state, and which domains are closed, say what a demand's pods cost there."""
-    pod_class = demand.group.pod_class
-    if pod_class.host_ports or pod_class.numa is not None or demand.waits:
-        return False
-    return demand.constraints.soft_constraints is None
+    return demand.group.pod_class.fits_by_amounts and not demand.waits and demand.constraints.soft_constraints is None
 
 
 class _Run:

@@ -42,8 +42,7 @@ def packable(problem: Problem) -> Bools:
 
 def takes_resources_only(demand: Demand) -> bool:
     """Whether pods take resources of their nodes and nothing else: no rule, no host port, no NUMA zone."""
-    pod_class = demand.group.pod_class
-    return demand.constraints is UNCONSTRAINED and not pod_class.host_ports and pod_class.numa is None
+    return demand.constraints is UNCONSTRAINED and demand.group.pod_class.fits_by_amounts
 
 
 def worth_packing(problem: Problem, demands: Bools) -> bool:

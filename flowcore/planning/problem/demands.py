@@ -81,8 +81,7 @@ class Demand:
     @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
-        pod_class = self.group.pod_class
-        return bool(pod_class.host_ports) or pod_class.numa is not None or self.constraints.constrained
+        return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
 
     @cached_property
     def counted(self) -> Int64s:

@@ -173,7 +173,7 @@ class FreeCapacity:
 
     def has_room_at(self, demand: Demand, nodes: Int64s) -> Bools:
         """bool[len(nodes)]: which of these nodes have room for a pod of the group."""
-        if demand.group.pod_class.host_ports or demand.group.pod_class.numa is not None:
+        if not demand.group.pod_class.fits_by_amounts:
             return self.fit_counts_at(demand, nodes) > 0
         found: Bools = demand.allowed[nodes]
         for column in np.nonzero(demand.requests > 0)[0].tolist():

@@ -7,11 +7,12 @@ from collections.abc import Callable, Iterable
 import msgspec
 
 from flowcore.model.policies import BUILT_IN
+from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.round import Eviction
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.moment import moment_text
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
-from flowcore.questions.scenario.plan import plan_scenario
+from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
     LeavingWorkload,
     PlannedWorkload,
@@ -53,11 +54,16 @@ class PlannedPod(msgspec.Struct, frozen=True):
 
 
 class WaitingPod(msgspec.Struct, frozen=True):
-    """A waiting pod without a node, and the first line of the reason."""
+    """A waiting pod without a node, and the first line of the reason.
+
+    Attributes:
+        skipped: whether no plan may place it, whatever room there is.
+    """
 
     pod: str
     reason: str
     policy: str
+    skipped: bool = False
 
 
 class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
@@ -66,13 +72,15 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         for_pods: whom it leaves for.
         to: node where room for its replacement is reserved; "": none.
+        reason: a sentence beyond the kind; "": none.
     """
 
     pod: str
     node: str
-    kind: str
+    kind: EvictionKind
     for_pods: list[str]
     to: str
+    reason: str = ""
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -88,6 +96,9 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         now: the moment that the answer is for; "": unknown.
         workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
         leaving_workloads: the pods of ``leaving``, by workload and by whom they leave for.
+        proposed, proposed_workloads: the same of pods that would leave if their policy's mode were Act.
+        gap: how far above the cheapest plan the cost may be, as a part of the cost.
+        incomplete: whether objects are missing that may change the plan.
     """
 
     placed: list[PlannedPod]
@@ -103,6 +114,10 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     now: str = ""
     workloads: list[PlannedWorkload] = []
     leaving_workloads: list[LeavingWorkload] = []
+    proposed: list[LeavingPod] = []
+    proposed_workloads: list[LeavingWorkload] = []
+    gap: float = 0.0
+    incomplete: bool = False
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -111,17 +126,33 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
     Raises:
         UnknownName: no policy has the name.
     """
-    governed = GovernedScenario(scenario)
+    check_policy(scenario, query)
+    return list_plan(scenario, plan_scenario(scenario, context.now, context.models), query, context)
+
+
+def check_policy(scenario: Scenario, query: PlanQuery) -> None:
+    """Whether the policy of a question exists.
+
+    Raises:
+        UnknownName: no policy has the name.
+    """
     if query.policy and query.policy not in scenario.policies:
         raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
+
+
+def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
+    """A plan of the scenario as an answer."""
+    governed = GovernedScenario(scenario)
     policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
     acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
-    plan = plan_scenario(scenario, context.now, context.models)
     listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
     reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
-    leaving = [each for each in plan.result.evictions if _concerns(each, query, context)]
+    leaving, proposed = (
+        [each for each in all_of_them if _concerns(each, query, context)]
+        for all_of_them in (plan.result.evictions, plan.result.proposals)
+    )
     return PlanAnswer(
         placed=[
             PlannedPod(
@@ -136,11 +167,11 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             if listed(each.pod.key)
         ],
         waiting=[
-            WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name))
+            WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name), skipped=key in plan.skipped)
             for key, reason in reasons.items()
             if listed(key)
         ],
-        leaving=[_leaving(each, context) for each in leaving],
+        leaving=[_leaving(each, context, redacted) for each in leaving],
         observed=[
             msgspec.structs.replace(
                 each,
@@ -165,6 +196,10 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
             for each in planned_workloads(scenario, plan, listed)
         ],
         leaving_workloads=leaving_workloads(scenario, leaving, context),
+        proposed=[_leaving(each, context, redacted) for each in proposed],
+        proposed_workloads=leaving_workloads(scenario, proposed, context),
+        gap=round(plan.result.gap, 6),
+        incomplete=bool(plan.gaps),
     )
 
 
@@ -179,13 +214,14 @@ def _concerns(eviction: Eviction, query: PlanQuery, context: AnswerContext) -> b
     return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
 
-def _leaving(eviction: Eviction, context: AnswerContext) -> LeavingPod:
+def _leaving(eviction: Eviction, context: AnswerContext, redacted: Redaction) -> LeavingPod:
     return LeavingPod(
         context.name(eviction.pod.key),
         context.node(eviction.pod.node),
-        eviction.kind.value,
+        eviction.kind,
         _named(eviction.for_pods, context),
         _node(eviction.to, context),
+        redacted(eviction.reason),
     )
 
 

@@ -1,1 +1,1 @@
-"""Writes to the cluster: binds, nominates, evicts, tells pods why they wait, and keeps the status of policies."""
+"""Writes to the cluster: binds, nominates, evicts, and says why pods wait."""

@@ -14,9 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
+import msgspec
+
+from flowcore.api import Interner
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.amount_text import short_bytes
 from flowcore.model.cost_policy import KnownModels
+from flowcore.model.node_usage import NodeUsage
+from flowcore.model.nodes import Node
+from flowcore.model.resources import Amounts
 from thalweg_cost_models import find_models
 from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.worker.messages import (
@@ -31,7 +37,6 @@ from thalweg_operator.planning.worker.messages import (
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.process_limits import RoundExpired, limit_memory, time_limit
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_operator.planning.worker.sharing import Sharing
 
 
 def send_greeting(sink: BinaryIO, known: KnownModels) -> None:
@@ -56,7 +61,7 @@ def serve(
         memory: bytes that this process may use; 0: no limit.
         cores: cores that a round may use.
     """
-    replica, sharing = Replica(), Sharing()
+    replica, sharing = Replica(), _Sharing()
     writers: dict[Path, record.RecordWriter] = {}
     parts: list[RoundRequest] = []
     while True:
@@ -119,3 +124,39 @@ if __name__ == "__main__":
     found = find_models()
     send_greeting(replies, found.known)
     serve(sys.stdin.buffer, replies, kept, found.usable, allowed, cores_allowed)
+
+
+class _Sharing:
+    """Makes equal names and labels of nodes the same object, in all requests of a worker.
+
+    A decoded request has a new string for each time that a name is in it.
+    """
+
+    def __init__(self) -> None:
+        self._intern = Interner()
+
+    def share(self, part: RoundRequest) -> RoundRequest:
+        """The same request, or part of one, with shared names."""
+        intern = self._intern
+        return msgspec.structs.replace(
+            part,
+            nodes=[self._node(node) for node in part.nodes],
+            usage=[self._usage(usage) for usage in part.usage],
+            pod_deltas=[(place, {intern(node): by for node, by in on.items()}) for place, on in part.pod_deltas],
+            reports=[msgspec.structs.replace(each, node=intern(each.node)) for each in part.reports],
+        )
+
+    def _node(self, node: Node) -> Node:
+        intern = self._intern
+        return msgspec.structs.replace(
+            node,
+            name=intern(node.name),
+            labels=tuple(intern(pair) for pair in node.labels),
+            taints=intern(node.taints),
+            allocatable=intern(node.allocatable),
+            features=intern(node.features),
+        )
+
+    def _usage(self, usage: NodeUsage) -> NodeUsage:
+        amounts: Amounts = tuple((self._intern(name), amount) for name, amount in usage.amounts)
+        return msgspec.structs.replace(usage, node=self._intern(usage.node), amounts=amounts)

@@ -1,0 +1,35 @@
+"""Commands under the names that they had. They work for one release, say the new name, and no help lists them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import click
+
+from thalweg.commands.plan import plan
+
+
+def _old_name(name: str, command: click.Command, now: str, run: Callable[..., None]) -> click.Command:
+    """A command under an old name.
+
+    Args:
+        command: it as it is called now; the options are the same.
+        now: how it is called now to do the same.
+        run: does it.
+    """
+
+    def told(**arguments: Any) -> None:
+        click.echo(f"Note: thalweg {name} is now thalweg {now}. The old name goes with the next release.", err=True)
+        run(**arguments)
+
+    return click.Command(name, params=command.params, callback=told, help=command.help, hidden=True)
+
+
+def _simulate(**arguments: Any) -> None:
+    """It asked no operator, and had the pods of all namespaces."""
+    arguments |= {"direct": not arguments["files"], "all_namespaces": True}
+    click.get_current_context().invoke(plan, **arguments)
+
+
+OLD_NAMES: Final = (_old_name("simulate", plan, "plan", _simulate),)

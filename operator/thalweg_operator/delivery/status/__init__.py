@@ -1,0 +1,1 @@
+"""Writes the status of policies and queues, and Events about its conditions."""

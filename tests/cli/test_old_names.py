@@ -1,0 +1,46 @@
+"""Commands under the names that they had: they work and say the new name, and no help lists them."""
+
+import json
+from pathlib import Path
+
+import pytest
+from support.cli import node, pod, thalweg
+from thalweg.commands.old_names import OLD_NAMES
+from thalweg.main import main
+
+#: Words of an old command, and of the new one.
+SAME = [(("simulate",), ("plan",))]
+
+
+@pytest.fixture
+def dump(tmp_path: Path) -> Path:
+    path = tmp_path / "now.json"
+    path.write_text(json.dumps({"kind": "List", "items": [node("a", "1"), pod("p"), pod("q", "5")]}))
+    return path
+
+
+@pytest.mark.parametrize("output", ["table", "json"])
+@pytest.mark.parametrize(("old", "new"), SAME, ids=lambda words: words[0])
+def test_an_old_name_does_what_the_new_one_does(
+    old: tuple[str, ...], new: tuple[str, ...], output: str, dump: Path
+) -> None:
+    """The same on standard output, which programs read; the new name is on standard error, in one line."""
+    before, now = (thalweg(*words, "-f", dump, "-o", output) for words in (old, new))
+    assert (before.returncode, now.returncode, now.stderr) == (0, 0, "")
+    assert _timeless(before.stdout) == _timeless(now.stdout)
+    assert before.stderr.startswith(f"Note: thalweg {old[0]} is now thalweg {new[0]}")
+    assert before.stderr.count("\n") == 1
+
+
+def _timeless(text: str) -> object:
+    return {**found, "seconds": 0} if text[:1] == "{" and "seconds" in (found := json.loads(text)) else text
+
+
+def test_no_help_lists_old_names() -> None:
+    """Each of them has a case here."""
+    listed = thalweg("--help").stdout
+    for command in OLD_NAMES:
+        assert main.commands[str(command.name)] is command
+        assert f"\n  {command.name} " not in listed
+        assert f"thalweg {command.name} " not in listed
+    assert {old[0] for old, _ in SAME} == {command.name for command in OLD_NAMES}
