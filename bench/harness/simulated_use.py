@@ -22,7 +22,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.cluster.usage_samples import Arrival, UsageStore
+from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, Policy
@@ -200,11 +200,11 @@ class _Run:
         return result
 
     def _measured(self, now: float) -> np.ndarray:
-        arrivals: dict[str, list[Arrival]] = defaultdict(list)
+        arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
         for key, each in () if self._samples_alone else self._running.items():
             estimate = self._store.foreseen(self._truth.kind(each.pod))
             asked = non_zero_requests(each.pod.pod_class.requests)
-            arrivals[each.node].append(Arrival(key, (each.began + 1) * _TICK, estimate or asked))
+            arrivals[each.node].append(PodOnNode(key, (each.began + 1) * _TICK, estimate or asked))
         loads = [self._store.measured_load(node.name, arrivals[node.name], now) for node in self._table.nodes]
         return np.array([[np.nan if each is None else each for each in load.amounts] for load in loads])
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from support.profiles import examples
 
 from flowcore.api import Interner, WirePod, to_pod
-from flowcore.cluster.usage_samples import Arrival, UsageStore
+from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.cluster.usage_samples.sample_table import SampleTable
 from flowcore.model.pods import Pod
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
@@ -155,10 +155,10 @@ def test_pods_that_no_sample_contains_count_by_their_estimate() -> None:
     store = _store()
     store.put_nodes({"n1": _sample(1000)}, {"n1"})
     store.put_pods({"web-half": _sample(300, at=_NOW - 5), "web-busy": _sample(900, 2 * _GIB, at=_NOW - 5)}, _classes)
-    long_there = Arrival("web-old", _NOW - 31, (500, _GIB))
-    on_its_way = Arrival("web-new", 0, (500, 2 * _GIB))
-    half_seen = Arrival("web-half", _NOW - 20, (500, _GIB))
-    uses_more = Arrival("web-busy", _NOW - 20, (500, _GIB))
+    long_there = PodOnNode("web-old", _NOW - 31, (500, _GIB))
+    on_its_way = PodOnNode("web-new", 0, (500, 2 * _GIB))
+    half_seen = PodOnNode("web-half", _NOW - 20, (500, _GIB))
+    uses_more = PodOnNode("web-busy", _NOW - 20, (500, _GIB))
     assert store.measured_load("n1", [long_there], _NOW) == MeasuredLoad("n1", 1000, _GIB)
     assert store.measured_load("n1", [on_its_way], _NOW) == MeasuredLoad("n1", 1500, 3 * _GIB)
     assert store.measured_load("n1", [half_seen, uses_more], _NOW) == MeasuredLoad("n1", 1200, _GIB)
@@ -169,7 +169,7 @@ def test_a_pod_of_a_former_name_lends_no_sample() -> None:
     store = _store()
     store.put_nodes({"n1": _sample(0, 0)}, {"n1"})
     store.put_pods({"web-0": _sample(800)}, _classes)
-    assert store.measured_load("n1", [Arrival("web-0", 0, (500, 7))], _NOW) == MeasuredLoad("n1", 500, 7)
+    assert store.measured_load("n1", [PodOnNode("web-0", 0, (500, 7))], _NOW) == MeasuredLoad("n1", 500, 7)
 
 
 @pytest.mark.parametrize(("age", "measured"), [(180.0, True), (181.0, False)])

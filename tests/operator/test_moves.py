@@ -10,7 +10,7 @@ from support.draw import Case, crowded_cases
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg_operator.planning.round_request import queue_usage
+from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
 from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -515,18 +515,20 @@ def test_a_pod_that_another_controller_evicts() -> None:
     assert not again.ledger.reservations
 
 
-async def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
+def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
     """It counts until it is gone, then the place of its replacement does."""
     scene = Scene()
     scene.state.cluster.queues.put("q", Queue("q", pods=LabelSelector()))
 
-    async def used() -> dict[str, int]:
-        return dict((await queue_usage(scene.state.shell.state))["q"].used)
+    def used() -> dict[str, int]:
+        queues = operator_round_input(scene.state.shell.state, [], 0.0, 0.0, lambda _: None, None).complete().queues
+        assert queues is not None
+        return dict(queues.usage["q"].used)
 
     scene.plan_move()
-    assert await used() == {"cpu": 400 + 800, "pods": 2}
+    assert used() == {"cpu": 400 + 800, "pods": 2}
     scene.leave()
-    assert await used() == {"cpu": 400 + 800, "pods": 2}
+    assert used() == {"cpu": 400 + 800, "pods": 2}
     scene.gone("web-1")
     assert PLACE in scene.ledger.reservations
-    assert await used() == {"cpu": 400 + 800, "pods": 2}
+    assert used() == {"cpu": 400 + 800, "pods": 2}
