@@ -22,11 +22,11 @@ from harness.tables import console, print_conditions
 from harness.workload import MEASURED, RUNNING, make_nodes, make_pods, make_running
 from rich.table import Table
 from thalweg.reader import read_dump
-from thalweg.view_rounds import planned_scenario
 from thalweg_view.operations import OPERATIONS
-from thalweg_view.rounds import RoundHistory, RoundPlan
+from thalweg_view.rounds import RoundHistory
 from thalweg_view.view_data import SourceInfo, ViewData
 
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
 
@@ -63,10 +63,10 @@ def main(nodes: int, pods: int, running: int, repeats: int, output: str) -> None
     found = conditions()
     scenario = _scenario(nodes, pods, running or 5 * nodes)
     now, began = time.time(), time.perf_counter()
-    plan = planned_scenario(scenario, plan_scenario(scenario, now), now, 0.0)
+    plan = plan_scenario(scenario, now).document(seconds=0.0)
     planning = time.perf_counter() - began
     encoded = msgspec.msgpack.encode(plan)
-    crossing, _ = _timed(lambda: msgspec.msgpack.encode(msgspec.msgpack.decode(encoded, type=RoundPlan)), repeats)
+    crossing, _ = _timed(lambda: msgspec.msgpack.encode(msgspec.msgpack.decode(encoded, type=PlanDocument)), repeats)
     data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "bench", ""), 1)
     data.rounds.put(plan)
     rows = [("round, to the process and back", crossing, len(encoded))]

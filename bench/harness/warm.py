@@ -69,7 +69,7 @@ def measure(instance: Instance, batches: int) -> list[Batch]:
         reply: RoundReply = reply_decoder.decode(reply_body)
         if reply.problem:
             raise RuntimeError(reply.problem)
-        placements = tuple((pods[pod], index[node]) for pod, node, *_ in reply.placements)
+        placements = tuple((pods[each.pod], index[each.node]) for each in reply.placements)
         changed = {at for _, at in placements}
         come = [(pod.signature, at) for pod, at in placements]
         for pod, at in placements:

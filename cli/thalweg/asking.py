@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
@@ -45,7 +45,7 @@ async def opened(options: SourceOptions) -> AsyncIterator[Source]:
 def tell(
     options: SourceOptions,
     question: SourceOperation[Any, _Answer],
-    query: Callable[[str], msgspec.Struct],
+    query: Callable[[str], msgspec.Struct | Sequence[msgspec.Struct]],
     show: Callable[[_Answer], None],
     *,
     output: str,
@@ -56,7 +56,7 @@ def tell(
     Args:
         options: the source.
         question: what is asked.
-        query: from the namespace of names without one to the query.
+        query: from the namespace of names without one to the query, or to several.
         show: prints an answer for people.
         output: ``json`` prints the answer as JSON instead.
         watch: print again whenever the answer changes, until Ctrl-C.
@@ -91,20 +91,22 @@ def read_scenario(options: SourceOptions) -> Scenario:
 async def _tell(
     options: SourceOptions,
     question: SourceOperation[Any, _Answer],
-    query: Callable[[str], msgspec.Struct],
+    query: Callable[[str], msgspec.Struct | Sequence[msgspec.Struct]],
     put: Callable[[_Answer], None],
     *,
     watch: bool,
 ) -> None:
     async with opened(options) as source:
-        last: _Answer | None = None
+        asked, last = query(source.namespace), list[_Answer]()
+        queries = [asked] if isinstance(asked, msgspec.Struct) else asked
         while True:
-            answer = await source.ask(question, query(source.namespace))
-            if last is None or _timeless(answer) != _timeless(last):
-                if last is not None:
-                    click.echo()
-                put(answer)
-                last = answer
+            answers = [await source.ask(question, each) for each in queries]
+            if list(map(_timeless, answers)) != list(map(_timeless, last)):
+                for at, answer in enumerate(answers):
+                    if at or last:
+                        click.echo()
+                    put(answer)
+                last = answers
             if not watch:
                 return
             await asyncio.sleep(WATCH_INTERVAL)

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import structlog
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError, listening
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
 from thalweg_operator.app import Operator
 
 from thalweg.leader_endpoint import is_loopback, leader_endpoint

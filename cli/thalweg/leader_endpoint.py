@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from ipaddress import ip_address
 
 import click
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
 
 from thalweg.option_types import Address, NamespacedName
 

@@ -40,6 +40,7 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     return TimedPlan(
         found.result,
         found.before,
+        found.policies,
         found.skipped,
         found.gaps,
         found.warnings,

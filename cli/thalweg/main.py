@@ -10,7 +10,6 @@ from thalweg.commands.certificates import certificates
 from thalweg.commands.demo import demo
 from thalweg.commands.doctor import doctor
 from thalweg.commands.dump import dump
-from thalweg.commands.explain import explain
 from thalweg.commands.headroom import headroom
 from thalweg.commands.old_names import OLD_NAMES
 from thalweg.commands.plan import plan
@@ -37,9 +36,9 @@ def main() -> None:
       thalweg dump > now.json                        write what plans depend on, of the cluster of your kubeconfig
       thalweg plan -f now.json                       plan the pending pods of your cluster
       thalweg plan -f now.json --compare             see what that gains over one pod after the other
-      thalweg explain -f now.json                    see which nodes each waiting pod may use, and why not the others
       thalweg what-if -f now.json --drain worker-3   see what a change would do to the plan
       thalweg why shop/cart-0 -f now.json            say why one pod waits, and what would place it
+      thalweg why -f now.json --nodes                see which nodes each waiting pod may use
       thalweg up                                     start a local control plane
       thalweg run --kubeconfig ~/.kube/config        run the operator
       thalweg doctor --kubeconfig ~/.kube/config     check the installation in a cluster
@@ -51,7 +50,6 @@ main.add_command(certificates)
 main.add_command(demo)
 main.add_command(doctor)
 main.add_command(dump)
-main.add_command(explain)
 main.add_command(headroom)
 main.add_command(plan)
 main.add_command(replay)

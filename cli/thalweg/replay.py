@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import msgspec
 from thalweg_operator.planning.reports.record import RoundRecord, UnreadableRecord, differences, read_record
-from thalweg_operator.planning.worker.messages import RoundReply
+from thalweg_operator.planning.worker.messages import RoundReply, document_of
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
@@ -40,14 +40,14 @@ def run_replay(path: Path, output: str) -> None:
 
 def as_json(record: RoundRecord, again: RoundReply, sentences: list[str]) -> dict[str, object]:
     """The output of ``-o json``; ``sentences``: the differences."""
-    keys = [waiting.key for waiting in record.request.pending]
+    plan = document_of(record.request, again)
     return {
         "round": record.request.number,
         "generation": record.request.generation,
         "same": not sentences,
         "differences": sentences,
-        "placements": {keys[index]: node for index, node, *_ in again.placements},
-        "left": {keys[index]: again.reasons[reason] for index, reason in again.unplaced},
+        "placements": plan.nodes_by_pod(),
+        "left": plan.reasons_by_pod(),
         "cost": again.cost,
         "lowerBound": again.lower_bound,
         "steps": again.steps,

@@ -12,8 +12,8 @@ from pathlib import Path
 import click
 import structlog
 from thalweg_extender import ExtenderError
-from thalweg_operator.api.catch_up import OwnPod
-from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaseName
+from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.app import Operator, run
 from thalweg_operator.errors import OperatorError
 from thalweg_operator.settings import Settings, UsageSettings

@@ -17,7 +17,6 @@ from flowcore.questions.scenario.context import AnswerContext
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
-from thalweg.view_rounds import planned_scenario
 from thalweg.workload_tables import print_workloads
 
 
@@ -25,7 +24,7 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
     """The status of a dump, with the plan of ``thalweg plan`` as its only round."""
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
-    rounds.put(planned_scenario(scenario, plan, context.now, 0.0))
+    rounds.put(plan.document(seconds=0.0))
     return answer_status(ViewData(scenario, rounds, SourceInfo("dump")), query, context)
 
 

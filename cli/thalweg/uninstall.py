@@ -14,7 +14,7 @@ import msgspec
 from thalweg_operator.api.client import ApiClient, api_path, connect
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
-from thalweg_operator.api.leader_election import LeaderElector, LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaderElector, LeaseName
 from thalweg_operator.errors import LeaseHeld, OperatorError, Refused
 from thalweg_operator.policies.removal import Removed, remove
 

@@ -20,16 +20,15 @@ from thalweg_operator.planning.worker.messages import RoundRequest
 from thalweg_view.access import OneToken
 from thalweg_view.errors import ViewError
 from thalweg_view.page_files import NOT_GATHERED, read_page
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
 
 from flowcore.model.policies import BUILT_IN
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.saved import state_of
 from thalweg.files import DumpError, display_name
 from thalweg.progress import planning
 from thalweg.reader import read_dump
-from thalweg.view_rounds import planned_scenario, recorded_round_plan
 from thalweg_cost_models import find_models
 
 _LOOPBACK: Final = "127.0.0.1"
@@ -45,7 +44,7 @@ class FixedSource:
     """
 
     def __init__(
-        self, kind: Literal["dump", "record"], name: str, scenario: Scenario, rounds: Sequence[RoundPlan]
+        self, kind: Literal["dump", "record"], name: str, scenario: Scenario, rounds: Sequence[PlanDocument]
     ) -> None:
         self.kind, self.name, self.version = kind, name, version("thalweg")
         self._scenario, self._rounds = scenario, rounds
@@ -61,7 +60,7 @@ class FixedSource:
             yield piece
             await asyncio.sleep(0)
 
-    def on_round(self, listener: Callable[[RoundPlan], None]) -> None:
+    def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
         """See ``ViewSource``."""
         for plan in self._rounds:
             listener(plan)
@@ -74,7 +73,7 @@ def dump_source(scenario: Scenario, name: str) -> FixedSource:
         planned = plan_scenario(scenario, now, find_models().usable)
     for warning in (*scenario.warnings, *planned.warnings, *planned.gaps):
         click.echo(f"Warning: {warning}", err=True)
-    return FixedSource("dump", name, scenario, [planned_scenario(scenario, planned, now, time.perf_counter() - began)])
+    return FixedSource("dump", name, scenario, [planned.document(time.perf_counter() - began)])
 
 
 def record_source(folder: Path) -> FixedSource:
@@ -86,14 +85,14 @@ def record_source(folder: Path) -> FixedSource:
     paths = record_paths(folder)
     if not paths:
         raise UnreadableRecord(f"{folder}: contains no record; `thalweg run --record {folder}` writes them")
-    rounds: list[RoundPlan] = []
+    rounds: list[PlanDocument] = []
     request: RoundRequest | None = None
     for path in paths:
         record = read_record(path)
         request = record.request
         if rounds and rounds[-1].number >= request.number:
             rounds.clear()  # an earlier run of the operator: its rounds have the same numbers
-        rounds.append(recorded_round_plan(request, record.reply))
+        rounds.append(record.plan())
     if len(rounds) < len(paths):
         click.echo(f"Warning: {len(paths) - len(rounds)} records of earlier runs are not shown", err=True)
     return FixedSource("record", str(folder), Scenario() if request is None else _objects(request), rounds)

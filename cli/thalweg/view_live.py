@@ -20,23 +20,22 @@ import click
 import structlog
 from thalweg_certificates import SERVER, Leaf, issue, issue_authority, to_pem
 from thalweg_extender import CertificateFiles, Certificates, ExtenderError
-from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.client import connect
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.app import Operator
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, document_of
 from thalweg_operator.planning.worker.process_limits import default_memory
 from thalweg_view.errors import ReviewFailed
 from thalweg_view.reviews import ReviewedAccess
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
 
 from flowcore.model.pods import Pod
+from flowcore.planning.plan_document import PlanDocument
 from thalweg.leader_endpoint import is_loopback, leader_endpoint
 from thalweg.memory_option import memory_limit
 from thalweg.option_types import Address, NamespacedName
-from thalweg.view_rounds import to_round_plan
 
 _log = structlog.get_logger()
 #: Lines of the state between two turns of the event loop: less than a millisecond.
@@ -130,7 +129,7 @@ class LiveSource:
             yield piece
             await asyncio.sleep(0)
 
-    def on_round(self, listener: Callable[[RoundPlan], None]) -> None:
+    def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
         """See ``ViewSource``."""
         self._operator.observers.append(_Rounds(listener))
 
@@ -138,7 +137,7 @@ class LiveSource:
 class _Rounds:
     """Passes the operator's rounds on."""
 
-    def __init__(self, listener: Callable[[RoundPlan], None]) -> None:
+    def __init__(self, listener: Callable[[PlanDocument], None]) -> None:
         self._listener = listener
 
     def round_planned(self, request: RoundRequest, _pods: Sequence[Pod], reply: RoundReply) -> None:
@@ -146,7 +145,7 @@ class _Rounds:
         if not request.pending:
             return  # it told the worker of changes and planned nothing
         try:
-            self._listener(to_round_plan(request, reply))
+            self._listener(document_of(request, reply))
         except Exception:  # noqa: BLE001 - what is shown must not stop what is done
             _log.exception("round not shown", number=request.number)
 

@@ -1,6 +1,6 @@
 """The input of a round beside the nodes: the waiting pods as it plans them, their gangs, and the sums over other pods.
 
-An operator, ``simulate``, ``explain`` and the demo make it here, so that they plan the same pods alike.
+An operator, ``plan``, ``why --nodes`` and the demo make it here, so that they plan the same pods alike.
 """
 
 from __future__ import annotations

@@ -19,14 +19,14 @@ from flowcore.cluster.cluster import Cluster
 from thalweg_executor.available_cores import available_cores
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.catch_up import CatchUp
 from thalweg_operator.api.client import ApiClient, connect
-from thalweg_operator.api.endpoint_slice import EndpointWriter
-from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.leader_election import LeaderElector
-from thalweg_operator.api.lease_watch import watch_lease
+from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
+from thalweg_operator.api.leadership.leader_election import LeaderElector
+from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watches.catch_up import CatchUp
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor

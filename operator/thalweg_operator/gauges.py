@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from thalweg_operator.api.leader_election import LeaderElector
-from thalweg_operator.api.reflector import Reflector
+from thalweg_operator.api.leadership.leader_election import LeaderElector
+from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 

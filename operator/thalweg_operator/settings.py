@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from thalweg_operator.api.catch_up import OwnPod
-from thalweg_operator.api.endpoint_slice import LeaderEndpoint
-from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
+from thalweg_operator.api.leadership.leader_election import LeaseName
+from thalweg_operator.api.watches.catch_up import OwnPod
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """Dumps on demand: the state of the cluster as the operator sees it, and the next round.
 
-``thalweg plan`` and ``thalweg explain`` read the state, ``thalweg replay`` reads the round. Dumps describe the
+``thalweg plan`` and ``thalweg why`` read the state, ``thalweg replay`` reads the round. Dumps describe the
 cluster, so only their owner may read them.
 """
 

@@ -1,4 +1,4 @@
-"""Files that are no dump of a cluster, or not a whole one: ``plan`` and ``explain`` say so."""
+"""Files that are no dump of a cluster, or not a whole one: ``plan`` and ``why --nodes`` say so."""
 
 import json
 from pathlib import Path
@@ -12,13 +12,13 @@ from thalweg.main import main
 from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
 from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
 
-COMMANDS = pytest.mark.parametrize("command", ["plan", "explain"])
+COMMANDS = pytest.mark.parametrize("command", ["plan", "why --nodes"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]
 
 
 def run(*files: list[Manifest], folder: Path, command: str = "plan", json_output: bool = False) -> Result:
     """The command on files of these objects, named 0.json, 1.json and so on; run in their folder."""
-    words = [command]
+    words = command.split()
     for at, objects in enumerate(files):
         path = folder / f"{at}.json"
         path.write_text(json.dumps({"apiVersion": "v1", "kind": "List", "items": objects}))

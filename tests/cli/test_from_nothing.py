@@ -11,7 +11,7 @@ DUMP = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a", "1"),
 
 @pytest.mark.parametrize(
     "words",
-    [("explain",), ("plan",), ("why", "q"), ("what-if", "--drain", "a"), ("headroom",)],
+    [("why", "--nodes"), ("plan",), ("why", "q"), ("what-if", "--drain", "a"), ("headroom",)],
     ids=lambda words: words[0],
 )
 def test_the_answer_is_the_same(words: tuple[str, ...]) -> None:

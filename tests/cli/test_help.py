@@ -59,7 +59,7 @@ def test_the_examples_options_exist() -> None:
         assert set(used) <= known | {"-A", "-o", "-f"}
 
 
-@pytest.mark.parametrize("name", ["plan", "explain"])
+@pytest.mark.parametrize("name", ["plan"])
 def test_the_command_that_dumps_a_cluster_is_shown(name: str) -> None:
     """The one that messages name too, as a shell takes it."""
     text = thalweg(name, "--help").stdout

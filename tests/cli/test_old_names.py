@@ -9,7 +9,7 @@ from thalweg.commands.old_names import OLD_NAMES
 from thalweg.main import main
 
 #: Words of an old command, and of the new one.
-SAME = [(("simulate",), ("plan",))]
+SAME = [(("simulate",), ("plan",)), (("explain",), ("why", "--nodes")), (("explain", "q"), ("why", "q", "--nodes"))]
 
 
 @pytest.fixture

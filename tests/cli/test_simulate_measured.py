@@ -1,4 +1,4 @@
-"""``plan`` and ``explain`` read NodeMetrics and PodMetrics of a dump, for policies that ask for measured load."""
+"""``plan`` and ``why --nodes`` read NodeMetrics and PodMetrics of a dump, for policies that ask for measured load."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_a_policy_without_any_metrics_is_told(tmp_path: Path) -> None:
     assert warning.endswith(f"so requests count. Add what was measured: {METRICS_COMMAND}")
 
 
-def test_explain_reads_the_same_files() -> None:
+def test_verdicts_read_the_same_files() -> None:
     """Metrics change nothing of what nodes a pod may use, and are no mistake."""
     (entry,) = explain(*_CLUSTER, _policy("Measured"), _pod("new", "500m"))
     assert entry["pod"] == "default/new"

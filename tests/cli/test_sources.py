@@ -64,8 +64,8 @@ def test_no_api_server_is_one_sentence(tmp_path: Path) -> None:
             }
         )
     )
-    for command in ("plan", "top", "explain"):
-        done = thalweg(command, "--kubeconfig", file)
+    for words in (("plan",), ("top",), ("why", "--nodes")):
+        done = thalweg(*words, "--kubeconfig", file)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"Error: cannot use the API server (--kubeconfig {file}): ")
         assert f"cannot connect to {address}" in done.stderr

@@ -96,12 +96,12 @@ def test_on_a_terminal(dump: str, columns: int) -> None:
 
 def test_no_color_means_no_escape_at_all(dump: str) -> None:
     """Neither colours nor bold text."""
-    for arguments in (("plan", "-f", dump, "--pods"), ("explain", "-f", dump)):
+    for arguments in (("plan", "-f", dump, "--pods"), ("why", "--nodes", "-f", dump)):
         with terminal(*arguments, columns=80, NO_COLOR="1") as (_, ours):
             assert "\x1b" not in read_all(ours), arguments
 
 
-@pytest.mark.parametrize("command", [("plan", "--pods"), ("plan", "--compare"), ("explain", "default/p")])
+@pytest.mark.parametrize("command", [("plan", "--pods"), ("plan", "--compare"), ("why", "--nodes", "default/p")])
 def test_in_a_pipe(dump: str, command: tuple[str, ...]) -> None:
     """A row is one line, whatever COLUMNS says, and no line ends in blanks or has a style."""
     done = thalweg(*command, "-f", dump, columns=20)

@@ -10,7 +10,7 @@ import pytest
 from thalweg.option_types import HOST_PORT, NamespacedName
 from thalweg.view_live import ViewOptions, serve_view, view_endpoint
 from thalweg_controlplane.certificates import Authority
-from thalweg_operator.api.catch_up import OwnPod
+from thalweg_operator.api.watches.catch_up import OwnPod
 
 SERVICE = NamespacedName("thalweg-system", "thalweg-view")
 POD = OwnPod("thalweg-system", "thalweg-0")

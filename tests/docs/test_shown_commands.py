@@ -42,7 +42,7 @@ def test_our_options_exist() -> None:
         given = [word.partition("=")[0].rstrip(".,") for word in words[2:] if word.startswith("--")]
         wrong += [(page.name, line) for option in given if option not in options]
     assert wrong == []
-    assert commands >= {"run", "doctor", "uninstall", "scheduler-config", "certificates", "explain"}
+    assert commands >= {"run", "doctor", "uninstall", "scheduler-config", "certificates", "why"}
 
 
 def test_kubectl_looks_at_all_replicas_and_asks_about_subresources() -> None:

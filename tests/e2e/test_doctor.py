@@ -38,7 +38,7 @@ from thalweg_controlplane.certificates import Authority, Pair
 from thalweg_controlplane.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.leader_election import LeaderElector, LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaderElector, LeaseName
 from thalweg_operator.errors import Refused
 
 from flowcore.api.kinds import POLICY

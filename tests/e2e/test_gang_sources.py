@@ -16,7 +16,7 @@ from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
 from thalweg_controlplane.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Departure, Evict
@@ -109,7 +109,7 @@ async def test_pod_groups_whose_kinds_are_installed_later(
     plane: tuple[ControlPlane, Api], api: Api, ml: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The coscheduling plugin's and Volcano's: their pods wait until kind and object are there."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.2)
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._ABSENT", 0.2)
     label, annotation = "scheduling.x-k8s.io/pod-group", "scheduling.k8s.io/group-name"
     await api.create_many([pod(name, namespace=ml, labels={label: "a"}) for name in ("a-0", "a-1")])
     await api.create(pod("b-0", namespace=ml, annotations={annotation: "b"}))

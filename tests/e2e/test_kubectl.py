@@ -343,7 +343,7 @@ async def test_observed_pods_beside_the_other_schedulers_choice(
 async def test_a_cluster_without_an_operator(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path
 ) -> None:
-    """`plan` and `explain` list the cluster with the caller's own rights, all of it or not at all."""
+    """`plan --direct` and `why --nodes` list the cluster with the caller's own rights, all of it or not at all."""
     control_plane, api = plane
     await scene.nodes("small", cpu="2")
     await scene.create("large", "3")
@@ -354,7 +354,9 @@ async def test_a_cluster_without_an_operator(
     assert by_pod(out)["pending"][f"{scene.namespace}/large"]["reason"].startswith(
         "0/1 nodes are available: 1 Insufficient"
     )
-    code, out, err = await plugin(control_plane.kubeconfig, "explain", f"{scene.namespace}/large", program=program)
+    code, out, err = await plugin(
+        control_plane.kubeconfig, "why", f"{scene.namespace}/large", "--nodes", program=program
+    )
     assert code == 0, err
     assert "Insufficient cpu" in out
     for words in (("why", f"{scene.namespace}/large"), ("plan", "-A"), ("what-if", "--drain", "small"), ("status",)):

@@ -85,7 +85,7 @@ async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     key = f"{scene.namespace}/waits"
     assert plan["pending"][key]["reason"] == again["left"][key] == reason
     assert plan["warnings"] == []
-    explained = await asyncio.to_thread(thalweg, "explain", key, "-f", state, "-o", "json")
+    explained = await asyncio.to_thread(thalweg, "why", key, "--nodes", "-f", state, "-o", "json")
     assert explained.returncode == 0, explained.stderr
     await scene.delete(*names)
 

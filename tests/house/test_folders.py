@@ -30,7 +30,7 @@ STILL_LARGER: dict[str, int] = {
     "flowcore/questions/scenario": 27,
     "flowcore/rules/topology": 14,
     "operator/thalweg_operator": 15,
-    "operator/thalweg_operator/api": 23,
+    "operator/thalweg_operator/api": 11,
     "view/thalweg_view": 19,
 }
 

@@ -5,8 +5,8 @@ from typing import Any, cast
 
 import pytest
 from support import virtual_time
-from thalweg_operator.api.catch_up import CatchUp, OwnPod
 from thalweg_operator.api.client import ApiClient
+from thalweg_operator.api.watches.catch_up import CatchUp, OwnPod
 from thalweg_operator.errors import ConnectionLost
 
 POD = OwnPod("thalweg-system", "thalweg-0")

@@ -173,7 +173,7 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     budget=1.0,
                 )
             )
-            assert [(at, name) for at, name, *_ in reply.placements] == [(0, "z")]
+            assert [(each.pod, each.node) for each in reply.placements] == [(0, "z")]
     finally:
         await client.stop()
 
@@ -228,10 +228,10 @@ async def test_the_worker_solves_a_declared_network(site: Path) -> None:
     finally:
         await client.stop()
     first, second = replies
-    groups = {at: first.atomic_groups[group] if group >= 0 else "" for at, _, _, _, group, *_ in first.placements}
+    groups = {each.pod: (*first.atomic_groups, "")[each.atomic_group] for each in first.placements}
     assert groups == {0: "network of policy twins", 1: "network of policy twins", 2: ""}
     assert first.contradictions == []
-    assert [at for at, *_ in second.placements] == [2]
+    assert [each.pod for each in second.placements] == [2]
     sentence = (
         "the network of cost model Twins is refused: its method network raised RuntimeError('one node is enough')"
     )

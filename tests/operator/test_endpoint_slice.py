@@ -12,7 +12,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 from support.fake_api import serving
 from support.operator import until
-from thalweg_operator.api.endpoint_slice import EndpointWriter, LeaderEndpoint
+from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter, LeaderEndpoint
 
 FITS: dict[str, Any] = {"ports": [{"name": "metrics"}, {"name": "extender"}], "ipFamilies": ["IPv4"]}
 

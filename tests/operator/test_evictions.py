@@ -13,7 +13,7 @@ from support.fake_api import answering, hang_up, refusal, serving
 from support.operator import until
 from support.recording_shell import RecordingShell
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Departure, Evict

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, multiple, rule
 from support.profiles import examples
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.fair_queue import MAX_CONSECUTIVE_FAILURES, Entry, FairQueue, slots_for
+from thalweg_operator.api.writes.fair_queue import MAX_CONSECUTIVE_FAILURES, Entry, FairQueue, slots_for
 
 SLOTS = 6
 NAMESPACES = ("a", "b", "c")

@@ -20,7 +20,7 @@ from support.leases import DirectLeaseClient, LeaseServer, LeaseStore
 from support.profiles import examples
 from thalweg_operator.api.client import DELIVERED_WITHIN, ApiClient, connect
 from thalweg_operator.api.fence import Fence, boot_time
-from thalweg_operator.api.leader_election import LeaderElector, LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaderElector, LeaseName
 from thalweg_operator.app import Operator
 from thalweg_operator.errors import ConnectionLost, LeaseLost, OperatorError
 from thalweg_operator.settings import Settings

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.profiles import examples
-from thalweg_operator.api import list_items
-from thalweg_operator.api.list_items import list_chunks
-from thalweg_operator.api.watch_messages import Garbled
+from thalweg_operator.api.watches import list_items
+from thalweg_operator.api.watches.list_items import list_chunks
+from thalweg_operator.api.watches.watch_messages import Garbled
 
 #: Texts that look like the ends of objects and lists.
 _TEXTS = st.text(alphabet='{}[],:"\\ a', max_size=8)

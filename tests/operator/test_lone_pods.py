@@ -337,14 +337,15 @@ def request_of(pods: int, used: list[int], number: int = 1) -> RoundRequest:
 def test_the_cheapest_nodes_are_those_that_a_round_would_take(used: list[int]) -> None:
     """The next round places its only pod on one of them, or on a node that is as good."""
     reply = run_request(Replica(), request_of(1, used))
-    [(_, node, *_)] = reply.placements
-    used[int(node[1:])] += 100
+    [placed] = reply.placements
+    used[int(placed.node[1:])] += 100
     [(_, names)] = reply.cheapest
     after = run_request(Replica(), request_of(1, used))
-    [(_, _, least, *_)] = after.placements
+    least = after.placements[0].price
     for name in names:
         alone = [cpu if f"n{at}" == name else 4000 for at, cpu in enumerate(used)]
-        [(_, there, price, *_)] = run_request(Replica(), request_of(1, alone)).placements
+        [found] = run_request(Replica(), request_of(1, alone)).placements
+        there, price = found.node, found.price
         assert there == name
         assert price <= least + OMEGA // 100
 

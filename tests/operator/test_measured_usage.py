@@ -225,4 +225,4 @@ def test_the_plan_goes_by_what_is_measured_where_the_policy_asks(spec: dict[str,
     driven.poll({"idle": 50, "empty": 3900})
     request = driven.request([driven.pod("waits")])
     reply = run_request(Replica(), driven.replica.full_request(request))
-    assert [placement[1] for placement in reply.placements] == [node]
+    assert [placement.node for placement in reply.placements] == [node]

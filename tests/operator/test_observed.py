@@ -9,6 +9,7 @@ from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, 
 
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Delivery, Policy
+from flowcore.planning.plan_document import PlanPlacement
 
 OBSERVE, BIND = Policy(name="watch", delivery=Delivery.OBSERVE), Policy(name="bind", delivery=Delivery.BINDER)
 
@@ -37,7 +38,7 @@ class Case:
         pods = [Pod("ns", name, uid, PodClass()) for name in plans]
         request = make_request([PendingEntry(pod.key, 0, 0, 0.0, 0) for pod in pods], [policy])
         reply = make_reply(
-            [(at, node, 0, (0, 0), -1, False) for at, node in enumerate(plans.values()) if node is not None],
+            [PlanPlacement(at, node, 0) for at, node in enumerate(plans.values()) if node is not None],
             [(at, 0) for at, node in enumerate(plans.values()) if node is None],
         )
         before = len(self.ear.said)

@@ -15,7 +15,7 @@ from support.operator import until
 from support.tcp_proxy import proxying
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.reflector import Reflector
+from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.metrics import Metrics
 
 
@@ -117,7 +117,7 @@ async def test_list_then_watch(tmp_path: Path) -> None:
 
 async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """All pages are taken, and only then is the reflector in sync."""
-    monkeypatch.setattr("thalweg_operator.api.pages._PAGE", 3)
+    monkeypatch.setattr("thalweg_operator.api.watches.pages._PAGE", 3)
     async with reflecting(tmp_path, **{f"n{number}": number for number in range(8)}) as case:
         assert len(case.mirror.values) == 8
         assert [each.get("continue") for each in case.server.lists] == [None, "3", "6"]
@@ -125,7 +125,7 @@ async def test_lists_come_in_pages(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 async def test_an_expired_page_begins_the_list_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A 410 on a later page is no reason to take half a list for the whole."""
-    monkeypatch.setattr("thalweg_operator.api.pages._PAGE", 2)
+    monkeypatch.setattr("thalweg_operator.api.watches.pages._PAGE", 2)
     server, broken = WatchServer(), []
 
     def expire(start: int) -> None:
@@ -300,7 +300,7 @@ async def test_refusals_are_waited_out(tmp_path: Path) -> None:
 
 async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """In sync all the same, and asked for again: it may come, and go, with another version of the cluster."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.02)
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._ABSENT", 0.02)
     server, mirror, metrics = WatchServer(), Mirror(), Metrics()
     server.list_faults = [web.Response(status=404, text="404 page not found")]
     async with serving(server.app, tmp_path) as connection:
@@ -324,7 +324,7 @@ async def test_a_kind_that_the_cluster_does_not_serve_is_empty(tmp_path: Path, m
 
 async def test_the_version_that_is_served_is_followed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The newest of them; when the cluster begins to serve another one in its place, that one, and nothing is lost."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._ABSENT", 0.02)
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._ABSENT", 0.02)
     server, mirror, metrics, newer = WatchServer(), Mirror(), Metrics(), asyncio.Event()
 
     @web.middleware
@@ -399,7 +399,7 @@ async def test_a_watch_that_ends_by_itself_is_begun_again(tmp_path: Path) -> Non
 
 async def test_a_half_open_connection_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A proxy stops forwarding and closes nothing: the watch is begun again from where it was, on a new connection."""
-    monkeypatch.setattr("thalweg_operator.api.reflector._SILENCE", 0.5)
+    monkeypatch.setattr("thalweg_operator.api.watches.reflector._SILENCE", 0.5)
     server, mirror = WatchServer(), Mirror()
     async with (
         listening(server.app) as port,

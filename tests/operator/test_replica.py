@@ -69,7 +69,7 @@ def test_no_column_stays_that_no_node_offers_any_more() -> None:
         name = f"x.io/r{turn}"
         node = Node("other", allocatable=(("cpu", 8000), ("pods", 110), (name, 3)))
         reply = run_request(replica, request([node], [], [], [asking(**{name: 2})]))
-        assert [each[1] for each in reply.placements] == ["other"]
+        assert [each.node for each in reply.placements] == ["other"]
     assert replica.tables.resources == (*BASE_RESOURCES, "x.io/r19")
     run_request(replica, request([], ["other"], [], []))
     assert replica.tables.resources == BASE_RESOURCES

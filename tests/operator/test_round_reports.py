@@ -4,12 +4,13 @@ from collections.abc import Sequence
 
 from thalweg_operator.planning.reports.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput
-from thalweg_operator.planning.worker.messages import EvictionEntry, PendingEntry, RoundReply, RoundRequest
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.plan_document import PlanEviction
 
 POLICY = Policy(name="own", precedence=0)
 
@@ -22,8 +23,8 @@ def report(reports: RoundReports, planned: Pod, proposed: Sequence[str], deferre
     request = RoundRequest(
         1, 1, 0.0, False, [], [], [], {}, [], [], [], [], [POLICY], [planned.pod_class], [entry], 0.0
     )  # fmt: skip
-    reply = RoundReply(1, 1, [], [(0, 0)], ["It fits nowhere."], [0], 0, 0, 0, "", 0, 0, 0.0)
-    reply.proposals = [(0, EvictionEntry(key, key, "n", EvictionKind.MIGRATION, (0,), "m")) for key in proposed]
+    reply = RoundReply(1, 0.0, 0.0, 0, 0, "", 0, unplaced=[(0, 0)], reasons=["It fits nowhere."], costs=[0])
+    reply.proposals = [(0, PlanEviction(key, key, "n", EvictionKind.MIGRATION, (0,), "m")) for key in proposed]
     reports.round_ended(request, reply, given, [POLICY] * len(deferred), {"u"}, [(pod, POLICY) for pod in deferred])
 
 

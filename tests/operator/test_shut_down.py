@@ -13,12 +13,12 @@ from support.fake_api import Answer, answering, hang_up, serving
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leases import DirectLeaseClient, LeaseStore
 from thalweg_operator import app, draining
-from thalweg_operator.api import write_queue
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.leader_election import LeaderElector
-from thalweg_operator.api.write_queue import (
+from thalweg_operator.api.leadership.leader_election import LeaderElector
+from thalweg_operator.api.writes import write_queue
+from thalweg_operator.api.writes.write_queue import (
     CARRIED_OUT_WITHIN,
     Finished,
     Outcome,

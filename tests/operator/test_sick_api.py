@@ -17,7 +17,7 @@ from support.fake_api import Scripted, ScriptedApi, event, thing
 from support.profiles import examples
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson, without_depth
-from thalweg_operator.api.reflector import Reflector
+from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 

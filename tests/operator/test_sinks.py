@@ -10,7 +10,7 @@ from support.fake_api import ScriptedApi
 from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.reflector import Reflector
+from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner, storage_decoder

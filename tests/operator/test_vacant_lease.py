@@ -7,7 +7,7 @@ import pytest
 from support.leases import DirectLeaseClient, LeaseStore
 from thalweg_operator.api.client import DELIVERED_WITHIN, ApiClient
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.leader_election import LeaderElector, LeaseName, LeaseTimes
+from thalweg_operator.api.leadership.leader_election import LeaderElector, LeaseName, LeaseTimes
 from thalweg_operator.errors import LeaseLost
 
 NAME = LeaseName("kube-system", "thalweg")

@@ -14,7 +14,7 @@ from support.fake_api import answering, hang_up, serving
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery import conditions as module
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.errors import ConnectionLost, Refused

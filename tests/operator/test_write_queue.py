@@ -20,9 +20,9 @@ from support.operator import until
 from support.recording_shell import RecordingShell
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.events import EventWriter
-from thalweg_operator.api.fair_queue import slots_for
-from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue
+from thalweg_operator.api.writes.events import EventWriter
+from thalweg_operator.api.writes.fair_queue import slots_for
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor

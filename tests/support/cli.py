@@ -97,12 +97,12 @@ def by_pod(answer: str) -> dict[str, Any]:
 
 
 def explain(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
-    """The JSON answer of ``thalweg explain``, like ``plan``."""
+    """The JSON answers of ``thalweg why --nodes`` for these pods; without names the verdicts of all waiting pods."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
-    done = thalweg("explain", *names, "-f", "-", "-o", "json", stdin=dump)
+    done = thalweg("why", *names, "--nodes", "--no-fixes", "-f", "-", "-o", "json", stdin=dump)
     assert done.returncode == 0, done.stderr
-    answer: list[dict[str, Any]] = json.loads(done.stdout)
-    return answer
+    answers: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line]
+    return answers if names else answers[0]  # type: ignore[return-value]
 
 
 def node(name: str, cpu: str = "4", **more: Any) -> Manifest:

@@ -14,10 +14,10 @@ from thalweg.reader import read_dump
 from thalweg_view.access import Access, Caller, OneToken
 from thalweg_view.errors import RequestRefused
 from thalweg_view.page_files import PageFile
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.serving import serving
 from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
 
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.saved import state_of
 
@@ -31,7 +31,7 @@ class HeldSource:
 
     def __init__(self, scenario: Scenario, kind: str = "live") -> None:
         self.scenario, self.kind, self.problem = scenario, kind, ""
-        self.listeners: list[Callable[[RoundPlan], None]] = []
+        self.listeners: list[Callable[[PlanDocument], None]] = []
         self.states = 0
 
     def unavailable(self) -> str:
@@ -42,12 +42,12 @@ class HeldSource:
         for line in state_of(self.scenario):
             yield line
 
-    def on_round(self, listener: Callable[[RoundPlan], None]) -> None:
+    def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
         self.listeners.append(listener)
 
     def plan(self, number: int, **fields: Any) -> None:
         """A round was planned."""
-        plan = RoundPlan(number, 1.0, 0.1, 5, 5, "flow", 1, **fields)
+        plan = PlanDocument(number, 1.0, 0.1, 5, 5, "flow", 1, **fields)
         for listener in self.listeners:
             listener(plan)
 

@@ -9,7 +9,7 @@ from support.operator import until
 from thalweg_controlplane import ControlPlane
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.fence import Fence
-from thalweg_operator.api.leader_election import LeaderElector
+from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.app import Operator
 from thalweg_operator.settings import Settings
 

@@ -15,7 +15,6 @@ from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, scenario_of
 from thalweg.status import of_dump
-from thalweg.view_rounds import planned_scenario
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
 from thalweg_view.pictures.flow import FlowAnswer, FlowQuery, answer_flow
@@ -27,11 +26,13 @@ from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import answer_policies
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
-from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundClass, RoundHistory, RoundPlan, RoundPod, RoundPolicy
+from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundHistory
 from thalweg_view.status import StatusQuery
 from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.model.errors import ModelError
+from flowcore.model.policies import Delivery
+from flowcore.planning.plan_document import PlanClass, PlanDocument, PlanPod, PlanPolicy
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.comparison import compare_one_by_one
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
@@ -44,10 +45,10 @@ HOSTILE = "<script>alert(1)</script>"
 NEWEST = RoundQuery()
 
 
-def planned(scenario: Scenario) -> tuple[ViewData, RoundPlan]:
+def planned(scenario: Scenario) -> tuple[ViewData, PlanDocument]:
     """What the view of a dump knows; the round has crossed the pipe to the process that answers."""
-    found = planned_scenario(scenario, plan_scenario(scenario, NOW), NOW, 0.5)
-    plan = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=RoundPlan)
+    found = plan_scenario(scenario, NOW).document(seconds=0.5)
+    plan = msgspec.msgpack.decode(msgspec.msgpack.encode(found), type=PlanDocument)
     data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "now.json", "1"), 7)
     data.rounds.put(plan)
     return data, plan
@@ -63,7 +64,7 @@ def answers(data: ViewData, context: AnswerContext) -> Iterator[msgspec.Struct]:
     yield answer_rounds(data, RoundsQuery(), context)
 
 
-def check_flow(answer: FlowAnswer, plan: RoundPlan) -> None:
+def check_flow(answer: FlowAnswer, plan: PlanDocument) -> None:
     """All sums of a flow."""
     sources, groups = {each.id: each for each in answer.classes}, {each.id: each for each in answer.groups}
     nodes = {each.id: each for each in answer.nodes}
@@ -83,7 +84,7 @@ def check_flow(answer: FlowAnswer, plan: RoundPlan) -> None:
     for target in answer.nodes:
         assert target.pods == inwards[target.id]
         assert target.group in groups
-    total = sum(price for *_, price in plan.placements)
+    total = sum(each.price for each in plan.placements)
     assert answer.cost == total
     assert prices["groups"] == prices["nodes"] == total
     assert sum(source.pods for source in answer.classes) == len(plan.pending)
@@ -115,7 +116,7 @@ def test_the_flow_adds_up(case: Case, by: str, of: str, most: int) -> None:
     whole = answer_flow(data, FlowQuery(by=by, of=of), ALL)
     assert sum(each.summed for each in small.classes) == len(whole.classes)
     assert sum(each.summed for each in small.groups) == len(whole.groups)
-    assert sum(each.summed for each in small.nodes) == len({name for _, name, _ in plan.placements})
+    assert sum(each.summed for each in small.nodes) == len({each.node for each in plan.placements})
 
 
 @settings(max_examples=examples(40))
@@ -132,7 +133,7 @@ def test_positions_are_the_planners_order(case: Case) -> None:
     ranks = [(-each.priority, each.since, each.pod) for each in counted]
     assert ranks == sorted(ranks)
     # Every pod that waits is placed or in the list, and none is in both.
-    placed = {plan.pending[place].key for place, *_ in plan.placements}
+    placed = {plan.pending[each.pod].key for each in plan.placements}
     assert placed.isdisjoint(each.pod for each in answer.items)
     assert placed | {each.pod for each in answer.items} == set(scenario.cluster.waiting)
     assert all(each.reason for each in answer.items)
@@ -161,7 +162,7 @@ def test_the_map_of_use_agrees_with_the_plan(case: Case) -> None:
     answer = answer_nodes(data, NodesQuery(), ALL)
     assert answer.names == list(scenario.cluster.nodes)
     requested: Counter[str] = Counter()
-    for place, _, _ in plan.placements:
+    for place in (each.pod for each in plan.placements):
         requested.update({"pods": 1, **dict(plan.classes[plan.pending[place].pod_class].requests)})
     for name, columns in answer.resources.items():
         assert sum(columns.planned) == requested[name]
@@ -270,8 +271,8 @@ def test_policies_and_pods_agree_with_the_plan(case: Case) -> None:
     rows = answer_policies(data, NEWEST, ALL).policies
     assert sum(row.placed for row in rows) == len(plan.placements)
     assert sum(row.left for row in rows) == len(plan.unplaced)
-    assert sum(row.price for row in rows) == sum(price for *_, price in plan.placements)
-    nodes = {place: (node, price) for place, node, price in plan.placements}
+    assert sum(row.price for row in rows) == sum(each.price for each in plan.placements)
+    nodes = {each.pod: (each.node, each.price) for each in plan.placements}
     for place, each in enumerate(plan.pending):
         answer = answer_pod(data, PodQuery(*each.key.split("/")), ALL)
         if place in nodes:
@@ -314,10 +315,10 @@ def test_reasons_do_not_name_what_may_not_be_read() -> None:
     """Why a pod waits may be others, which the round names: pods of the newest state, and pods that are gone."""
     scenario = scenario_of([node("n1"), pod("waits", "64"), {**pod("known", "1"), "metadata": metadata("known")}])
     data = ViewData(scenario, RoundHistory(), SourceInfo("dump", "now.json", "1"), 7)
-    pending = [RoundPod("default/waits", 0, 0, gangs=("default/gang",)), RoundPod("gone/other", 0, 0)]
+    pending = [PlanPod("default/waits", 0, 0, gangs=("default/gang",)), PlanPod("gone/other", 0, 0)]
     reasons = ["room is held for PodGroup gone/gang and for secret/known", "it waits for gone/gang"]
-    plan = RoundPlan(
-        1, NOW, 0.1, 5, 5, "flow", 1, [RoundPolicy("p")], [RoundClass()], pending,
+    plan = PlanDocument(
+        1, NOW, 0.1, 5, 5, "flow", 1, [PlanPolicy("p", Delivery.BINDER)], [PlanClass()], pending,
         unplaced=[(0, 0), (1, 1)], reasons=reasons, codes=["Room", "Room"],
     )  # fmt: skip
     data.rounds.put(plan)
@@ -409,7 +410,7 @@ def test_the_timeline_keeps_rows_longer_than_rounds() -> None:
     """The oldest rounds go: first as a whole, much later from the timeline; a restarted operator begins anew."""
     data = ViewData()
     for number in range(1, KEPT_ROWS + 11):
-        data.rounds.put(RoundPlan(number, float(number), 0.1, 10, 5, "flow", 1))
+        data.rounds.put(PlanDocument(number, float(number), 0.1, 10, 5, "flow", 1))
     answer = answer_rounds(data, RoundsQuery(), ALL)
     assert answer.number == list(range(11, KEPT_ROWS + 11))
     assert sum(answer.whole) == KEPT_WHOLE
@@ -418,7 +419,7 @@ def test_the_timeline_keeps_rows_longer_than_rounds() -> None:
     assert answer_rounds(data, RoundsQuery(last=3), ALL).number == answer.number[-3:]
     with pytest.raises(UnknownName, match="11 is not kept"):
         data.rounds.find(11)
-    data.rounds.put(RoundPlan(1, 0.0, 0.1, 0, 0, "flow", 1))
+    data.rounds.put(PlanDocument(1, 0.0, 0.1, 0, 0, "flow", 1))
     assert answer_rounds(data, RoundsQuery(), ALL).number == [1]
 
 
@@ -446,7 +447,7 @@ def test_a_pod_that_the_newest_round_left_out_keeps_its_reason() -> None:
     """Not every round plans all that wait. A pod that was made anew since has none yet."""
     data, plan = planned(scenario_of([node("n0", "1"), pod("web-0", "2"), pod("web-1", "2")]))
     data.source.kind = "live"
-    data.rounds.put(RoundPlan(plan.number + 1, NOW, 0.1, 0, 0, "flow", 1))
+    data.rounds.put(PlanDocument(plan.number + 1, NOW, 0.1, 0, 0, "flow", 1))
     (before, after) = answer_pending(data, PendingQuery(), ALL).items
     assert (before.pod, before.code) == ("default/web-0", "NodeResourcesFit")
     assert "Insufficient cpu" in before.reason

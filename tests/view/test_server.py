@@ -17,9 +17,9 @@ import pytest_asyncio
 from support.operator import until
 from support.view import TOKEN, Client, HeldSource, Two, compute_processes, small_scenario, viewed
 from thalweg_view.page_files import read_page
-from thalweg_view.rounds import RoundPod
 from thalweg_view.view_limits import DEFAULT_LIMITS
 
+from flowcore.planning.plan_document import PlanPod
 from flowcore.questions.scenario import Scenario
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -220,7 +220,7 @@ async def test_hostile_names_stay_text(tmp_path: Path) -> None:
     """In JSON and in events they neither end a line nor become a type that a browser shows as a page."""
     source = HeldSource(small_scenario(tmp_path))
     async with viewed(source) as client:
-        pending = [RoundPod(f"default/{HOSTILE}", 0, 0)]
+        pending = [PlanPod(f"default/{HOSTILE}", 0, 0)]
         async with client.session.get(client.url("/api/v1/events"), headers={"X-Thalweg-Token": TOKEN}) as stream:
             assert stream.status == 200
             await stream.content.readuntil(b"\n\n")

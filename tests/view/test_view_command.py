@@ -28,7 +28,6 @@ from support.recorded_rounds import request_of
 from support.scenario_state import scenario_of
 from thalweg.main import main
 from thalweg.view import FixedSource, dump_source, record_source
-from thalweg.view_rounds import recorded_round_plan
 from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.reports.record import RecordWriter, read_record
 from thalweg_operator.planning.worker.planner import run_request
@@ -124,9 +123,9 @@ def test_a_record_is_a_round_of_the_view(tmp_path_factory: pytest.TempPathFactor
     write_rounds(folder, crowd, 3)
     (path,) = record.record_paths(folder)
     kept = read_record(path)
-    plan = recorded_round_plan(kept.request, kept.reply)
+    plan = kept.plan()
     assert (plan.cost, plan.lower_bound, plan.steps) == (kept.reply.cost, kept.reply.lower_bound, kept.reply.steps)
-    assert sorted([place for place, *_ in plan.placements] + [place for place, _ in plan.unplaced]) == list(
+    assert sorted([each.pod for each in plan.placements] + [place for place, _ in plan.unplaced]) == list(
         range(len(crowd.pending))
     )
     assert Counter(plan.codes[reason] for _, reason in plan.unplaced) == plan.waiting_by_code()

@@ -14,10 +14,10 @@ from weakref import WeakValueDictionary
 
 import structlog
 
+from flowcore.planning.plan_document import PlanDocument
 from thalweg_view.compute_client import ComputeClient
 from thalweg_view.errors import ComputeLost, RequestRefused
 from thalweg_view.messages import Answered, OperationRequest, OperationShape
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 from thalweg_view.view_limits import ViewLimits
 
@@ -56,7 +56,7 @@ class Answering:
         self._caller_turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self._read_at, self._read_seconds = float("-inf"), 0.0
 
-    def put_round(self, plan: RoundPlan) -> None:
+    def put_round(self, plan: PlanDocument) -> None:
         """The newest round."""
         self._compute.put_round(plan)
         self.generation += 1

@@ -21,6 +21,7 @@ import msgspec
 
 from flowcore.cluster.saved_state import UnreadableState
 from flowcore.model.errors import ModelError
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext, UnknownName, sees_all
 from flowcore.questions.scenario.saved import read_state
 from thalweg_cost_models import find_models
@@ -38,10 +39,9 @@ from thalweg_view.messages import (
     request_decoder,
 )
 from thalweg_view.operations import OPERATIONS
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import SourceInfo, ViewData
 
-_plans = msgspec.msgpack.Decoder(RoundPlan)
+_plans = msgspec.msgpack.Decoder(PlanDocument)
 _json = msgspec.json.Encoder()
 #: Answers that are kept: a page asks the same again with each of its readers.
 _ANSWERS: Final = 64

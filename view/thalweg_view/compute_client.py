@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.planning.plan_document import PlanDocument
 from thalweg_view.errors import ComputeLost
 from thalweg_view.messages import (
     LENGTH,
@@ -30,7 +31,6 @@ from thalweg_view.messages import (
     framed,
     reply_decoder,
 )
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import SourceInfo
 
 _BUFFER: Final = 2**24
@@ -74,7 +74,7 @@ class ComputeClient:
         """Whether the process runs, so that it still has its state."""
         return self._process is not None and self._process.returncode is None
 
-    def put_round(self, plan: RoundPlan) -> None:
+    def put_round(self, plan: PlanDocument) -> None:
         """The newest round; the process is told before it is asked next."""
         encoded = msgspec.msgpack.encode(plan)
         if len(self._rounds) == _ROUNDS:

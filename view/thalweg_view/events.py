@@ -10,10 +10,11 @@ from typing import Final
 
 import msgspec
 
+from flowcore.planning.plan_document import PlanDocument
 from thalweg_view.access import Caller
 from thalweg_view.errors import RequestRefused
 from thalweg_view.places import Places
-from thalweg_view.rounds import RoundPlan, RoundRow
+from thalweg_view.rounds import RoundRow
 from thalweg_view.view_limits import ViewLimits
 
 #: Events that a stream may be behind; a slower caller misses the oldest.
@@ -69,7 +70,7 @@ class Events:
         for stream in self._streams:
             stream.end()
 
-    def round_planned(self, plan: RoundPlan, generation: int) -> None:
+    def round_planned(self, plan: PlanDocument, generation: int) -> None:
         """Tells of a round."""
         if self._streams:
             row = msgspec.to_builtins(RoundRow.of(plan))

@@ -25,7 +25,7 @@ class StatePiece(Message, frozen=True):
 
 
 class NewRound(Message, frozen=True):
-    """A round (rounds.py RoundPlan) in MessagePack."""
+    """A round (rounds.py PlanDocument) in MessagePack."""
 
     plan: bytes
 

@@ -18,6 +18,7 @@ import structlog
 from aiohttp import web
 from multidict import CIMultiDict
 
+from flowcore.planning.plan_document import PlanDocument
 from thalweg_view.access import Access, Caller
 from thalweg_view.answering import Answering
 from thalweg_view.errors import RequestRefused
@@ -26,7 +27,6 @@ from thalweg_view.messages import Need, OperationShape, problem
 from thalweg_view.page_files import NOT_GATHERED, PageFile
 from thalweg_view.places import Places
 from thalweg_view.requests import TOKEN_HEADER, check_host, check_site, get_query, read_body, token_of
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.source import ViewSource
 from thalweg_view.view_limits import ViewLimits
 
@@ -81,7 +81,7 @@ class ViewServer:
         answering.on_state = lambda: self._events.state_read(answering.generation)
         source.on_round(self._round_planned)
 
-    def _round_planned(self, plan: RoundPlan) -> None:
+    def _round_planned(self, plan: PlanDocument) -> None:
         self._answering.put_round(plan)
         self._events.round_planned(plan, self._answering.generation)
 

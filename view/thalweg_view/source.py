@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from typing import Protocol
 
-from thalweg_view.rounds import RoundPlan
+from flowcore.planning.plan_document import PlanDocument
 
 
 class ViewSource(Protocol):
@@ -33,5 +33,5 @@ class ViewSource(Protocol):
         A live source gives up the event loop between two pieces.
         """
 
-    def on_round(self, listener: Callable[[RoundPlan], None]) -> None:
+    def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
         """Has a function called with each round from now on, and with those that are known already."""

@@ -16,7 +16,7 @@ from thalweg.source import SourceOptions
 def dump(source: SourceOptions, *, redact: bool) -> None:
     """Write all objects of a cluster that plans depend on, as one JSON list.
 
-    The file is what plan, explain, why, what-if, headroom, status and view read with -f. It has nodes, pods,
+    The file is what plan, why, what-if, headroom, status and view read with -f. It has nodes, pods,
     namespaces, PriorityClasses, PodDisruptionBudgets, storage, resource claims, PodGroups, policies, queues, and what
     metrics-server measured. Kinds that the API server does not serve have no objects. Kinds that you may not list are
     named in warnings on standard error. Nodes and pods are needed.

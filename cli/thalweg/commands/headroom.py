@@ -67,10 +67,10 @@ def headroom(
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
     given = {name: amount for name, amount in amounts.items() if amount is not None}
-    for each in requests:
-        name, equals, amount = each.partition("=")
+    for request in requests:
+        name, equals, amount = request.partition("=")
         if not name or not equals:
-            raise click.UsageError(f'--request "{each}": expected RESOURCE=AMOUNT, such as example.com/license=1')
+            raise click.UsageError(f'--request "{request}": expected RESOURCE=AMOUNT, such as example.com/license=1')
         given[name] = amount
     if like and given:
         raise click.UsageError("give either --like or amounts: a pod that is like another requests what that requests")

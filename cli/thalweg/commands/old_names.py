@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from thalweg.commands.plan import plan
+from thalweg.commands.why import why
 
 
 def _old_name(name: str, command: click.Command, now: str, run: Callable[..., None]) -> click.Command:
@@ -32,4 +33,11 @@ def _simulate(**arguments: Any) -> None:
     click.get_current_context().invoke(plan, **arguments)
 
 
-OLD_NAMES: Final = (_old_name("simulate", plan, "plan", _simulate),)
+def _explain(**arguments: Any) -> None:
+    click.get_current_context().invoke(why, **{**arguments, "nodes": True})
+
+
+OLD_NAMES: Final = (
+    _old_name("simulate", plan, "plan", _simulate),
+    _old_name("explain", why, "why --nodes", _explain),
+)

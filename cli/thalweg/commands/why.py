@@ -9,28 +9,47 @@ from thalweg.source import SourceOptions
 
 
 @click.command(short_help="Say why a pod waits, and what would place it.")
-@click.argument("target", metavar="POD|KIND/NAME")
+@click.argument("targets", nargs=-1, metavar="[POD|KIND/NAME]...")
 @options.source
+@click.option("--nodes", is_flag=True,
+              help="Show which nodes the pod may use too, which filter rejects the others, and who would leave for it. "
+                   "Without a target: a line for each waiting pod.")  # fmt: skip
 @click.option("--no-fixes", is_flag=True,
               help="Do not look for changes that would place it. Each is planned, which takes the time of several "
                    "plans.")  # fmt: skip
 @options.output
 @options.watch
-def why(source: SourceOptions, target: str, output: str, *, no_fixes: bool, watch: bool) -> None:
+def why(
+    source: SourceOptions, targets: tuple[str, ...], output: str, *, nodes: bool, no_fixes: bool, watch: bool
+) -> None:
     """Say why a pod waits: the one reason that decides, what proves it, and what to do.
 
     The target is a pod, or the pods of a gang, deployment, job, statefulset or replicaset, as kubectl names them.
     The first line has the words of the pod's condition and its Event. There are at most ten lines.
+
+    --nodes adds the verdict of every node. The verdicts are those of kube-scheduler's filters for the present state,
+    before any other waiting pod is placed. If the pod fits on no node, the output also says which running pods would
+    leave for it, or why none would. Without a target each waiting pod gets one line. -o json has all pods and all
+    nodes. This is planned here, of a dump or as with --direct.
 
     Exit code 2: the files or the operator cannot be read, there is no such target, or nothing of it waits.
 
     \b
     Examples:
       thalweg why shop/cart-0 -f now.json
+      thalweg why shop/cart-0 -f now.json --nodes
+      thalweg why -f now.json --nodes
       thalweg why cart-0 -n shop --context staging
       thalweg why gang/ml/train -f now.json
       thalweg why deployment/shop/cart -f now.json --no-fixes -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.why import run_why
+    if not targets and not nodes:
+        raise click.UsageError("name a pod, or give --nodes for a line for each waiting pod")
+    if watch and nodes and not targets:
+        raise click.UsageError("--watch needs a target")
+    from thalweg.why import run_why, run_why_with_nodes
 
-    run_why(source, target, output, fixes=not no_fixes, watch=watch)
+    if nodes:
+        source = options.planned_here(source, "--nodes")
+    ask = run_why_with_nodes if nodes else run_why
+    ask(source, targets, output, fixes=not no_fixes, watch=watch)

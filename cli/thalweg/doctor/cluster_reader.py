@@ -15,7 +15,7 @@ import aiohttp
 import msgspec
 from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader
-from thalweg_operator.api.leader_election import LeaseName
+from thalweg_operator.api.leadership.leader_election import LeaseName
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.policies.gate_admission import BINDINGS_PATH, RULES_PATH
 from thalweg_operator.policies.gate_manifests import ADMISSION, GATE_NAME

@@ -52,8 +52,8 @@ class ReserveBackfill(Pass):
         if candidate.admitted[held.group]:
             released = replace(candidate, capacity=held.release(candidate.capacity, demands))
             return complete(self._before, released, full=True)
-        found = complete(self._after, candidate)
-        return replace(found, capacity=held.release(found.capacity, demands), held=held)
+        completed = complete(self._after, candidate)
+        return replace(completed, capacity=held.release(completed.capacity, demands), held=held)
 
 
 def _reserve(problem: Problem) -> Problem:
@@ -61,32 +61,32 @@ def _reserve(problem: Problem) -> Problem:
     history = snapshot.backfill_history.expired()
     next_backoffs, backing_off = history.next_backoffs, history.backing_off
     overdue = [
-        (next_backoffs.get(group.name, 0.0), -group.unscheduled_cost, at)
-        for at, group in enumerate(groups)
+        (next_backoffs.get(group.name, 0.0), -group.unscheduled_cost, number)
+        for number, group in enumerate(groups)
         if _overdue(group, problem) and backing_off.isdisjoint((group.name, *_namespaces(group, problem)))
     ]
     if not overdue:
         return problem
     admitted, drained = Admission(problem).by_price().admitted, _DrainedCluster(problem)
-    for *_, at in sorted(overdue):
-        if not admitted[at] and drained.can_fit(groups[at]):
-            fits, commits = _fit_after_costlier(problem, at)
+    for *_, number in sorted(overdue):
+        if not admitted[number] and drained.can_fit(groups[number]):
+            fits, commits = _fit_after_costlier(problem, number)
             if fits:
-                first = replace(groups[at], partially_placed=True)
-                return problem.with_atomic_groups((*groups[:at], first, *groups[at + 1 :]))
-            commits = _within_share(commits, problem, _reservation_share(groups[at], problem))
-            return problem.with_held(HeldCapacity(at, commits)) if commits else problem
+                first = replace(groups[number], partially_placed=True)
+                return problem.with_atomic_groups((*groups[:number], first, *groups[number + 1 :]))
+            commits = _within_share(commits, problem, _reservation_share(groups[number], problem))
+            return problem.with_held(HeldCapacity(number, commits)) if commits else problem
     return problem
 
 
-def _fit_after_costlier(problem: Problem, at: int) -> tuple[bool, tuple[Commit, ...]]:
+def _fit_after_costlier(problem: Problem, number: int) -> tuple[bool, tuple[Commit, ...]]:
     """Whether a group fits after everything that costs more or has a higher priority; if not, where pods of it fit."""
     groups = problem.atomic_groups.all
-    mean_price, priority = groups[at].mean_price, _priority_of(groups[at], problem)
+    mean_price, priority = groups[number].mean_price, _priority_of(groups[number], problem)
     costlier = [
         other
         for other, group in enumerate(groups)
-        if other != at
+        if other != number
         and not group.unschedulable_reason
         and (group.partially_placed or group.mean_price > mean_price or _priority_of(group, problem) > priority)
     ]
@@ -98,21 +98,21 @@ def _fit_after_costlier(problem: Problem, at: int) -> tuple[bool, tuple[Commit, 
     # Each of these comes before the group, so their order does not matter here.
     run.bisect(np.full(len(alone), -1, dtype=np.int64), pods.demand[alone])
     run.bisect(np.array(costlier, dtype=np.int64), np.full(len(costlier), -1, dtype=np.int64))
-    commits = run.fitting(at)
-    fits = sum(commit.count for commit in commits) == groups[at].size
+    commits = run.fitting(number)
+    fits = sum(commit.count for commit in commits) == groups[number].size
     return fits, () if fits else tuple(commits)
 
 
 def _priority_of(group: AtomicGroup, problem: Problem) -> int:
     """The lowest priority of the pods that a group needs."""
-    return min((problem.demands[at].group.pod_class.priority for at in group.required), default=0)
+    return min((problem.demands[number].group.pod_class.priority for number in group.required), default=0)
 
 
 def history_after(problem: Problem, candidate: Candidate) -> BackfillHistory:
     """What later rounds must know of the capacity that this one held."""
     history = problem.snapshot.backfill_history.expired()
-    for at in np.nonzero(candidate.admitted)[0].tolist() if history.records else ():
-        group = problem.atomic_groups.all[at]
+    for number in np.nonzero(candidate.admitted)[0].tolist() if history.records else ():
+        group = problem.atomic_groups.all[number]
         history = history.with_placed(group.name, _namespaces(group, problem))
     if candidate.held is not None:
         group = problem.atomic_groups.all[candidate.held.group]
@@ -122,7 +122,7 @@ def history_after(problem: Problem, candidate: Candidate) -> BackfillHistory:
 
 
 def _terms(atomic_group: AtomicGroup, problem: Problem) -> Iterator[GangPolicy]:
-    return (problem.demands[at].policy.gangs for at in atomic_group.demands)
+    return (problem.demands[number].policy.gangs for number in atomic_group.demands)
 
 
 def _reservation_share(atomic_group: AtomicGroup, problem: Problem) -> int:
@@ -132,9 +132,9 @@ def _reservation_share(atomic_group: AtomicGroup, problem: Problem) -> int:
 def _namespaces(atomic_group: AtomicGroup, problem: Problem) -> set[str]:
     """Namespaces of its pods, as the backfill history names them."""
     pods = (
-        problem.demands[at].group.pods[place]
+        problem.demands[number].group.pods[place]
         for members in atomic_group.members
-        for at, places in members.items()
+        for number, places in members.items()
         for place in places
     )
     return {f"namespace {pod.key.partition('/')[0]}" for pod in pods}
@@ -143,7 +143,7 @@ def _namespaces(atomic_group: AtomicGroup, problem: Problem) -> set[str]:
 def _overdue(atomic_group: AtomicGroup, problem: Problem) -> bool:
     if atomic_group.unschedulable_reason or not atomic_group.waiting_since or not atomic_group.any_domain:
         return False
-    if any(problem.demands[at].waits for at in atomic_group.demands):
+    if any(problem.demands[number].waits for number in atomic_group.demands):
         return False  # it waits for cheaper nodes, not for room
     after = [terms.hold_room_after for terms in _terms(atomic_group, problem)]
     longest = min(terms.hold_room_for for terms in _terms(atomic_group, problem))
@@ -170,8 +170,8 @@ class _DrainedCluster:
 
     def _fits(self, atomic_group: AtomicGroup, empty: Int64s) -> bool:
         asked, usable = np.zeros(empty.shape[1]), np.zeros(len(empty), dtype=np.bool_)
-        for at, need in atomic_group.required.items():
-            demand = self._problem.demands[at]
+        for number, need in atomic_group.required.items():
+            demand = self._problem.demands[number]
             if int(np.minimum(count_fitting(demand.requests, empty), need)[demand.allowed].sum()) < need:
                 return False
             asked += need * demand.requests.astype(np.float64)
@@ -184,28 +184,28 @@ def _drained_capacity(snapshot: Snapshot, priority: int) -> Int64s:
     """int64[N, R]: free capacity if only pods were left that a group of this priority cannot outwait."""
     if snapshot.persistent_usage is None:
         return np.maximum(snapshot.free, 0)
-    column = {name: at for at, name in enumerate(snapshot.resources)}
+    column = {name: position for position, name in enumerate(snapshot.resources)}
     empty = snapshot.allocatable.copy()
-    for each in snapshot.persistent_usage:
-        at = snapshot.table.index.get(each.node)
-        if at is None or each.priority <= priority:
+    for usage in snapshot.persistent_usage:
+        position = snapshot.table.index.get(usage.node)
+        if position is None or usage.priority <= priority:
             continue
-        empty[at, column[PODS]] -= each.pod_count
-        for name, amount in each.amounts:
+        empty[position, column[PODS]] -= usage.pod_count
+        for name, amount in usage.amounts:
             if name in column:
-                empty[at, column[name]] -= amount
+                empty[position, column[name]] -= amount
     return np.maximum(empty, 0)
 
 
 def _within_share(commits: Sequence[Commit], problem: Problem, share: int) -> tuple[Commit, ...]:
     """As many of the pods as request at most ``share`` percent of each resource of all nodes."""
     remaining = np.maximum(problem.snapshot.allocatable, 0).astype(np.float64).sum(axis=0) * share / 100
-    found = []
+    kept = []
     for commit in commits:
         wanted = problem.demands[commit.demand].requests.astype(np.float64)
         asked = wanted > 0
         count = min(commit.count, int((remaining[asked] / wanted[asked] + 1e-9).min()))
         if count > 0:
             remaining -= count * wanted
-            found.append(Commit(commit.demand, commit.node, count))
-    return tuple(found)
+            kept.append(Commit(commit.demand, commit.node, count))
+    return tuple(kept)

@@ -43,8 +43,8 @@ def build_result(
             reason.more_nodes_help,
             reason.settles_in,
         )
-        for at, demand in enumerate(problem.demands)
-        for place, reason in reasons.of(at, np.nonzero(pending[at])[0].tolist())
+        for number, demand in enumerate(problem.demands)
+        for place, reason in reasons.of(number, np.nonzero(pending[number])[0].tolist())
     )
     decided = candidate.decided
     return RoundResult(
@@ -71,26 +71,28 @@ def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement]
         ((commit.demand, commit.node, commit.count) for commit in candidate.commits),
         [demand.constraints for demand in demands],
     )
-    orders = [iter(atomic_groups.placement_order(at, candidate.admitted).tolist()) for at in range(len(demands))]
+    orders = [
+        iter(atomic_groups.placement_order(number, candidate.admitted).tolist()) for number in range(len(demands))
+    ]
     pending = [np.ones(demand.count, dtype=np.bool_) for demand in demands]
     placements = []
     for commit in candidate.commits:
-        at = commit.demand
+        number = commit.demand
         for _ in range(commit.count):
-            place = next(orders[at])
-            pending[at][place] = False
-            group = int(atomic_groups.group_of[at][place])
+            place = next(orders[number])
+            pending[number][place] = False
+            group = int(atomic_groups.group_of[number][place])
             chain, wave = next(waves)
             placements.append(
                 Placement(
-                    demands[at].group.pods[place],
+                    demands[number].group.pods[place],
                     nodes[commit.node].name,
                     next(prices),
                     wave,
                     chain,
                     atomic_groups.all[group].name if group >= 0 else "",
-                    group >= 0 and not atomic_groups.needed[at][place],
-                    unscheduled_price=int(demands[at].prices[place]),
+                    group >= 0 and not atomic_groups.needed[number][place],
+                    unscheduled_price=int(demands[number].prices[place]),
                 )
             )
     return placements, pending

@@ -25,17 +25,17 @@ class CheaperToWait:
         #: Of demands that were asked about: the cheapest node with room and what a pod costs there; None: none has.
         self._cheapest: dict[int, tuple[str, int] | None] = {}
 
-    def of_pod(self, at: int, place: int) -> Reason | None:
+    def of_pod(self, number: int, place: int) -> Reason | None:
         """The reason for a pod of a demand; None: it waits for another reason."""
-        demand = self._problem.demands[at]
+        demand = self._problem.demands[number]
         if not demand.waits:
             return None
-        if at not in self._cheapest:
-            self._cheapest[at] = self._find_cheapest(at)
-        found, price = self._cheapest[at], int(demand.prices[place])
-        if found is None or found[1] < price:
+        if number not in self._cheapest:
+            self._cheapest[number] = self._find_cheapest(number)
+        cheapest, price = self._cheapest[number], int(demand.prices[place])
+        if cheapest is None or cheapest[1] < price:
             return None
-        node, cost = found
+        node, cost = cheapest
         text = (
             f"Waiting costs {rounded_down(price)}, and {node}, the cheapest node with room for it, "
             f"{rounded_up(cost)}. It waits for a cheaper node."
@@ -60,8 +60,8 @@ class CheaperToWait:
         growth = sum(self._problem.demands[at].price_growth * count for at, count in group.required.items())
         return Reason(text, CHEAPER_TO_WAIT, more_nodes_help=False, settles_in=_seconds(cost - price, growth))
 
-    def _find_cheapest(self, at: int) -> tuple[str, int] | None:
-        demand, capacity = self._candidate.demands[at], self._candidate.capacity
+    def _find_cheapest(self, number: int) -> tuple[str, int] | None:
+        demand, capacity = self._candidate.demands[number], self._candidate.capacity
         nodes = np.nonzero(capacity.max_pods(demand))[0]
         if not len(nodes):
             return None

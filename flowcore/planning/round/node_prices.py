@@ -48,7 +48,7 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
     Args:
         bound: whether they are bound by us; False: by kube-scheduler.
     """
-    found = [
+    kept = [
         demand
         for demand in problem.demands
         if demand.policy.delivery.acts
@@ -56,7 +56,7 @@ def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
         and demand.constraints.soft_constraints is None
         and not all(pod.gangs for pod in demand.group.pods)
     ]
-    return sorted(found, key=lambda each: -each.count)
+    return sorted(kept, key=lambda demand: -demand.count)
 
 
 def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidate) -> Iterator[NodePrices]:
@@ -69,7 +69,7 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
     if candidate.held is not None:
         capacity = candidate.held.reserve(capacity, problem.demands)
     planned = pods_by_node(candidate.commits)
-    positions = {id(demand): at for at, demand in enumerate(problem.demands)}
+    positions = {id(demand): number for number, demand in enumerate(problem.demands)}
     for demand in demands:
         increases = capacity.next_increase(demand)
         prices = np.where(capacity.fit_counts(demand) > 0, demand.arc + increases, CLOSED)
@@ -83,5 +83,5 @@ def _savings(demand: Demand, capacity: FreeCapacity, nodes: Int64s) -> Int64s:
     """int64[len(nodes)]: by how much the cost falls if one of the demand's pods leaves each of these nodes."""
     fewer = np.broadcast_to(-demand.counted, (len(nodes), 4))
     as_is, without = (capacity.load_at(nodes, demand.potential, more) for more in (None, fewer))
-    found: Int64s = demand.arc[nodes] + demand.potential.values(as_is) - demand.potential.values(without)
-    return found
+    savings: Int64s = demand.arc[nodes] + demand.potential.values(as_is) - demand.potential.values(without)
+    return savings

@@ -34,31 +34,31 @@ def independent_parts(problem: Problem) -> list[list[int]]:
     """
     demands = problem.demands
     usable = [demand.counts > 0 for demand in demands]
-    sizes = [int(np.count_nonzero(each)) for each in usable]
-    order = sorted((at for at in range(len(demands)) if sizes[at]), key=lambda at: -sizes[at])
+    sizes = [int(np.count_nonzero(nodes)) for nodes in usable]
+    order = sorted((number for number in range(len(demands)) if sizes[number]), key=lambda number: -sizes[number])
     everything = list(range(len(demands)))
     if len(order) < 2 or WithoutPenalties.any(problem):
         return [everything]
-    if all((usable[at] & usable[order[0]]).any() for at in order):
+    if all((usable[number] & usable[order[0]]).any() for number in order):
         return [everything]  # all others share a node with the demand that has most
     #: A demand that uses the node, of those that were looked at.
     owner = np.full(len(problem.start.free), len(demands), dtype=np.int64)
     keys: list[set[Hashable]] = []
-    for at in order:
+    for number in order:
         beside = np.zeros(len(demands) + 1, dtype=np.bool_)
-        beside[owner[usable[at]]] = True
-        owner[usable[at]] = at
-        constraints = demands[at].constraints
+        beside[owner[usable[number]]] = True
+        owner[usable[number]] = number
+        constraints = demands[number].constraints
         soft = constraints.soft_constraints
-        keys.append({at, *np.nonzero(beside[:-1])[0].tolist(), *constraints.increments, *constraints.reads})
+        keys.append({number, *np.nonzero(beside[:-1])[0].tolist(), *constraints.increments, *constraints.reads})
         keys[-1].update(() if soft is None else soft.reads)
     parts = sorted(
         ([order[item] for item in part] for part in connected_components(keys)),
-        key=lambda part: (-sum(demands[at].count for at in part), min(part)),
+        key=lambda part: (-sum(demands[number].count for number in part), min(part)),
     )
     if len(parts) > _MOST_PARTS:
-        parts[_MOST_PARTS - 1 :] = [[at for part in parts[_MOST_PARTS - 1 :] for at in part]]
-    parts[0] = [*parts[0], *(at for at in everything if not sizes[at])]
+        parts[_MOST_PARTS - 1 :] = [[number for part in parts[_MOST_PARTS - 1 :] for number in part]]
+    parts[0] = [*parts[0], *(number for number in everything if not sizes[number])]
     return [sorted(part) for part in parts]
 
 
@@ -143,17 +143,17 @@ class PartedPortfolio:
 
     def _joined(self) -> Candidate:
         """The best candidates of all parts as one, of the problem."""
-        found = [portfolio.conclude() for portfolio in self._portfolios]
-        if self._last is not None and all(one is other for one, other in zip(self._last[0], found, strict=True)):
+        conclusions = [portfolio.conclude() for portfolio in self._portfolios]
+        if self._last is not None and all(one is other for one, other in zip(self._last[0], conclusions, strict=True)):
             return self._last[1]
         commits = [
             Commit(part[commit.demand], commit.node, commit.count)
-            for part, candidate in zip(self._parts, found, strict=True)
+            for part, candidate in zip(self._parts, conclusions, strict=True)
             for commit in candidate.commits
         ]
-        largest = max(found, key=lambda candidate: len(candidate.commits))
+        largest = max(conclusions, key=lambda candidate: len(candidate.commits))
         joined = self._problem.candidate(largest.method, commits, _capacity_after(self._problem, commits))
-        self._last = found, joined
+        self._last = conclusions, joined
         return joined
 
 
@@ -171,21 +171,27 @@ def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
     if any(problem.demands[commit.demand].group.pod_class.numa is not None for commit in commits):
         return replay(problem, commits)[1]  # the order decides which zones are taken
     capacity = problem.start.copy()
-    for at, there in pods_by_node(commits).items():
-        nodes, counts = (np.array(list(each), dtype=np.int64) for each in (there.keys(), there.values()))
-        capacity.place_many(problem.demands[at], nodes, counts)
+    for number, node_counts in pods_by_node(commits).items():
+        nodes, counts = (np.array(list(each), dtype=np.int64) for each in (node_counts.keys(), node_counts.values()))
+        capacity.place_many(problem.demands[number], nodes, counts)
     return capacity
 
 
 def _restricted(problem: Problem, part: list[int]) -> Problem:
     """The problem of some of its demands, for the same nodes."""
-    demands = tuple(problem.demands[at] for at in part)
-    return problem.with_demands(demands, no_atomic_groups(demands), tuple(problem.must_place[at] for at in part))
+    demands = tuple(problem.demands[number] for number in part)
+    return problem.with_demands(
+        demands, no_atomic_groups(demands), tuple(problem.must_place[number] for number in part)
+    )
 
 
 def _part_of(problem: Problem, part: list[int], candidate: Candidate) -> Candidate:
     """What a candidate does in a part."""
-    restricted, place = _restricted(problem, part), {at: number for number, at in enumerate(part)}
-    mine = [Commit(place[each.demand], each.node, each.count) for each in candidate.commits if each.demand in place]
-    commits, capacity = replay(restricted, mine)
+    restricted, place = _restricted(problem, part), {demand: number for number, demand in enumerate(part)}
+    commits_of_part = [
+        Commit(place[commit.demand], commit.node, commit.count)
+        for commit in candidate.commits
+        if commit.demand in place
+    ]
+    commits, capacity = replay(restricted, commits_of_part)
     return restricted.candidate(candidate.method, commits, capacity)

@@ -261,7 +261,7 @@ class Portfolio:
     def _is_close(self) -> bool:
         """Whether there is little to gain of what any plan decides, and no pod waits that could be placed."""
         placeable = self._problem.cost_matrix.placeable
-        hopeless = sum(int(self._problem.demands[at].prices.sum()) for at in np.nonzero(~placeable)[0].tolist())
+        hopeless = sum(int(self._problem.demands[number].prices.sum()) for number in np.nonzero(~placeable)[0].tolist())
         near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
         return near and not self._unplaced_of(placeable)
 
@@ -277,9 +277,9 @@ class Portfolio:
         """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
         if worth_solving(self._problem, self.best):
             subproblem = Subproblem.all(self._problem)
-            found = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
-            if found is not None:
-                self.offer(found)
+            solution = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
+            if solution is not None:
+                self.offer(solution)
             yield
 
     def _pack(self, demands: Bools) -> Generator[None, None, None]:
@@ -388,7 +388,7 @@ def _where(problem: Problem, holds: Callable[[Demand], bool]) -> Bools:
 
 def _pods_of(problem: Problem, demands: Bools) -> int:
     """Pods of these demands, bool[C]."""
-    return sum(problem.demands[at].count for at in np.nonzero(demands)[0].tolist())
+    return sum(problem.demands[number].count for number in np.nonzero(demands)[0].tolist())
 
 
 def _hopeless_of(problem: Problem, demands: Bools) -> int:

@@ -134,10 +134,10 @@ class Round:
     def _reconsider(self, number: int, subproblem: Subproblem, work: float) -> Generator[None, None, None]:
         """Decides a part of the groups again, and where all pods go if that changes the groups."""
         known = complete(self._problem, self._best_candidate()[0])
-        found = solve_exact(self._problem, known, subproblem, work=work, seed=self._seed + number)
-        changed = found is not None and is_better(self._problem, found, known)
+        solution = solve_exact(self._problem, known, subproblem, work=work, seed=self._seed + number)
+        changed = solution is not None and is_better(self._problem, solution, known)
         if not number or changed or bool((known.admitted != self._candidate.admitted).any()):
-            self._adopt(found if found is not None and changed else known)
+            self._adopt(solution if solution is not None and changed else known)
             yield
             yield from self._portfolio.run()
         else:
@@ -157,8 +157,8 @@ class Round:
         if self._admitted is None:
             return self._admission.best, self._admission.bound
         # Groups were admitted before it was known where their pods go.
-        found = without_dear_groups(self._problem, self._admitted.invert(self._portfolio.conclude()))
-        return found, self._admission.bound
+        best = without_dear_groups(self._problem, self._admitted.invert(self._portfolio.conclude()))
+        return best, self._admission.bound
 
     def result(self) -> RoundResult:
         """The best plan so far."""

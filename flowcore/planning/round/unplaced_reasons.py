@@ -35,36 +35,36 @@ class UnplacedReasons:
         self._cheaper_to_wait = CheaperToWait(problem, candidate)
         self._group_reasons: dict[int, Reason] = {}
 
-    def of(self, at: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
+    def of(self, number: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
         """The reason for each of these pods of a demand."""
-        group_of = self._problem.atomic_groups.group_of[at]
+        group_of = self._problem.atomic_groups.group_of[number]
         reason: Reason | None = None
         for place in places:
             group = int(group_of[place])
-            if group >= 0 and self._is_because_of_group(at, group):
+            if group >= 0 and self._is_because_of_group(number, group):
                 yield place, self._group_reason(group)
-            elif (waits := self._cheaper_to_wait.of_pod(at, place)) is not None:
+            elif (waits := self._cheaper_to_wait.of_pod(number, place)) is not None:
                 yield place, waits
             else:
-                reason = reason or self._pod_reason(at)
+                reason = reason or self._pod_reason(number)
                 yield place, reason
-        self._problem.charge(self._problem.demands[at].group.pods)
+        self._problem.charge(self._problem.demands[number].group.pods)
 
-    def _is_because_of_group(self, at: int, group: int) -> bool:
+    def _is_because_of_group(self, number: int, group: int) -> bool:
         if self._candidate.admitted[group]:
             return False
         unschedulable_reason = self._problem.atomic_groups.all[group].unschedulable_reason
-        return bool(unschedulable_reason) or bool(self._problem.demands[at].counts.any())
+        return bool(unschedulable_reason) or bool(self._problem.demands[number].counts.any())
 
     # --- pods by themselves ---
 
-    def _pod_reason(self, at: int) -> Reason:
+    def _pod_reason(self, number: int) -> Reason:
         problem, candidate = self._problem, self._candidate
-        group, run_filter = problem.demands[at].group, problem.cache.run_filter
+        group, run_filter = problem.demands[number].group, problem.cache.run_filter
         for name in group.pods[0].gangs:
             gang = problem.snapshot.gangs.get(name)
             if gang is not None and gang.topology_key:
-                return self._domain_reason(gang, at)
+                return self._domain_reason(gang, number)
         held = candidate.held
         if held is not None and run_filters(group.pod_class, self._after, group.signature, run_filter).fits.any():
             name = _as_told_to(group.pods, problem.atomic_groups.all[held.group].name)
@@ -74,10 +74,10 @@ class UnplacedReasons:
                 ROOM_HELD,
                 more_nodes_help=True,
             )
-        before = problem.snapshot if problem.demands[at].is_priced else None
+        before = problem.snapshot if problem.demands[number].is_priced else None
         return reason_for(group, before=before, after=self._after_with_held, runner=run_filter)
 
-    def _domain_reason(self, gang: Gang, at: int) -> Reason:
+    def _domain_reason(self, gang: Gang, number: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""
         table = self._problem.snapshot.table
         nowhere = no_domain(gang, table)
@@ -85,13 +85,13 @@ class UnplacedReasons:
             return Reason(f"{_sentence(nowhere)}.", GANG_INCOMPLETE, more_nodes_help=False)
         if gang.domain:
             text = f"{gang.name} keeps to {gang.topology_key} {gang.domain}, where no node has room for it."
-            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
-        demand, column = self._problem.demands[at], table.column(gang.topology_key)
-        chosen = set(column.codes[self._candidate.demands[at].allowed].tolist())
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({number: 1}))
+        demand, column = self._problem.demands[number], table.column(gang.topology_key)
+        chosen = set(column.codes[self._candidate.demands[number].allowed].tolist())
         if len(chosen) == 1 and demand.counts.any():
             domain = column.values[chosen.pop()]
             text = f"{gang.name} is planned for {gang.topology_key} {domain}, where no further node has room for it."
-            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({at: 1}))
+            return Reason(text, GANG_WITHOUT_ROOM, self._more_nodes_help({number: 1}))
         group, run_filter = demand.group, self._problem.cache.run_filter
         if not run_filters(group.pod_class, self._problem.snapshot, group.signature, run_filter).fits.any():
             # The domain does not matter if the pod fits no node at all.
@@ -99,7 +99,7 @@ class UnplacedReasons:
         return Reason(
             f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
             GANG_WITHOUT_ROOM,
-            self._more_nodes_help({at: 1}),
+            self._more_nodes_help({number: 1}),
         )
 
     def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
@@ -112,8 +112,8 @@ class UnplacedReasons:
                 run_filters(group.pod_class, self._after, group.signature, self._problem.cache.run_filter),
                 count,
             )
-            for at, count in counts.items()
-            for group in [self._problem.demands[at].group]
+            for number, count in counts.items()
+            for group in [self._problem.demands[number].group]
         )
 
     # --- atomic groups ---
@@ -122,29 +122,29 @@ class UnplacedReasons:
     def _fit_counts(self) -> dict[int, int]:
         return fit_counts(self._problem, self._candidate)
 
-    def _group_reason(self, at: int) -> Reason:
-        if at not in self._group_reasons:
-            self._group_reasons[at] = self._find_group_reason(at)
-        return self._group_reasons[at]
+    def _group_reason(self, number: int) -> Reason:
+        if number not in self._group_reasons:
+            self._group_reasons[number] = self._find_group_reason(number)
+        return self._group_reasons[number]
 
-    def _find_group_reason(self, at: int) -> Reason:
-        group = self._problem.atomic_groups.all[at]
+    def _find_group_reason(self, number: int) -> Reason:
+        group = self._problem.atomic_groups.all[number]
         if group.unschedulable_reason:
             return Reason(f"{_sentence(group.unschedulable_reason)}.", GANG_INCOMPLETE, more_nodes_help=False)
-        if (waits := self._cheaper_to_wait.of_group(at)) is not None:
+        if (waits := self._cheaper_to_wait.of_group(number)) is not None:
             return waits
-        return Reason(self._group_shortage(at, group), GANG_WITHOUT_ROOM, self._more_nodes_help(group.required))
+        return Reason(self._group_shortage(number, group), GANG_WITHOUT_ROOM, self._more_nodes_help(group.required))
 
-    def _group_shortage(self, at: int, group: AtomicGroup) -> str:
+    def _group_shortage(self, number: int, group: AtomicGroup) -> str:
         needs = f"{group.name} needs {pods(group.size)} at once"
         for gang in group.gangs:
             if gang.topology_key and not gang.domain:
                 return f"{needs} in one domain of {gang.topology_key}, {self._domain_shortage(group)}."
         held = self._candidate.held
-        if held is not None and held.group == at:
+        if held is not None and held.group == number:
             count = sum(commit.count for commit in held.commits)
             return f"{needs}, and room for {count} pods is held for it."
-        return f"{needs}, and there is room for {self._fit_counts.get(at, 0)} beside what is placed."
+        return f"{needs}, and there is room for {self._fit_counts.get(number, 0)} beside what is placed."
 
     def _domain_shortage(self, group: AtomicGroup) -> str:
         if _fits_empty_domain(self._problem, group):
@@ -162,8 +162,8 @@ def _fits_empty_domain(problem: Problem, group: AtomicGroup) -> bool:
         codes, labelled = domains.codes, domains.labelled
         enough = np.ones(domains.count, dtype=np.bool_)
         requested = np.zeros((domains.count, empty.shape[1]))
-        for at, places in members.items():
-            demand, need = problem.demands[at], min(group.required.get(at, 0), len(places))
+        for number, places in members.items():
+            demand, need = problem.demands[number], min(group.required.get(number, 0), len(places))
             counts = np.where(demand.allowed, count_fitting(demand.requests, empty), 0)
             enough &= np.bincount(codes[labelled], np.minimum(counts, need)[labelled], domains.count) >= need
             requested += need * demand.requests.astype(np.float64)

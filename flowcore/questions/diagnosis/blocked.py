@@ -31,7 +31,7 @@ def why_skipped(
         )
     text = f"{reason[:1].upper()}{reason[1:].removesuffix('.')}."
     missing = missing_storage(scenario, pod, context)
-    evidence = tuple(each.text for each in missing)
+    evidence = tuple(entry.text for entry in missing)
     if missing:
         return Finding(WhyKind.BLOCKED, text, evidence, missing[0].step)
     return Finding(WhyKind.BLOCKED, text, evidence, _next(reason, pod, governed=governed.governs(pod)))

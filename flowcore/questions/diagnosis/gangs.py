@@ -23,12 +23,13 @@ def gang_incomplete(pod: UnplacedCase) -> Finding:
         )
     gangs = pod.scenario.cluster.gangs
     state, (waiting, bound) = gangs.state(key), gangs.members(key)
-    needed, there = state.spec.min_member or 0, len(waiting) + len(bound) + state.succeeded_count
+    needed, present = state.spec.min_member or 0, len(waiting) + len(bound) + state.succeeded_count
     evidence = f"{key.display_name} needs {needed} pods: {len(waiting)} wait, {len(bound)} have a node"
     evidence += f", {state.succeeded_count} succeeded." if state.succeeded_count else "."
     step = "Mend what the reason names."
-    if there < needed:
-        step = f"Create {needed - there} more {'pod' if needed - there == 1 else 'pods'} of it, or lower its minMember."
+    if present < needed:
+        more = f"{needed - present} more {'pod' if needed - present == 1 else 'pods'}"
+        step = f"Create {more} of it, or lower its minMember."
     return Finding(WhyKind.GANG_INCOMPLETE, pod.unplaced.reason, (evidence,), step)
 
 
@@ -36,12 +37,12 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     """The finding for a gang that finds no room as a whole: whether it would by itself tells who has the room."""
     others = _members(pod)
     alone = plan_scenario(pod.scenario, pod.context.now, pod.context.models, only=others).result
-    mine = [each for each in alone.placements if each.pod.key in others]
-    if any(each.pod.key == pod.key for each in mine):
-        return _room_taken(pod, mine, len(others))
-    if found := gang_of_constraint(pod):
-        return found
-    reason = next((each.reason for each in alone.unplaced if each.pod.key == pod.key), pod.unplaced.reason)
+    placements = [entry for entry in alone.placements if entry.pod.key in others]
+    if any(entry.pod.key == pod.key for entry in placements):
+        return _room_taken(pod, placements, len(others))
+    if finding := gang_of_constraint(pod):
+        return finding
+    reason = next((entry.reason for entry in alone.unplaced if entry.pod.key == pod.key), pod.unplaced.reason)
     evidence = [f"By itself, with no other waiting pod: {reason}"]
     if not pod.before.fits.any():
         evidence.extend(excluding_filters(pod.before))
@@ -53,14 +54,16 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
     )
 
 
-def _room_taken(pod: UnplacedCase, mine: Sequence[Placement], size: int) -> Finding:
-    nodes = {each.node for each in mine}
-    theirs = [each for each in pod.plan.result.placements if each.node in nodes and each.unscheduled_price]
-    theirs.sort(key=lambda each: (each.unscheduled_price, each.pod.key))
+def _room_taken(pod: UnplacedCase, placements: Sequence[Placement], size: int) -> Finding:
+    nodes = {placement.node for placement in placements}
+    theirs = [
+        placement for placement in pod.plan.result.placements if placement.node in nodes and placement.unscheduled_price
+    ]
+    theirs.sort(key=lambda placement: (placement.unscheduled_price, placement.pod.key))
     evidence = [f"By itself, with no other waiting pod, it would be placed on {_nodes(nodes)}."]
     if theirs:
-        price, own = sum(each.unscheduled_price for each in theirs), pod.unplaced.price * size
-        names = listed_pods([each.pod.key for each in theirs], pod.context)
+        price, own = sum(placement.unscheduled_price for placement in theirs), pod.unplaced.price * size
+        names = listed_pods([placement.pod.key for placement in theirs], pod.context)
         evidence.append(f"The plan places {names} there. To leave them costs {price}, to leave the gang {own}.")
     return Finding(
         WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), "Give its pods a higher priority, or add room."
@@ -84,5 +87,5 @@ def _members(pod: UnplacedCase) -> set[str]:
 
 
 def _key(pod: UnplacedCase) -> GangKey | None:
-    found = pod.scenario.cluster.pods[pod.key].gang
-    return None if found is None else found.key
+    gang = pod.scenario.cluster.pods[pod.key].gang
+    return None if gang is None else gang.key

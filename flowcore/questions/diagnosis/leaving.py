@@ -30,7 +30,9 @@ def waits_for_victims(scenario: Scenario, node: str, victims: Sequence[str]) -> 
 
 def waits_for_terminating(pod: UnplacedCase) -> Finding | None:
     """For a pod that would fit beside the plan but for pods that are terminating; None: it would not."""
-    leaving = [each for each in pod.scenario.running() if each.deleting or each.key in pod.scenario.cluster.leaving]
+    leaving = [
+        running for running in pod.scenario.running() if running.deleting or running.key in pod.scenario.cluster.leaving
+    ]
     if not leaving:
         return None
     after, signature_of = pod.plan.result.after, pod.scenario.cluster.counted_signature
@@ -38,10 +40,10 @@ def waits_for_terminating(pod: UnplacedCase) -> Finding | None:
     if not len(possible):
         return None
     node = after.table.nodes[int(possible[0])].name
-    there = [each for each in leaving if each.node_name == node]
+    on_node = [running for running in leaving if running.node_name == node]
     # Pods of other nodes may keep it out too, by rules between pods.
-    enough = there and pod.verdicts(_without(after, there, signature_of)).fits[possible[0]]
-    who = [each.key for each in (there if enough else leaving)]
+    enough = on_node and pod.verdicts(_without(after, on_node, signature_of)).fits[possible[0]]
+    who = [running.key for running in (on_node if enough else leaving)]
     terminating = "it is" if len(who) == 1 else "they are"
     evidence = f"It fits on {node} once {listed(who)} {_has(who)} left: {terminating} terminating."
     return Finding(WhyKind.VICTIMS_LEAVING, pod.unplaced.reason, (evidence,), _NEXT)
@@ -52,11 +54,11 @@ def _without(snapshot: Snapshot, pods: list[Pod], signature_of: Callable[[Pod], 
     used, ports = snapshot.used.copy(), dict(snapshot.ports)
     gone = []
     for pod in pods:
-        at = snapshot.table.index.get(pod.node_name)
-        if at is None:
+        position = snapshot.table.index.get(pod.node_name)
+        if position is None:
             continue
-        used[at] -= snapshot.vector(pod.usage)
-        ports[at] = ports.get(at, frozenset()) - set(pod.pod_class.host_ports)
+        used[position] -= snapshot.vector(pod.usage)
+        ports[position] = ports.get(position, frozenset()) - set(pod.pod_class.host_ports)
         gone.append((pod.node_name, signature_of(pod)))
     index = snapshot.pod_index.with_changes((), gone)
     return replace(snapshot, used=used, ports=ports, pod_index=index)

@@ -66,9 +66,9 @@ def missing_labels(pod_class: PodClass, nodes: Sequence[Node]) -> list[MissingLa
 
 
 def _single_values(term: NodeSelectorTerm) -> Iterator[tuple[str, str]]:
-    for each in term.expressions:
-        if each.operator == "In" and len(each.values) == 1:
-            yield each.key, each.values[0]
+    for expression in term.expressions:
+        if expression.operator == "In" and len(expression.values) == 1:
+            yield expression.key, expression.values[0]
 
 
 def _nearest(label: str, value: str, have: Counter[tuple[str, str]]) -> MissingLabel:

@@ -87,10 +87,13 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
 
 def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
     """A sentence that names the fewest filters that reject every node, with counts; () where a node fits."""
-    found, total = smallest_exclusion(verdicts), len(verdicts.table.nodes)
-    if not found.filters:
+    exclusion, total = smallest_exclusion(verdicts), len(verdicts.table.nodes)
+    if not exclusion.filters:
         return ()
-    parts = [f"{name} rejects {count} of {total} nodes" for name, count in zip(found.filters, found.nodes, strict=True)]
+    parts = [
+        f"{name} rejects {count} of {total} nodes"
+        for name, count in zip(exclusion.filters, exclusion.nodes, strict=True)
+    ]
     if len(parts) == 1:
         return (f"{parts[0]}; no other filter is needed to exclude them all.",)
     return (f"{'; '.join(parts)}. Fewer filters do not exclude them all.",)
@@ -114,13 +117,13 @@ def _opens(pod: UnplacedCase, out: WayOut, nearest: int) -> str:
     return f"Without {listed(out.filters)}, {where}{f' ({chr(59).join(details)})' if details else ''}."
 
 
-def _detail(pod: UnplacedCase, name: str, at: int) -> str:
+def _detail(pod: UnplacedCase, name: str, position: int) -> str:
     """What a filter has against a node, in amounts and names."""
     if name == node_resources_fit.NAME:
-        return f"it lacks {listed(_lacking(pod, at))}"
+        return f"it lacks {listed(_lacking(pod, position))}"
     if name == taint_toleration.NAME:
         known = pod.unplaced.pod.pod_class.tolerations
-        taints = (each for each in pod.after.table.nodes[at].taints if each.effect in ("NoSchedule", "NoExecute"))
+        taints = (each for each in pod.after.table.nodes[position].taints if each.effect in ("NoSchedule", "NoExecute"))
         untolerated = (each for each in taints if not tolerates(known, each))
         return f"its taint is {next((f'{taint.key}:{taint.effect}' for taint in untolerated), 'not tolerated')}"
     return ""
@@ -143,14 +146,14 @@ def _nearest(pod: UnplacedCase, nodes: Int64s) -> int:
     return int(nodes[short.max(axis=1).argmin()])
 
 
-def _lacking(pod: UnplacedCase, at: int) -> list[str]:
+def _lacking(pod: UnplacedCase, position: int) -> list[str]:
     after, requests = pod.plan.result.after, dict(pod.unplaced.pod.pod_class.requests)
-    short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[at]).tolist()
-    found = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
-    if not found:
+    short = (after.vector(pod.unplaced.pod.pod_class.requests) - after.free[position]).tolist()
+    lacking = [_amount(name, short[i]) for i, name in enumerate(after.resources) if short[i] > 0 and requests.get(name)]
+    if not lacking:
         missing = node_resources_fit.not_offered(pod.unplaced.pod.pod_class, after)
-        found = [_amount(name, requests[name]) for name in missing] or ["room for one more pod"]
-    return found
+        lacking = [_amount(name, requests[name]) for name in missing] or ["room for one more pod"]
+    return lacking
 
 
 def _amount(resource: str, value: int) -> str:

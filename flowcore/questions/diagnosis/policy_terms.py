@@ -26,22 +26,22 @@ def constraint_decides(pod: UnplacedCase) -> Finding | None:
 def gang_of_constraint(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that a constraint makes a gang of with others; None: it waits without that, too."""
     gangs = pod.unplaced.pod.gangs
-    makers = [each.name for each in pod.policy.constraints if display_name(each, pod.policy) in gangs]
+    makers = [constraint.name for constraint in pod.policy.constraints if display_name(constraint, pod.policy) in gangs]
     return _without_constraints(pod, tuple(makers))
 
 
 def _without_constraints(pod: UnplacedCase, names: tuple[str, ...]) -> Finding | None:
     if not names:
         return None
-    kept = tuple(each for each in pod.policy.constraints if each.name not in names)
-    found = _plan_with(pod, msgspec.structs.replace(pod.policy, constraints=kept))
-    if not _places(found, pod.key):
+    kept = tuple(constraint for constraint in pod.policy.constraints if constraint.name not in names)
+    plan = _plan_with(pod, msgspec.structs.replace(pod.policy, constraints=kept))
+    if not _places(plan, pod.key):
         return None
     which = f"{'constraint' if len(names) == 1 else 'constraints'} {listed(names)} of policy {pod.policy.name}"
     return Finding(
         WhyKind.CONSTRAINT,
         pod.unplaced.reason,
-        (_price(pod, found, f"Without {which}"),),
+        (_price(pod, plan, f"Without {which}"),),
         "Raise what the constraint allows, drop it, or add nodes where it allows more.",
     )
 
@@ -50,11 +50,11 @@ def cheaper_to_wait(pod: UnplacedCase) -> Finding:
     """The finding for a pod whose policy waits for a cheaper node."""
     policy = pod.policy
     unscheduled = msgspec.structs.replace(policy.unscheduled, wait_for_cheaper_node=False)
-    found = _plan_with(pod, msgspec.structs.replace(policy, unscheduled=unscheduled))
+    plan = _plan_with(pod, msgspec.structs.replace(policy, unscheduled=unscheduled))
     return Finding(
         WhyKind.CONSTRAINT,
         pod.unplaced.reason,
-        (_price(pod, found, f"Without waitForCheaperNode of policy {policy.name}"),),
+        (_price(pod, plan, f"Without waitForCheaperNode of policy {policy.name}"),),
         "Wait, or raise what waiting costs in spec.unscheduled of the policy.",
     )
 
@@ -62,14 +62,14 @@ def cheaper_to_wait(pod: UnplacedCase) -> Finding:
 def queue_limit(pod: UnplacedCase) -> Finding:
     """The finding for a pod that the limit of its queue, or of one above it, holds back."""
     tree, name = pod.scenario.cluster.queues.tree, pod.unplaced.pod.queue
-    limited = [each for each in tree.path(name) if tree.queues[each].limit]
+    limited = [queue for queue in tree.path(name) if tree.queues[queue].limit]
     with _without_limits(pod.scenario, limited):
-        found = plan_scenario(pod.scenario, pod.context.now, pod.context.models)
+        plan = plan_scenario(pod.scenario, pod.context.now, pod.context.models)
     which = f"the {'limit' if len(limited) == 1 else 'limits'} of FlowQueue {listed(limited)}"
     return Finding(
         WhyKind.SHARE,
         pod.unplaced.reason,
-        (_price(pod, found, f"Without {which}"),),
+        (_price(pod, plan, f"Without {which}"),),
         "Wait until pods of the queue end, or raise its limit.",
     )
 
@@ -86,8 +86,12 @@ def _constraints(pod: UnplacedCase) -> tuple[str, ...]:
         if rejection.nodes.any()
     ]
     own = pod.policy.constraints
-    named = [each.name for each in own if any(display_name(each, pod.policy) in reason for reason in reasons)]
-    return tuple(named or (each.name for each in own))
+    named = [
+        constraint.name
+        for constraint in own
+        if any(display_name(constraint, pod.policy) in reason for reason in reasons)
+    ]
+    return tuple(named or (constraint.name for constraint in own))
 
 
 def _plan_with(pod: UnplacedCase, policy: Policy) -> ScenarioPlan:

@@ -87,52 +87,52 @@ class Edits:
         self._note("namespace", name, lambda: cluster.set_namespace(name, before))
         cluster.set_namespace(name, labels)
 
-    def put_storage(self, each: StorageObject) -> None:
+    def put_storage(self, stored: StorageObject) -> None:
         """Adds or replaces a storage object."""
-        cluster, key = self._cluster, key_of(each)
+        cluster, key = self._cluster, key_of(stored)
         before = cluster.storage.objects.get(key)
         self._note(
             "storage", key, lambda: cluster.remove_storage(key) if before is None else cluster.put_storage(before)
         )
-        cluster.put_storage(each)
+        cluster.put_storage(stored)
 
-    def put_device_class(self, each: DeviceClass) -> None:
+    def put_device_class(self, device_class: DeviceClass) -> None:
         """Adds or replaces a DeviceClass."""
-        cluster, before = self._cluster, self._cluster.device_classes.get(each.name)
-        self._note("device class", each.name, lambda: cluster.set_device_class(each.name, before))
-        cluster.set_device_class(each.name, each)
+        cluster, before = self._cluster, self._cluster.device_classes.get(device_class.name)
+        self._note("device class", device_class.name, lambda: cluster.set_device_class(device_class.name, before))
+        cluster.set_device_class(device_class.name, device_class)
 
-    def put_disruption_budget(self, each: DisruptionBudget) -> None:
+    def put_disruption_budget(self, budget: DisruptionBudget) -> None:
         """Adds or replaces a PodDisruptionBudget."""
-        cluster, before = self._cluster, self._cluster.budgets.objects.get(each.key)
-        self._note("budget", each.key, lambda: cluster.set_disruption_budget(each.key, before))
-        cluster.set_disruption_budget(each.key, each)
+        cluster, before = self._cluster, self._cluster.budgets.objects.get(budget.key)
+        self._note("budget", budget.key, lambda: cluster.set_disruption_budget(budget.key, before))
+        cluster.set_disruption_budget(budget.key, budget)
 
-    def put_pod_group(self, each: PodGroup) -> None:
+    def put_pod_group(self, group: PodGroup) -> None:
         """Adds or replaces a PodGroup."""
-        cluster, before = self._cluster, self._cluster.gangs.groups.get(each.key)
+        cluster, before = self._cluster, self._cluster.gangs.groups.get(group.key)
         self._note(
             "pod group",
-            each.key,
-            lambda: cluster.remove_pod_group(each.key) if before is None else cluster.put_pod_group(before),
+            group.key,
+            lambda: cluster.remove_pod_group(group.key) if before is None else cluster.put_pod_group(before),
         )
-        cluster.put_pod_group(each)
+        cluster.put_pod_group(group)
 
-    def put_numa(self, each: NumaNode) -> None:
+    def put_numa(self, report: NumaNode) -> None:
         """Adds or replaces the report on the NUMA zones of a node."""
-        numa, before = self._cluster.numa, self._cluster.numa.reports.get(each.name)
-        self._note("zones", each.name, lambda: numa.set_report(each.name, before))
-        numa.set_report(each.name, each)
+        numa, before = self._cluster.numa, self._cluster.numa.reports.get(report.name)
+        self._note("zones", report.name, lambda: numa.set_report(report.name, before))
+        numa.set_report(report.name, report)
 
-    def put_queue(self, each: Queue) -> None:
+    def put_queue(self, queue: Queue) -> None:
         """Adds or replaces a FlowQueue."""
-        queues, before = self._cluster.queues, self._cluster.queues.objects.get(each.name)
-        self._note("queue", each.name, lambda: queues.put(each.name, before))
-        queues.put(each.name, each)
+        queues, before = self._cluster.queues, self._cluster.queues.objects.get(queue.name)
+        self._note("queue", queue.name, lambda: queues.put(queue.name, before))
+        queues.put(queue.name, queue)
 
-    def put_policy(self, each: Policy) -> None:
+    def put_policy(self, policy: Policy) -> None:
         """Adds or replaces a policy."""
-        self.scenario.policies[each.name] = each
+        self.scenario.policies[policy.name] = policy
 
     def put_named(self, kind: str, namespace: str, name: str) -> None:
         """Adds an object of which only its existence counts."""
@@ -145,9 +145,9 @@ class Edits:
         else:
             self.scenario.names.pop(key, None)
 
-    def put_priority_class(self, each: PriorityClass) -> None:
+    def put_priority_class(self, priority_class: PriorityClass) -> None:
         """Adds or replaces a PriorityClass; it counts for pods that are put from now on."""
-        self.scenario.priority_classes[each.metadata.name] = each
+        self.scenario.priority_classes[priority_class.metadata.name] = priority_class
 
     def put_node_sample(self, name: str, sample: UsageSample) -> None:
         """Adds or replaces the measured usage of a node."""

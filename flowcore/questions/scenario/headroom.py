@@ -118,22 +118,22 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
     copy = _copy(scenario, query, context)
     plan = plan_scenario(scenario, context.now, context.models)
     before = outcome_of(scenario, plan)
-    found = Count()
+    count = Count()
     if copy is not None:
         template, reason = _template(scenario, copy, context)
-        found = Count(reason=reason)
+        count = Count(reason=reason)
         if template is not None:
-            found = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
+            count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
     ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
     redacted = Redaction(scenario, context)
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
     return HeadroomAnswer(
-        fits=None if copy is None else found.fits,
-        at_least=found.at_least,
-        reason=redacted(found.reason),
-        nodes=dict(found.nodes),
+        fits=None if copy is None else count.fits,
+        at_least=count.at_least,
+        reason=redacted(count.reason),
+        nodes=dict(count.nodes),
         requests={} if copy is None else dict(copy.pod_class.requests),
         waiting=before.summary.waiting,
         more_nodes_help=len(helped),
@@ -260,13 +260,13 @@ class _CopyCounter:
         placed: RoundResult | None = None
         rejected: RoundResult | None = None
         while rejected is None or low + 1 < high:
-            at = guess if low < guess and (rejected is None or guess < high) else (low + high) // 2
-            tried = self._plan(at)
+            middle = guess if low < guess and (rejected is None or guess < high) else (low + high) // 2
+            tried = self._plan(middle)
             guess = len(tried.placements)
-            if guess < at:
-                high, rejected = at, tried
+            if guess < middle:
+                high, rejected = middle, tried
             else:
-                low, placed, guess = at, tried, at + 1
+                low, placed, guess = middle, tried, middle + 1
                 if low == limit:
                     break
         nodes = Counter(each.node for each in (placed.placements if placed is not None else ()))
@@ -290,5 +290,5 @@ class _CopyCounter:
             return 0
         wanted = self._space.vector(requests)
         asks = wanted > 0
-        each = (self._space.free[:, asks] // wanted[asks]).min(axis=1) if len(self._space.free) else np.zeros(0)
-        return int(np.maximum(each, 0).sum())
+        per_node = (self._space.free[:, asks] // wanted[asks]).min(axis=1) if len(self._space.free) else np.zeros(0)
+        return int(np.maximum(per_node, 0).sum())

@@ -65,13 +65,16 @@ def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Itera
     # The dearest first; of these the smallest, so that as many as possible find room.
     order = sorted(classes.items(), key=lambda item: (-item[0][1], sum(amount for _, amount in item[0][0].requests)))
     fits = {pod_class: run_filters(pod_class, fresh).fits for pod_class, _ in classes}
-    found = [
-        _offer(fresh, at, [(of, price, count) for (of, price), count in order if fits[of][at]])
-        for at in range(len(shapes))
+    per_shape = [
+        _offer(fresh, position, [(of, price, count) for (of, price), count in order if fits[of][position]])
+        for position in range(len(shapes))
     ]
     size = (fresh.allocatable / np.maximum(fresh.allocatable.max(axis=0, initial=1), 1)).sum(axis=1)
-    ranked = sorted(range(len(found)), key=lambda at: (-found[at].value, size[at] * found[at].count))
-    return [found[at] for at in ranked if found[at].pods]
+    ranked = sorted(
+        range(len(per_shape)),
+        key=lambda position: (-per_shape[position].value, size[position] * per_shape[position].count),
+    )
+    return [per_shape[position] for position in ranked if per_shape[position].pods]
 
 
 def node_shapes(nodes: Iterable[Node], asked: Collection[str]) -> list[Node]:
@@ -81,13 +84,13 @@ def node_shapes(nodes: Iterable[Node], asked: Collection[str]) -> list[Node]:
         asked: keys of these labels; the host's name never counts.
     """
     asked = set(asked) - {HOSTNAME}
-    found: dict[tuple[object, ...], Node] = {}
+    shapes: dict[tuple[object, ...], Node] = {}
     for node in nodes:
         if not node.problem:
             fresh = as_new(node, node.name)
             labels = tuple(each for each in node.labels if each[0] in asked)
-            found.setdefault((labels, fresh.taints, node.allocatable, node.features), node)
-    return list(found.values())
+            shapes.setdefault((labels, fresh.taints, node.allocatable, node.features), node)
+    return list(shapes.values())
 
 
 def label_keys(pod_class: PodClass) -> Iterable[str]:
@@ -97,20 +100,20 @@ def label_keys(pod_class: PodClass) -> Iterable[str]:
         yield from (each.key for each in term.expressions)
 
 
-def _offer(fresh: Snapshot, at: int, waiting: Sequence[tuple[PodClass, int, int]]) -> Offer:
+def _offer(fresh: Snapshot, position: int, waiting: Sequence[tuple[PodClass, int, int]]) -> Offer:
     """Fills new nodes like node ``at`` with waiting pods: class, price and number of pods."""
-    free = np.repeat(fresh.free[at : at + 1], MAX_NODES, axis=0)
+    free = np.repeat(fresh.free[position : position + 1], MAX_NODES, axis=0)
     used, pods, value = 0, 0, 0
     for pod_class, price, count in waiting:
         wanted = fresh.vector(pod_class.requests)
         asks = wanted > 0
-        each = np.maximum((free[:, asks] // wanted[asks]).min(axis=1), 0)
+        per_node = np.maximum((free[:, asks] // wanted[asks]).min(axis=1), 0)
         if pod_class.host_ports:
-            each = np.minimum(each, 1)
-        before = np.cumsum(each) - each
-        taken = np.clip(count - before, 0, each)
+            per_node = np.minimum(per_node, 1)
+        before = np.cumsum(per_node) - per_node
+        taken = np.clip(count - before, 0, per_node)
         free -= taken[:, None] * wanted
         placed = int(taken.sum())
         pods, value = pods + placed, value + placed * price
         used = max(used, int(np.max(np.nonzero(taken)[0], initial=-1)) + 1)
-    return Offer(fresh.table.nodes[at].name, used, pods, value)
+    return Offer(fresh.table.nodes[position].name, used, pods, value)

@@ -13,6 +13,7 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import Policy
+from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.solvers import IN_TURN, Executor
 from flowcore.questions.scenario.measured import measured_usage
@@ -28,6 +29,7 @@ class ScenarioPlan:
 
     Attributes:
         before: the snapshot that was planned.
+        policies: in force, by name.
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
         warnings: sentences about nodes and samples that are not measured (requests count there), and about policies
@@ -36,6 +38,7 @@ class ScenarioPlan:
 
     result: RoundResult
     before: Snapshot
+    policies: Mapping[str, Policy]
     skipped: dict[str, str]
     gaps: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
@@ -44,6 +47,12 @@ class ScenarioPlan:
     def certified(self) -> bool:
         """Whether the plan is proven optimal for the cluster."""
         return self.result.certified and not self.gaps
+
+    def document(self, seconds: float) -> PlanDocument:
+        """The plan as the only round of the scenario; ``seconds``: how long it took."""
+        document = whole_plan_document(self.result, self.policies, seconds)
+        document.skipped, document.gaps = self.skipped, list(self.gaps)
+        return document
 
 
 def plan_scenario(
@@ -86,7 +95,9 @@ def plan_scenario(
     )
     result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)
     warnings = (*measured.warnings, *governed.policies_without_effect())
-    return ScenarioPlan(result, snapshot, skipped, tuple(missing_objects(scenario, planned)), warnings)
+    return ScenarioPlan(
+        result, snapshot, governed.policies, skipped, tuple(missing_objects(scenario, planned)), warnings
+    )
 
 
 def with_learnt_costs(policies: Mapping[str, Policy], scenario: Scenario, now: float) -> dict[str, Policy]:

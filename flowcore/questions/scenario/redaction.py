@@ -29,8 +29,8 @@ class Redaction:
         """The text without these names."""
         return _NAME.sub(self._hide, text) if self._hidden or not self._context.nodes else text
 
-    def _hide(self, found: re.Match[str]) -> str:
-        name = found[0]
+    def _hide(self, match: re.Match[str]) -> str:
+        name = match[0]
         namespace, slash, _ = name.partition("/")
         if slash and namespace in self._hidden:
             return self._context.name(name) if name in self._pods else "(of another namespace)"

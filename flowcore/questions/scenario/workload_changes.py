@@ -77,11 +77,11 @@ def workload_changes(
 
 
 def _counts(workloads: Mapping[str, str], ran: Mapping[str, str], nodes: Mapping[str, str]) -> dict[str, WorkloadCount]:
-    found: dict[str, list[int]] = {}
+    by_workload: dict[str, list[int]] = {}
     for key, node in nodes.items():
-        count, old = found.setdefault(workloads[key], [0, 0, 0, 0]), ran.get(key, "")
+        count, old = by_workload.setdefault(workloads[key], [0, 0, 0, 0]), ran.get(key, "")
         count[0] += 1
         count[1] += bool(node)
         count[2] += bool(node and old and node != old)
         count[3] += bool(old and not node)
-    return {name: WorkloadCount(*counts) for name, counts in found.items()}
+    return {name: WorkloadCount(*counts) for name, counts in by_workload.items()}

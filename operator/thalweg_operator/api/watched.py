@@ -23,7 +23,7 @@ from flowcore.api.kinds import (
 from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.reflector import Reflector, Sink
+from thalweg_operator.api.watches.reflector import Reflector, Sink
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 

@@ -19,9 +19,16 @@ import structlog
 
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, pod_path
-from thalweg_operator.api.events import EventWriter
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
-from thalweg_operator.api.write_queue import CARRIED_OUT_WITHIN, Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.writes.events import EventWriter
+from thalweg_operator.api.writes.write_queue import (
+    CARRIED_OUT_WITHIN,
+    Finished,
+    Outcome,
+    Retry,
+    WriteQueue,
+    retry_after_error,
+)
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.reports.progress import ProgressLog

@@ -22,9 +22,9 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import STRATEGIC_MERGE_PATCH, ApiClient, pod_path
-from thalweg_operator.api.events import EventWriter, timestamp
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
-from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.writes.events import EventWriter, timestamp
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import WriteCondition

@@ -16,7 +16,7 @@ import structlog
 from flowcore.model.policies import PLANNED, WOKEN
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, pod_path
-from thalweg_operator.api.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies.gate_manifests import open_patch

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flowcore.model.pods import Pod
-from thalweg_operator.api.events import EventWriter
+from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 
 #: Seconds between two Events about one pod.
@@ -44,7 +44,7 @@ class ObserveEvents:
         if len(self._written) > len(pods) + _MAX_STALE:
             known = {pod.key for pod in pods}
             self._written = {key: said for key, said in self._written.items() if key in known}
-        for at, node, *_ in reply.placements:
+        for at, node in ((each.pod, each.node) for each in reply.placements):
             if observes[request.pending[at].policy]:
                 self._write(pods[at], f"Thalweg would place this pod on {node}")
         for at, reason in reply.unplaced:

@@ -9,12 +9,13 @@ from functools import lru_cache
 import msgspec
 
 from flowcore.model.pods import Pod
-from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest
+from flowcore.planning.plan_document import PlanEviction
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import CheapestPlanned, PlannedEviction, PlannedPlacement, PricesPlanned
 
 
-def _planned(entry: EvictionEntry) -> PlannedEviction:
+def _planned(entry: PlanEviction) -> PlannedEviction:
     return PlannedEviction(
         entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
     )
@@ -22,7 +23,7 @@ def _planned(entry: EvictionEntry) -> PlannedEviction:
 
 def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
     """Running pods that leave though no placement waits for their room."""
-    awaited = {place for *_, places in reply.placements for place in places}
+    awaited = {place for placement in reply.placements for place in placement.victims}
     return [
         _planned(entry)
         for place, entry in enumerate(reply.evictions)
@@ -41,16 +42,20 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
         for index in entry.for_pods if not entry.by_controller else ():
             victims.setdefault(index, {})[place] = eviction
-    for index, *_, places in reply.placements:
-        victims.setdefault(index, {}).update({place: evictions[place] for place in places})
+    for each in reply.placements:
+        victims.setdefault(each.pod, {}).update({place: evictions[place] for place in each.victims})
     groups = (*reply.atomic_groups, "")
-    waiting = {groups[group] for index, _, _, _, group, _, _ in reply.placements if victims.get(index) and group >= 0}
-    savings = reply.savings or [None] * len(reply.placements)
-    for (index, node, _, wave, group, optional, _), saving in zip(reply.placements, savings, strict=True):
-        policy = request.policies[request.pending[index].policy]
-        leaving = tuple(victims.get(index, {}).values())
-        waits = bool(leaving) or groups[group] in waiting
-        yield PlannedPlacement(pods[index], policy, node, wave, groups[group], optional, leaving, waits, saving)
+    waiting = {
+        groups[each.atomic_group] for each in reply.placements if victims.get(each.pod) and each.atomic_group >= 0
+    }
+    for each in reply.placements:
+        policy, group = request.policies[request.pending[each.pod].policy], groups[each.atomic_group]
+        leaving = tuple(victims.get(each.pod, {}).values())
+        waits = bool(leaving) or group in waiting
+        turn = each.chain, each.wave
+        yield PlannedPlacement(
+            pods[each.pod], policy, each.node, turn, group, each.optional, leaving, waits, each.saving
+        )
 
 
 def planned_prices(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:

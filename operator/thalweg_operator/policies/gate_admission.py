@@ -19,8 +19,8 @@ import structlog
 from flowcore.model.policies import BUILT_IN, by_precedence
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
-from thalweg_operator.api.events import timestamp
 from thalweg_operator.api.rate_limiter import RateLimiter
+from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, OperatorError, Refused
 from thalweg_operator.policies import auto_waiting

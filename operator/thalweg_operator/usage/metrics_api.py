@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.list_items import list_chunks
-from thalweg_operator.api.watch_messages import Garbled
+from thalweg_operator.api.watches.list_items import list_chunks
+from thalweg_operator.api.watches.watch_messages import Garbled
 from thalweg_operator.yielding import yielding
 
 _PATH = "/apis/metrics.k8s.io/v1beta1"

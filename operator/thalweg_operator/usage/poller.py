@@ -24,7 +24,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.usage import UsageClass, UsageSample
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.watch_messages import Garbled
+from thalweg_operator.api.watches.watch_messages import Garbled
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.settings import UsageSettings

@@ -10,13 +10,13 @@ from typing import Final
 import msgspec
 
 from flowcore.model.errors import ModelError
+from flowcore.planning.plan_document import PlanDocument, PlanPod
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.names import class_name
 from thalweg_view.pictures.node_list import domain_of, label_of, nodes_of
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
 from thalweg_view.pictures.waiting import workload_name
-from thalweg_view.rounds import RoundPlan, RoundPod
 from thalweg_view.view_data import ViewData
 
 #: What a picture shows by itself at most; the rest is summed up as others.
@@ -196,20 +196,20 @@ def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> Flo
     label = label_of(query.by, nodes) if nodes else ""
     domains = {node.name: domain_of(node, label) for node in nodes}
     if plan is None:
-        plan = RoundPlan(0, 0.0, 0.0, 0, 0, "", 0)
+        plan = PlanDocument(0, 0.0, 0.0, 0, 0, "", 0)
     names = _source_names(data, plan, query.of, context)
     sources = _Ids.of("c", Counter(names), MAX_SOURCES)
-    pods_by_node = Counter(node for _, node, _ in plan.placements)
+    pods_by_node = Counter(each.node for each in plan.placements)
     pods_by_group: Counter[str] = Counter()
     for node, pods in pods_by_node.items():
         pods_by_group[domains.get(node, "")] += pods
     groups = _Ids.of("g", pods_by_group, MAX_GROUPS)
     targets = _Ids.of("n", pods_by_node, MAX_NODES)
     sums: dict[tuple[str, str], _Sum] = {}
-    for place, node, price in plan.placements:
-        group = groups[domains.get(node, "")]
-        for link in ((sources[names[place]], group), (group, _target(targets, node, group))):
-            sums.setdefault(link, _Sum()).add(price)
+    for each in plan.placements:
+        group = groups[domains.get(each.node, "")]
+        for link in ((sources[names[each.pod]], group), (group, _target(targets, each.node, group))):
+            sums.setdefault(link, _Sum()).add(each.price)
     return FlowAnswer(
         data.generation,
         plan.number,
@@ -217,11 +217,11 @@ def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> Flo
         len(plan.pending),
         len(plan.placements),
         len(plan.unplaced),
-        sum(price for *_, price in plan.placements),
+        sum(each.price for each in plan.placements),
         _sources(plan, names, sources, query.of),
         _groups(domains, pods_by_group, groups),
         _nodes(domains, pods_by_node, groups, targets),
-        [FlowLink(start, end, each.pods, each.price) for (start, end), each in sums.items()],
+        [FlowLink(start, end, total.pods, total.price) for (start, end), total in sums.items()],
         _left(data, plan, names, sources, context),
     )
 
@@ -230,7 +230,7 @@ def _target(targets: _Ids, node: str, group: str) -> str:
     return targets.shown.get(node) or f"{targets.others}-{group}"
 
 
-def _source_names(data: ViewData, plan: RoundPlan, of: str, context: AnswerContext) -> list[str]:
+def _source_names(data: ViewData, plan: PlanDocument, of: str, context: AnswerContext) -> list[str]:
     """What each pending pod counts as on the left."""
     match of:
         case "workload":
@@ -256,11 +256,11 @@ def _source_names(data: ViewData, plan: RoundPlan, of: str, context: AnswerConte
     raise ModelError("of", f'"{of}" is unknown; known are: workload, class, policy, queue, priority, namespace')
 
 
-def _namespace(pod: RoundPod, context: AnswerContext) -> str:
+def _namespace(pod: PlanPod, context: AnswerContext) -> str:
     return pod.key.partition("/")[0] if context.may_name(pod.key) else _HIDDEN
 
 
-def _sources(plan: RoundPlan, names: list[str], sources: _Ids, of: str) -> list[FlowSource]:
+def _sources(plan: PlanDocument, names: list[str], sources: _Ids, of: str) -> list[FlowSource]:
     pods: Counter[str] = Counter()
     policies: dict[str, set[int]] = {}
     for name, pod in zip(names, plan.pending, strict=True):
@@ -307,7 +307,9 @@ def _nodes(domains: dict[str, str], pods: Counter[str], groups: _Ids, targets: _
     return found
 
 
-def _left(data: ViewData, plan: RoundPlan, names: list[str], sources: _Ids, context: AnswerContext) -> list[FlowLeft]:
+def _left(
+    data: ViewData, plan: PlanDocument, names: list[str], sources: _Ids, context: AnswerContext
+) -> list[FlowLeft]:
     counts: Counter[tuple[str, str]] = Counter()
     told: dict[tuple[str, str], str] = {}
     reasons = Reasons(data, plan, context)

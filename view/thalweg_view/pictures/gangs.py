@@ -6,10 +6,10 @@ from collections.abc import Container
 
 import msgspec
 
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.shapes import Picture, RoundQuery
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
 
@@ -78,7 +78,7 @@ def _of_state(data: ViewData, context: AnswerContext, texts: Reasons) -> dict[st
 
 def _add_round(
     rows: dict[str, GangRow],
-    plan: RoundPlan,
+    plan: PlanDocument,
     context: AnswerContext,
     texts: Reasons,
     state: Container[str] | None,
@@ -88,7 +88,7 @@ def _add_round(
     Args:
         state: keys of the pods that the rows count as waiting; None: they count none, the round alone knows the pods.
     """
-    placed, reasons = {place for place, *_ in plan.placements}, dict(plan.unplaced)
+    placed, reasons = {each.pod for each in plan.placements}, dict(plan.unplaced)
     for place, pod in enumerate(plan.pending):
         if not pod.gangs or not context.may_name(pod.key):
             continue

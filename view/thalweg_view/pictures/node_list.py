@@ -7,10 +7,9 @@ from collections.abc import Iterable, Iterator
 from typing import Final
 
 from flowcore.model.errors import ModelError
-from flowcore.model.nodes import Taint
 from flowcore.model.resources import PODS, Amounts
 from flowcore.model.selectors import value_of
-from thalweg_view.rounds import RoundNode, RoundPlan
+from flowcore.planning.plan_document import PlanDocument, PlanNode
 from thalweg_view.view_data import ViewData
 
 #: Words for labels that most clusters have; their keys are tried in this order, then any key with this last part.
@@ -18,15 +17,13 @@ _WORDS: Final = {
     "zone": ("topology.kubernetes.io/zone", "failure-domain.beta.kubernetes.io/zone"),
     "rack": ("topology.kubernetes.io/rack",),
 }
-#: Taint of a cordoned node.
-CORDONED: Final = "node.kubernetes.io/unschedulable"
 #: Taints of a node that is not ready, and of one that is not heard of.
 _NOT_READY: Final = ("node.kubernetes.io/not-ready:", "node.kubernetes.io/unreachable:")
 #: A label with more values than this groups nothing that a picture could show.
 _MAX_DOMAINS: Final = 1000
 
 
-def nodes_of(data: ViewData, plan: RoundPlan | None) -> list[RoundNode]:
+def nodes_of(data: ViewData, plan: PlanDocument | None) -> list[PlanNode]:
     """The nodes in their order."""
     if plan is not None and plan.nodes is not None:
         return plan.nodes
@@ -34,36 +31,25 @@ def nodes_of(data: ViewData, plan: RoundPlan | None) -> list[RoundNode]:
     found = []
     for node in cluster.nodes.values():
         usage = cluster.occupancy.usage_of(node.name)
-        used = tuple(usage.amounts.items())
-        taints = taint_texts(node.taints)
-        found.append(RoundNode(node.name, node.labels, node.unschedulable, node.allocatable, used, usage.pods, taints))
+        found.append(PlanNode.of(node, tuple(usage.amounts.items()), usage.pods))
     return found
 
 
-def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
-    """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
-    return tuple(
-        f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}"
-        for each in taints
-        if each.effect in ("NoSchedule", "NoExecute") and each.key != CORDONED
-    )
-
-
-def is_not_ready(node: RoundNode) -> bool:
+def is_not_ready(node: PlanNode) -> bool:
     """Whether the node controller says by a taint that the node is not ready, or does not answer."""
     return any(each.startswith(_NOT_READY) for each in node.taints)
 
 
-def planned_pods(data: ViewData, plan: RoundPlan) -> Iterator[tuple[str, Amounts]]:
+def planned_pods(data: ViewData, plan: PlanDocument) -> Iterator[tuple[str, Amounts]]:
     """Node and requests of each placement that the nodes do not count as used yet."""
     waiting, classes, pending = data.scenario.cluster.waiting, plan.classes, plan.pending
-    for place, node, _ in plan.placements:
-        pod = pending[place]
+    for each in plan.placements:
+        pod = pending[each.pod]
         if plan.nodes is not None or pod.key in waiting:
-            yield node, classes[pod.pod_class].requests
+            yield each.node, classes[pod.pod_class].requests
 
 
-def planned_usage(data: ViewData, plan: RoundPlan | None) -> dict[str, Counter[str]]:
+def planned_usage(data: ViewData, plan: PlanDocument | None) -> dict[str, Counter[str]]:
     """What the plan adds on each node, by name of the node and resource; the resource ``pods`` counts the pods."""
     found: dict[str, Counter[str]] = {}
     for node, requests in planned_pods(data, plan) if plan is not None else ():
@@ -74,7 +60,7 @@ def planned_usage(data: ViewData, plan: RoundPlan | None) -> dict[str, Counter[s
     return found
 
 
-def label_of(word: str, nodes: Iterable[RoundNode]) -> str:
+def label_of(word: str, nodes: Iterable[PlanNode]) -> str:
     """The label that groups nodes by a word ("zone", "rack") or is named itself; "": no node has such a label.
 
     Raises:
@@ -90,7 +76,7 @@ def label_of(word: str, nodes: Iterable[RoundNode]) -> str:
     return found
 
 
-def grouping_labels(nodes: list[RoundNode]) -> list[str]:
+def grouping_labels(nodes: list[PlanNode]) -> list[str]:
     """Keys of labels that put several nodes into one of several groups, sorted."""
     values: dict[str, set[str]] = {}
     for node in nodes:
@@ -99,6 +85,6 @@ def grouping_labels(nodes: list[RoundNode]) -> list[str]:
     return sorted(key for key, found in values.items() if 1 < len(found) <= min(_MAX_DOMAINS, len(nodes) - 1))
 
 
-def domain_of(node: RoundNode, label: str) -> str:
+def domain_of(node: PlanNode, label: str) -> str:
     """A node's value of a label; "" if it has none."""
     return (value_of(node.labels, label) or "") if label else ""

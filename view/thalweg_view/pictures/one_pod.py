@@ -5,11 +5,11 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.pods import Pod
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from thalweg_view.pictures.reasons import Reasons
 from thalweg_view.pictures.waiting import waiting_pods
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
 
@@ -104,18 +104,18 @@ def _add_known(answer: PodAnswer, pod: Pod, data: ViewData) -> None:
         answer.state = "Running"
 
 
-def _add_planned(answer: PodAnswer, plan: RoundPlan, place: int, context: AnswerContext) -> None:
+def _add_planned(answer: PodAnswer, plan: PlanDocument, place: int, context: AnswerContext) -> None:
     pod = plan.pending[place]
     answer.requests = dict(plan.classes[pod.pod_class].requests)
     answer.priority = plan.classes[pod.pod_class].priority
     answer.policy, answer.queue, answer.gangs = plan.policies[pod.policy].name, pod.queue, list(pod.gangs)
     answer.created, answer.since = pod.created, pod.since or pod.created
-    found = next((each for each in plan.placements if each[0] == place), None)
+    found = next((each for each in plan.placements if each.pod == place), None)
     if found is None:
         return
-    _, planned_node, answer.price = found
+    answer.price = found.price
     if answer.state == "Waiting":
-        answer.state, answer.node = "Planned", planned_node
+        answer.state, answer.node = "Planned", found.node
     victims = [each.key for each in plan.evictions if place in each.for_pods]
     answer.victims = context.visible(victims)
     answer.other_victims = len(victims) - len(answer.victims)

@@ -12,9 +12,9 @@ from flowcore.model.constraints import Constraint
 from flowcore.model.policies import OF_OTHERS, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import LabelSelector
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.shapes import Picture, RoundQuery
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
 
@@ -148,7 +148,7 @@ def _constraint_text(constraint: Constraint) -> str:
     return f"{type(constraint).__name__} {constraint.name}" + (f" by {key}" if key else "")
 
 
-def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, state: Container[str] | None) -> None:
+def _add_round(rows: dict[str, PolicyRow], plan: PlanDocument, state: Container[str] | None) -> None:
     """Adds what the round says.
 
     Args:
@@ -157,11 +157,11 @@ def _add_round(rows: dict[str, PolicyRow], plan: RoundPlan, state: Container[str
     for policy in plan.policies:
         rows.setdefault(policy.name, PolicyRow(policy.name, delivery=policy.delivery.value))
     names = [plan.policies[pod.policy].name for pod in plan.pending]
-    for place, _, price in plan.placements:
-        row = rows[names[place]]
-        row.waiting -= state is not None and plan.pending[place].key in state
+    for placement in plan.placements:
+        row = rows[names[placement.pod]]
+        row.waiting -= state is not None and plan.pending[placement.pod].key in state
         row.placed += 1
-        row.price += price
+        row.price += placement.price
     for place, _ in plan.unplaced:
         rows[names[place]].left += 1
         rows[names[place]].waiting += state is None
@@ -187,7 +187,7 @@ def answer_queues(data: ViewData, query: RoundQuery, _context: AnswerContext) ->
         row.used, row.used_share = _amounts(share.used), share.used_share
         row.fair_share, row.borrowed_share = share.fair_share, share.borrowed_share
         row.problem = row.problem or share.problem[1]
-    placed = Counter(plan.pending[place].queue for place, *_ in plan.placements)
+    placed = Counter(plan.pending[each.pod].queue for each in plan.placements)
     waiting = Counter(plan.pending[place].queue for place, _ in plan.unplaced)
     for row in rows.values():
         row.placed, row.waiting = placed[row.name], waiting[row.name]

@@ -8,11 +8,11 @@ from typing import Final
 import msgspec
 
 from flowcore.model.workloads import workload_of
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import GovernedScenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import NOT_PLANNED
 from thalweg_view.pictures.reasons import Reasons
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
 #: Code of pods that came after the round, beside those of rounds (flowcore/rules/reasons/codes.py).
@@ -56,7 +56,7 @@ def workload_name(data: ViewData, key: str, gangs: tuple[str, ...] = ()) -> str:
 
 
 def waiting_pods(
-    data: ViewData, plan: RoundPlan | None, context: AnswerContext, *, newest: bool
+    data: ViewData, plan: PlanDocument | None, context: AnswerContext, *, newest: bool
 ) -> list[PodWithoutNode]:
     """The pods that a round left, in the planner's order, then those that it did not plan.
 
@@ -70,7 +70,7 @@ def waiting_pods(
     return found
 
 
-def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
+def _left(data: ViewData, plan: PlanDocument, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
     reasons, waiting = dict(plan.unplaced), data.scenario.cluster.waiting
     # A state that was read before the round does not know all of its pods.
     checked = newest and data.source.kind == "live" and data.state_after >= plan.number
@@ -94,7 +94,9 @@ def _left(data: ViewData, plan: RoundPlan, texts: Reasons, *, newest: bool) -> I
         )
 
 
-def _not_planned(data: ViewData, plan: RoundPlan | None, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
+def _not_planned(
+    data: ViewData, plan: PlanDocument | None, texts: Reasons, *, newest: bool
+) -> Iterator[PodWithoutNode]:
     scenario, skipped = data.scenario, {} if plan is None else plan.skipped
     if data.source.kind == "record" or not (newest or skipped):
         return

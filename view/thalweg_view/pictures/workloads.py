@@ -6,11 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
+from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import planned_workloads
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload, by_workload
 from thalweg_view.pictures.waiting import PodWithoutNode, workload_name
-from thalweg_view.rounds import RoundPlan
 from thalweg_view.view_data import ViewData
 
 
@@ -33,7 +33,7 @@ class PlacedWorkload(msgspec.Struct, frozen=True):
 
 
 def workload_rows(
-    data: ViewData, plan: RoundPlan | None, waiting: Iterable[PodWithoutNode], context: AnswerContext
+    data: ViewData, plan: PlanDocument | None, waiting: Iterable[PodWithoutNode], context: AnswerContext
 ) -> list[PlannedWorkload]:
     """The workloads of pods that wait, with those of their pods that the round placed, and of all that it placed.
 
@@ -48,16 +48,16 @@ def workload_rows(
 
 
 def _placed(
-    data: ViewData, plan: RoundPlan | None, context: AnswerContext
+    data: ViewData, plan: PlanDocument | None, context: AnswerContext
 ) -> Iterator[planned_workloads.PlannedWaitingPod]:
     pending = [] if plan is None else plan.pending
-    for place, *_ in () if plan is None else plan.placements:
-        pod = pending[place]
+    for placement in () if plan is None else plan.placements:
+        pod = pending[placement.pod]
         if context.may_name(pod.key):
             yield planned_workloads.PlannedWaitingPod(workload_name(data, pod.key, pod.gangs), queue=pod.queue)
 
 
-def placed_lately(data: ViewData, plans: Iterable[RoundPlan], context: AnswerContext) -> Iterator[PlacedWorkload]:
+def placed_lately(data: ViewData, plans: Iterable[PlanDocument], context: AnswerContext) -> Iterator[PlacedWorkload]:
     """What these rounds placed, workload by workload, in their order.
 
     Args:
@@ -66,8 +66,8 @@ def placed_lately(data: ViewData, plans: Iterable[RoundPlan], context: AnswerCon
     pods = data.scenario.cluster.pods
     for plan in plans:
         counts: dict[str, list[int]] = {}
-        for place, *_ in plan.placements:
-            pod = plan.pending[place]
+        for placement in plan.placements:
+            pod = plan.pending[placement.pod]
             if context.may_name(pod.key):
                 count = counts.setdefault(workload_name(data, pod.key, pod.gangs), [0, 0])
                 known = pods.get(pod.key)

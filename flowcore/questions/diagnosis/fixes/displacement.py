@@ -15,11 +15,11 @@ _HIGHEST = 1_000_000_000
 
 def priority_levels(scenario: Scenario, pods: Sequence[Pod]) -> list[int]:
     """Priorities above the pods' own, each one above some other pod; rising."""
-    own, mine = max(pod.pod_class.priority for pod in pods), {pod.key for pod in pods}
+    own, own_keys = max(pod.pod_class.priority for pod in pods), {pod.key for pod in pods}
     others = {
-        pod.pod_class.priority for pod in scenario.cluster.pods.values() if not pod.terminal and pod.key not in mine
+        pod.pod_class.priority for pod in scenario.cluster.pods.values() if not pod.terminal and pod.key not in own_keys
     }
-    return sorted({each + 1 for each in others if own <= each < _HIGHEST})
+    return sorted({priority + 1 for priority in others if own <= priority < _HIGHEST})
 
 
 def displaced_priority(scenario: Scenario, outcome: PlanDifference) -> int:

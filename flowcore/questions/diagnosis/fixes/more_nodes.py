@@ -35,16 +35,16 @@ def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[Add
     needed = np.zeros(len(shapes), dtype=np.float64)
     for pods in wanted:
         fits = run_filters(pods.pod.pod_class, empty).fits
-        each = node_resources_fit.counts(pods.pod.pod_class, empty)
+        per_node = node_resources_fit.counts(pods.pod.pod_class, empty)
         if _keeps_alone(pods):
-            each = np.minimum(each, 1)
-        needed += np.where(fits & (each > 0), len(pods.keys) / np.maximum(each, 1), np.inf)
+            per_node = np.minimum(per_node, 1)
+        needed += np.where(fits & (per_node > 0), len(pods.keys) / np.maximum(per_node, 1), np.inf)
     allocatable = np.maximum(empty.allocatable, 0)
     size = (allocatable / np.maximum(allocatable.max(axis=0), 1)).sum(axis=1)
     possible = np.nonzero(np.ceil(needed) <= MAX_NODES)[0]
     nodes, size = np.ceil(needed[possible]).astype(np.int64), size[possible]
-    for at in np.lexsort((size, size * nodes)).tolist():
-        yield AddNodes(int(nodes[at]), shapes[possible[at]].name)
+    for shape in np.lexsort((size, size * nodes)).tolist():
+        yield AddNodes(int(nodes[shape]), shapes[possible[shape]].name)
 
 
 def _label_keys(pods: Wanted) -> Iterator[str]:
@@ -52,10 +52,10 @@ def _label_keys(pods: Wanted) -> Iterator[str]:
     yield from label_keys(pods.pod.pod_class)
     rules = pods.signature.constraints
     if rules is not None:
-        yield from (each.topology_key for each in (*rules.affinity, *rules.anti_affinity))
-        yield from (each.topology_key for each in rules.spread)
-        yield from (each.topology_key for each in rules.limits)
-        yield from (each.key for allowed in rules.allowed_nodes for each in allowed.nodes.requirements)
+        yield from (rule.topology_key for rule in (*rules.affinity, *rules.anti_affinity))
+        yield from (rule.topology_key for rule in rules.spread)
+        yield from (rule.topology_key for rule in rules.limits)
+        yield from (rule.key for allowed in rules.allowed_nodes for rule in allowed.nodes.requirements)
 
 
 def _keeps_alone(pods: Wanted) -> bool:

@@ -35,24 +35,26 @@ def moves(
     open_nodes = judge.fits(wanted.without_requests())
     short = np.maximum(requests - snapshot.free, 0)[:, asked] / requests[asked]
     order = np.argsort(np.where(open_nodes, short.max(axis=1), np.inf), kind="stable")[:_MAX_NODES]
-    names = {snapshot.table.nodes[at].name: at for at in order.tolist() if open_nodes[at]}
-    found: list[tuple[int, float, str, RunningPod, int]] = []
+    names = {snapshot.table.nodes[position].name: position for position in order.tolist() if open_nodes[position]}
+    movable: list[tuple[int, float, str, RunningPod, int]] = []
     for pod in running.pods:
-        at = names.get(pod.node, -1)
-        if at < 0 or pod.key in leaving or not _may_move(scenario, pod, running):
+        position = names.get(pod.node, -1)
+        if position < 0 or pod.key in leaving or not _may_move(scenario, pod, running):
             continue
         usage = snapshot.vector(pod.usage)
-        fits = bool((snapshot.free[at][asked] + usage[asked] >= requests[asked]).all())
+        fits = bool((snapshot.free[position][asked] + usage[asked] >= requests[asked]).all())
         ports = wanted.pod.pod_class.host_ports
-        in_the_way = bool((short[at] > 0).any()) or any(clash((port,), pod.pod_class.host_ports) for port in ports)
+        in_the_way = bool((short[position] > 0).any()) or any(
+            clash((port,), pod.pod_class.host_ports) for port in ports
+        )
         if fits and in_the_way:
-            found.append((pod.priority, float((usage[asked] / requests[asked]).max()), pod.key, pod, at))
-    found.sort(key=lambda each: each[:3])
-    for _, _, key, pod, at in found[:_MAX_PODS]:
+            movable.append((pod.priority, float((usage[asked] / requests[asked]).max()), pod.key, pod, position))
+    movable.sort(key=lambda candidate: candidate[:3])
+    for _, _, key, pod, position in movable[:_MAX_PODS]:
         alone = msgspec.structs.replace(scenario.cluster.pods[key], pod_class=pod.pod_class)
         policy = governed.policy_of(alone)
         elsewhere = judge.fits(Wanted(alone, with_policy_constraints(alone.signature, policy), (key,), policy))
-        elsewhere[at] = False
+        elsewhere[position] = False
         if elsewhere.any():
             free = judge.snapshot.free / np.maximum(judge.snapshot.allocatable, 1)
             roomiest = int(np.argmax(np.where(elsewhere, free.min(axis=1), -np.inf)))
@@ -60,13 +62,13 @@ def moves(
 
 
 def _may_move(scenario: Scenario, pod: RunningPod, running: RunningPods) -> bool:
-    there = scenario.cluster.pods[pod.key]
+    known = scenario.cluster.pods[pod.key]
     return (
         bool(pod.owner)
-        and not there.permanent
+        and not known.permanent
         and not pod.gang
         and not pod.unevictable_reason
-        and not there.immovable_reason
-        and not there.unbindable_reason
+        and not known.immovable_reason
+        and not known.unbindable_reason
         and all(running.budgets.get(budget, 0) > 0 for budget in pod.budgets)
     )

@@ -29,8 +29,8 @@ class Relaxed:
 
     def __init__(self, judge: Judge, wanted: Sequence[Wanted]) -> None:
         self._judge, self._wanted = judge, wanted
-        found = (each for pods in wanted for each in relaxations(pods, judge.snapshot))
-        self.all: tuple[Relaxation, ...] = tuple(_unique(found))
+        every = (relaxation for pods in wanted for relaxation in relaxations(pods, judge.snapshot))
+        self.all: tuple[Relaxation, ...] = tuple(_unique(every))
 
     def singles(self, *, others: bool = False) -> Iterator[Proposal]:
         """One relaxation each.
@@ -38,38 +38,38 @@ class Relaxed:
         Args:
             others: those that open nodes which are full now.
         """
-        for each in self.all:
-            yield from self._proposal((each,), others=others)
+        for relaxation in self.all:
+            yield from self._proposal((relaxation,), others=others)
 
     def pairs(self) -> Iterator[Proposal]:
         """Two relaxations each."""
-        for at, pair in enumerate(combinations(self.all, 2)):
-            if at >= _MAX_PAIRS:
+        for number, pair in enumerate(combinations(self.all, 2)):
+            if number >= _MAX_PAIRS:
                 return
             yield from self._proposal(pair, others=False)
 
     def rules(self) -> Iterator[tuple[list[Wanted], Proposal]]:
         """Each rule that the pods may give up by themselves: the pods without it, and the changes."""
-        for each in self.all:
-            if isinstance(each, WithoutRule):
-                lifted = self._lifted((each,))
+        for relaxation in self.all:
+            if isinstance(relaxation, WithoutRule):
+                lifted = self._lifted((relaxation,))
                 changes = [
                     change
                     for pods, now in zip(self._wanted, lifted, strict=True)
                     if now != pods
-                    for change in each.for_all(pods)
+                    for change in relaxation.for_all(pods)
                 ]
                 yield lifted, tuple(changes)
 
     def _lifted(self, by: Sequence[Relaxation]) -> list[Wanted]:
         """The waiting pods after relaxations."""
-        found = []
+        lifted = []
         for pods in self._wanted:
             now = pods
             for relaxation in by:
                 now = relaxation.lift(now)
-            found.append(now)
-        return found
+            lifted.append(now)
+        return lifted
 
     def _proposal(self, by: Sequence[Relaxation], *, others: bool) -> Iterator[Proposal]:
         changes: list[Change] = []

@@ -61,12 +61,12 @@ def rank(scenario: Scenario, pods: Sequence[Pod], changes: Sequence[Change], out
     """
     losers = (scenario.cluster.pods[key].pod_class.priority for key in outcome.loses)
     return Rank(
-        int(not any(isinstance(each, ReplaceNodeLabel) for each in changes)),
-        max((_opens_pools(each, scenario, pods, outcome) for each in changes), default=0),
+        int(not any(isinstance(change, ReplaceNodeLabel) for change in changes)),
+        max((_opens_pools(change, scenario, pods, outcome) for change in changes), default=0),
         outcome.left([pod.key for pod in pods]),
         len(outcome.loses),
         tuple(sorted(losers, reverse=True)),
-        max((_breaks_rules(each, scenario, pods) for each in changes), default=0),
+        max((_breaks_rules(change, scenario, pods) for change in changes), default=0),
         len(outcome.moves),
         size(changes, pods),
     )
@@ -133,11 +133,11 @@ def _is_asked_for(nodes: Sequence[Node], scenario: Scenario, pods: Sequence[Pod]
 def size(changes: Sequence[Change], wanted: Sequence[Pod]) -> float:
     """How much is changed: the more, the larger. The same change of many pods counts once."""
     pods = {pod.key: pod for pod in wanted}
-    found: dict[bytes, float] = {}
+    sizes: dict[bytes, float] = {}
     for change in changes:
         same = msgspec.structs.replace(change, pod="") if hasattr(change, "pod") and change.pod in pods else change
-        found[msgspec.json.encode(same)] = _size(change, pods)
-    return sum(found.values())
+        sizes[msgspec.json.encode(same)] = _size(change, pods)
+    return sum(sizes.values())
 
 
 def _size(change: Change, pods: dict[str, Pod]) -> float:

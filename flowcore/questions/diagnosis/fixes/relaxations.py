@@ -202,11 +202,11 @@ def _enough_nodes(site: Site, mask: Bools) -> list[int]:
     counts = count_fitting(site.snapshot.vector(site.lifted.pod.pod_class.requests), site.snapshot.free)
     order = np.argsort(-np.where(mask, counts, -1), kind="stable")[:_MAX_NODES].tolist()
     chosen, room = [], 0
-    for at in order:
-        if not mask[at] or room >= len(site.wanted.keys):
+    for position in order:
+        if not mask[position] or room >= len(site.wanted.keys):
             break
-        chosen.append(at)
-        room += int(counts[at])
+        chosen.append(position)
+        room += int(counts[position])
     return chosen
 
 
@@ -272,9 +272,11 @@ def relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
     yield from (WithoutRule(Tolerate("", taint.key, taint.value, taint.effect)) for taint in taints)
     if snapshot.table.unschedulable.any() and not tolerates(pod.pod_class.tolerations, _CORDON):
         yield OpenNode(_CORDON)
-    for each in missing_labels(pod.pod_class, snapshot.table.nodes):
-        if each.near_label:
-            yield WithoutRule(ReplaceNodeLabel("", each.label, each.value, each.near_label, each.near_value))
+    for missing in missing_labels(pod.pod_class, snapshot.table.nodes):
+        if missing.near_label:
+            yield WithoutRule(
+                ReplaceNodeLabel("", missing.label, missing.value, missing.near_label, missing.near_value)
+            )
     yield from (WithoutRule(DropNodeSelector("", label)) for label in _labels(pod))
     yield from (LessRequested(resource) for resource, amount in pod.pod_class.requests if amount > 0)
     yield from (WithoutRule(DropPodRules("", rules, key)) for rules, key in _rules(pod))
@@ -311,7 +313,7 @@ def _rules(pod: Pod) -> list[tuple[str, str]]:
     """The kinds and the topology keys of the pod's required rules about other pods."""
     if pod.constraints is None:
         return []
-    found = [("spread", each.topology_key) for each in pod.constraints.spread]
-    found += [("antiAffinity", each.topology_key) for each in pod.constraints.anti_affinity]
-    found += [("affinity", each.topology_key) for each in pod.constraints.affinity]
-    return list(dict.fromkeys(found))
+    keys = [("spread", rule.topology_key) for rule in pod.constraints.spread]
+    keys += [("antiAffinity", rule.topology_key) for rule in pod.constraints.anti_affinity]
+    keys += [("affinity", rule.topology_key) for rule in pod.constraints.affinity]
+    return list(dict.fromkeys(keys))

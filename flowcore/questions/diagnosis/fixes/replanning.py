@@ -75,8 +75,8 @@ class Replanning:
             workloads = self._workloads | {
                 name: workload_of(self._scenario.cluster.pods[name]) for name in nodes if name not in self._workloads
             }
-        found = self._known[key] = self._compared(held, nodes, workloads, changes, plan)
-        return found
+        difference = self._known[key] = self._compared(held, nodes, workloads, changes, plan)
+        return difference
 
     def _compared(
         self,
@@ -86,11 +86,11 @@ class Replanning:
         changes: Sequence[Change],
         plan: ScenarioPlan,
     ) -> PlanDifference:
-        compared = {each.workload: each for each in workload_changes(workloads, self._running, self._all, nodes)}
-        lost = {name: each.lost for name, each in compared.items()}
-        moved = {name: each.after.moved - each.before.moved for name, each in compared.items()}
+        compared = {change.workload: change for change in workload_changes(workloads, self._running, self._all, nodes)}
+        lost = {name: change.lost for name, change in compared.items()}
+        moved = {name: change.after.moved - change.before.moved for name, change in compared.items()}
         stayed = (key for key, node in self._running.items() if self._held.get(key) == node)
-        opened = {each.node for each in changes if isinstance(each, RemoveTaint | Uncordon)}
+        opened = {change.node for change in changes if isinstance(change, RemoveTaint | Uncordon)}
         return PlanDifference(
             places=tuple(key for key in self._waiting if key in held and key not in self._held),
             loses=_as_many(lost, (key for key in self._held if key not in held), workloads),
@@ -99,7 +99,7 @@ class Replanning:
             ),
             workloads=workloads,
             comes=tuple(key for key, node in held.items() if node in opened and self._held.get(key) != node),
-            gained={name: each.gained for name, each in compared.items()},
+            gained={name: change.gained for name, change in compared.items()},
             plan=plan,
         )
 
@@ -107,13 +107,13 @@ class Replanning:
 def _as_many(counts: Mapping[str, int], keys: Iterable[str], workloads: Mapping[str, str]) -> tuple[str, ...]:
     """The first of these pods: of each workload as many as it is counted with."""
     left = dict(counts)
-    found = []
+    chosen = []
     for key in keys:
         name = workloads[key]
         if left.get(name, 0) > 0:
             left[name] -= 1
-            found.append(key)
-    return tuple(found)
+            chosen.append(key)
+    return tuple(chosen)
 
 
 def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]:

@@ -45,12 +45,12 @@ class Wanted:
 def wanted_pods(scenario: Scenario, keys: Sequence[str]) -> tuple[Wanted, ...]:
     """These waiting pods, those that are alike together."""
     governed = GovernedScenario(scenario)
-    found: dict[tuple[object, ...], list[Pod]] = {}
+    alike: dict[tuple[object, ...], list[Pod]] = {}
     for key in keys:
         pod = scenario.cluster.waiting[key]
-        found.setdefault((pod.pod_class, pod.signature, governed.policy_of(pod).name), []).append(pod)
+        alike.setdefault((pod.pod_class, pod.signature, governed.policy_of(pod).name), []).append(pod)
     wanted = []
-    for pods in found.values():
+    for pods in alike.values():
         policy = governed.policy_of(pods[0])
         signature = with_policy_constraints(pods[0].signature, policy)
         wanted.append(Wanted(pods[0], signature, tuple(pod.key for pod in pods), policy))

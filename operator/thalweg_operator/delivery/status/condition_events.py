@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final, Protocol
 
 from flowcore.api.kinds import ObjectKind
-from thalweg_operator.api.events import EventWriter, Subject
+from thalweg_operator.api.writes.events import EventWriter, Subject
 
 #: Conditions that follow the pods that there are: a Deployment that is scaled to none is no event of its policy.
 _WITHOUT_EVENTS: Final = frozenset({"Effective"})

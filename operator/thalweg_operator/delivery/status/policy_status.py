@@ -16,7 +16,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode, WaitingMode
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
-from thalweg_operator.api.events import timestamp
+from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.constants import POLICIES_PATH
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.reports.round_reports import ProposedEviction, RoundReports

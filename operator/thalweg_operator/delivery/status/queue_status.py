@@ -14,7 +14,7 @@ from flowcore.model.amount_text import exact_amount
 from flowcore.model.queues import Queue, QueueShare
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
-from thalweg_operator.api.events import timestamp
+from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.planning.reports.round_reports import RoundReports
 

@@ -12,14 +12,15 @@ from pathlib import Path
 
 import msgspec
 
-from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from flowcore.planning.plan_document import PlanDocument
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, document_of
 
 #: Number of files that are kept; older files are removed.
 MAX_RECORDS = 20
 
 
 #: Of the format. It rises when requests or replies change, so that no record is misread.
-VERSION = 1
+VERSION = 2
 
 
 class _Header(msgspec.Struct):
@@ -34,6 +35,10 @@ class RoundRecord(msgspec.Struct):
     request: RoundRequest
     reply: RoundReply
     version: int = VERSION
+
+    def plan(self) -> PlanDocument:
+        """The plan with its pods, and the nodes before the round."""
+        return document_of(self.request, self.reply, nodes=True)
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -115,8 +120,8 @@ def record_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("round-*.msgpack"), key=_age_key)
 
 
-def differences(recorded: RoundReply, again: RoundReply) -> list[str]:
-    """Differences between a recorded reply and its replay, a sentence each; empty if the plan is the same."""
+def differences(recorded: PlanDocument, again: PlanDocument) -> list[str]:
+    """Differences between a recorded plan and its replay, a sentence each; empty if the plan is the same."""
     sentences = []
     for field in ("placements", "evictions", "unplaced", "reasons", "cost", "lower_bound", "steps", "method"):
         before, after = getattr(recorded, field), getattr(again, field)

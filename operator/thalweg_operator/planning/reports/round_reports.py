@@ -84,7 +84,7 @@ class RoundReports:
         """
         policies, uids = planning_input.policies, planning_input.uids
         placed, unplaced = [0] * len(policies), [0] * len(policies)
-        for index, *_ in reply.placements if reply is not None else ():
+        for index in (placement.pod for placement in reply.placements) if reply is not None else ():
             placed[request.pending[index].policy] += 1
         for index, _ in reply.unplaced if reply is not None else ():
             unplaced[request.pending[index].policy] += 1

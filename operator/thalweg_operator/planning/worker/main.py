@@ -114,18 +114,6 @@ def folders(request: RoundRequest, records: Path | None) -> set[Path]:
     return {*([] if records is None else [records]), *([Path(request.record_in)] if request.record_in else [])}
 
 
-if __name__ == "__main__":
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the operator handles Ctrl-C and closes our input
-    gc.set_threshold(100_000, 50, 100)
-    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # prints of plug-ins must not mix with replies
-    allowed, cores_allowed = int(sys.argv[1]), int(sys.argv[2])
-    kept = Path(sys.argv[3]) if len(sys.argv) > 3 else None
-    limit_memory(allowed)
-    found = find_models()
-    send_greeting(replies, found.known)
-    serve(sys.stdin.buffer, replies, kept, found.usable, allowed, cores_allowed)
-
-
 class _Sharing:
     """Makes equal names and labels of nodes the same object, in all requests of a worker.
 
@@ -160,3 +148,15 @@ class _Sharing:
     def _usage(self, usage: NodeUsage) -> NodeUsage:
         amounts: Amounts = tuple((self._intern(name), amount) for name, amount in usage.amounts)
         return msgspec.structs.replace(usage, node=self._intern(usage.node), amounts=amounts)
+
+
+if __name__ == "__main__":
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the operator handles Ctrl-C and closes our input
+    gc.set_threshold(100_000, 50, 100)
+    replies, sys.stdout = sys.stdout.buffer, sys.stderr  # prints of plug-ins must not mix with replies
+    allowed, cores_allowed = int(sys.argv[1]), int(sys.argv[2])
+    kept = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    limit_memory(allowed)
+    found = find_models()
+    send_greeting(replies, found.known)
+    serve(sys.stdin.buffer, replies, kept, found.usable, allowed, cores_allowed)

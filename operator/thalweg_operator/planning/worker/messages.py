@@ -20,13 +20,21 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, Policy
-from flowcore.model.queues import Queue, QueueShare, QueueUsage
+from flowcore.model.queues import Queue, QueueUsage
 from flowcore.model.resources import Amounts
-from flowcore.model.running_pods import EvictionKind, GangDisruption, RecentMove, RunningPod
+from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
-from flowcore.planning.problem.result import Bounded
+from flowcore.planning.plan_document import (
+    PlanClass,
+    PlanDocument,
+    PlanEviction,
+    PlanGang,
+    PlanNode,
+    PlanPod,
+    PlanPolicy,
+)
 from thalweg_operator.planning.reports.phases import RoundPhase
 
 LENGTH: Final = struct.Struct(">Q")
@@ -149,19 +157,6 @@ class RunningState(msgspec.Struct):
     moves: tuple[RecentMove, ...] = ()
 
 
-class EvictionEntry(msgspec.Struct, array_like=True):
-    """A running pod that leaves its node (problem/result.py Eviction); ``for_pods`` as positions in ``pending``."""
-
-    key: str
-    uid: str
-    node: str
-    kind: EvictionKind
-    for_pods: tuple[int, ...] = ()
-    to: str = ""
-    reason: str = ""
-    by_controller: bool = False
-
-
 class RoundRequest(msgspec.Struct):
     """Changes since the last request, and the pods to plan.
 
@@ -273,20 +268,12 @@ class NodePricesEntry(msgspec.Struct, frozen=True, array_like=True):
     tolerance: int
 
 
-class RoundReply(msgspec.Struct, Bounded):
-    """A plan. Pods are positions in the request's ``pending``, reasons positions in ``reasons``.
+class RoundReply(PlanDocument, msgspec.Struct):
+    """A plan, and what only the operator reads of it. Pods are positions in the request's ``pending``.
 
     Attributes:
-        placements: in commit order: pod, node, price, (chain, wave) (topology/waves.py), position in
-            ``atomic_groups`` (-1: none), whether the pod is optional (problem/result.py Placement), and its victims as
-            positions in ``evictions``.
-        savings: for each placement, by how much the cost falls if the pod leaves the node; None: not known.
-        unplaced: pod and reason.
-        codes: the code of each of ``reasons`` (explain/codes.py).
-        more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         costs: cost per policy, in the order of the request's policies.
-        cost, lower_bound, steps: of the pods that are bound: the plan's cost, a bound that no plan can beat, and the
-            steps taken.
+        solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
             name (planning/scores.py). They are encoded twice, since most are never read.
@@ -294,69 +281,78 @@ class RoundReply(msgspec.Struct, Bounded):
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
         cheapest: for each class of pods that are bound, where the round has few of them: one pod, and the nodes that
             cost one more of them least.
-        queue_shares: shares of all accepted queues once the plan is carried out.
         contradictions: position of a policy that rules some of its own pods out, and how.
-        evictions: running pods that leave.
         proposals: moves of policies that propose them, each with the policy's position; by pod.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
-        seconds: how long it took.
-        phases: phases of these seconds, in order.
+        phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
         filter_seconds: how long these phases waited for filters.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
 
-    number: int
-    generation: int
-    placements: list[tuple[int, str, int, tuple[int, int], int, bool, tuple[int, ...]]]
-    unplaced: list[tuple[int, int]]
-    reasons: list[str]
-    costs: list[int]
-    cost: int
-    lower_bound: int
-    steps: int
-    method: str
-    solves: int
-    arcs: int
-    seconds: float
-    codes: list[str] = []
-    more_nodes_help: list[bool] = []
+    costs: list[int] = []
+    solves: int = 0
+    arcs: int = 0
     phases: list[RoundPhase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
-    savings: list[int | None] = []
     scores: list[tuple[int, bytes]] = []
     node_names: bytes = b""
     node_prices: list[NodePricesEntry] = []
     cheapest: list[tuple[int, list[str]]] = []
-    atomic_groups: list[str] = []
     contradictions: list[tuple[int, str]] = []
-    evictions: list[EvictionEntry] = []
-    proposals: list[tuple[int, EvictionEntry]] = []
+    proposals: list[tuple[int, PlanEviction]] = []
     backfill_history: BackfillHistory = BackfillHistory()
-    queue_shares: list[QueueShare] = []
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}
     problem: str = ""
     cause: str = ""
 
 
+def to_reply(plan: PlanDocument, **rest: Any) -> RoundReply:
+    """The reply with a plan; ``rest``: its other fields."""
+    return RoundReply(*msgspec.structs.astuple(plan), **rest)
+
+
+def document_of(request: RoundRequest, reply: RoundReply, *, nodes: bool = False) -> PlanDocument:
+    """The plan of a reply with the pods that its request has.
+
+    Args:
+        nodes: with the nodes before the round, of a complete request.
+    """
+    plan = PlanDocument(**{name: getattr(reply, name) for name in PlanDocument.__struct_fields__})
+    plan.policies = [PlanPolicy.of(policy) for policy in request.policies]
+    plan.classes = [PlanClass.of(pod_class) for pod_class in request.classes]
+    plan.gangs = [PlanGang.of(gang) for gang in request.gangs]
+    plan.pending = [
+        PlanPod(
+            pod.key,
+            pod.pod_class,
+            pod.policy,
+            pod.created,
+            pod.plannable_since or pod.created,
+            pod.gangs,
+            pod.queue,
+        )
+        for pod in request.pending
+    ]
+    if nodes:
+        used = {usage.node: (usage.amounts, usage.pods) for usage in request.usage}
+        plan.nodes = [PlanNode.of(node, *used.get(node.name, ((), 0))) for node in request.nodes]
+    return plan
+
+
 def failed_reply(request: RoundRequest, problem: str, cause: str = "error") -> RoundReply:
     """The reply to a request that could not be answered."""
     return RoundReply(
-        number=request.number,
-        generation=request.generation,
-        placements=[],
-        unplaced=[],
-        reasons=[],
-        costs=[],
+        request.number,
+        request.now,
+        seconds=0.0,
         cost=0,
         lower_bound=0,
-        steps=0,
         method="",
-        solves=0,
-        arcs=0,
-        seconds=0.0,
+        steps=0,
+        generation=request.generation,
         problem=problem,
         cause=cause,
     )

@@ -9,16 +9,13 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import ReschedulingMode
-from flowcore.model.queues import QueueShare
-from flowcore.planning.problem.result import Eviction
+from flowcore.planning.plan_document import PlanEviction, to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
-from flowcore.rules.reasons import Reason
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.reports.phases import Stopwatch
-from thalweg_operator.planning.worker.messages import EvictionEntry, RoundReply, RoundRequest, to_pending_pod
+from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import (
     encode_cheapest,
@@ -118,34 +115,14 @@ def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], buil
             break
 
 
-def _queue_shares(result: RoundResult) -> list[QueueShare]:
-    if result.after.queues is None:
-        return []
-    waiting = tuple(each.pod for each in result.unplaced)
-    return list(Shares(replace(result.after, pending=waiting)).report())
-
-
-def _to_entry(eviction: Eviction, position_by_key: Mapping[str, int]) -> EvictionEntry:
-    return EvictionEntry(
-        eviction.pod.key,
-        eviction.pod.uid,
-        eviction.pod.node,
-        eviction.kind,
-        tuple(position_by_key[key] for key in eviction.for_pods),
-        eviction.to,
-        eviction.reason,
-        eviction.by_controller,
-    )
-
-
 def _to_proposals(
     request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
-) -> list[tuple[int, EvictionEntry]]:
+) -> list[tuple[int, PlanEviction]]:
     """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
     places = {policy.name: place for place, policy in enumerate(request.policies)}
-    found: list[tuple[int, EvictionEntry]] = []
+    found: list[tuple[int, PlanEviction]] = []
     for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
-        entry = _to_entry(eviction, position_by_key)
+        entry = PlanEviction.of(eviction, position_by_key)
         own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
         for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
             if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
@@ -162,51 +139,21 @@ def _to_reply(
     scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
-    reasons: dict[Reason, int] = {}
-    atomic_groups: dict[str, int] = {}
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
-    policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
-    placements, saved, unplaced = [], list[int | None](), []
-    # Nobody is evicted for pods that are only observed.
-    victims = {eviction.pod.key: place for place, eviction in enumerate(results[0].evictions)}
     for result in results:
         for placement in result.placements:
-            unit = (
-                atomic_groups.setdefault(placement.atomic_group, len(atomic_groups)) if placement.atomic_group else -1
-            )
-            place = position_by_key[placement.pod.key]
-            turn = placement.chain, placement.wave
-            leaving = tuple(victims[key] for key in placement.victims)
-            placements.append((place, placement.node, placement.price, turn, unit, placement.optional, leaving))
-            saved.append(savings.get(placement.pod.key, {}).get(placement.node))
             costs[placement.pod.policy] += placement.price
-        for out in result.unplaced:
-            reason = Reason(out.reason, out.code, out.more_nodes_help)
-            unplaced.append((position_by_key[out.pod.key], reasons.setdefault(reason, len(reasons))))
-            costs[out.pod.policy] += out.price
-    return RoundReply(
-        number=request.number,
-        generation=request.generation,
-        placements=placements,
-        unplaced=unplaced,
-        reasons=[each.text for each in reasons],
-        codes=[each.code for each in reasons],
-        more_nodes_help=[each.more_nodes_help for each in reasons],
+        for left in result.unplaced:
+            costs[left.pod.policy] += left.price
+    policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
+    return to_reply(
+        to_plan_document(results, position_by_key, number=request.number, savings=savings),
         costs=list(costs.values()),
-        cost=results[0].cost,
-        lower_bound=results[0].lower_bound,
-        steps=results[0].steps,
-        method=results[0].method,
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
-        seconds=0.0,
-        savings=saved,
         scores=scores,
-        atomic_groups=list(atomic_groups),
         backfill_history=results[0].holds,
-        queue_shares=_queue_shares(results[0]),
         settles_in=min((out.settles_in for r in results for out in r.unplaced if out.settles_in), default=0.0),
-        evictions=[_to_entry(eviction, position_by_key) for eviction in results[0].evictions],
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),

@@ -73,18 +73,18 @@ class NumaZones:
     def _follow(self) -> None:
         reports = self._numa.reports
         for node in self._changed:
-            report, at = reports.get(node), self._index.get(node)
+            report, position = reports.get(node), self._index.get(node)
             if report is None:
-                if at is not None:
-                    self._room.put(at, None)
-            elif at is None or not self._room.put(at, *self._entry(node)):
+                if position is not None:
+                    self._room.put(position, None)
+            elif position is None or not self._room.put(position, *self._entry(node)):
                 self._build()
                 break
         self._changed.clear()
 
     def _build(self) -> None:
         reports = self._numa.reports
-        self._index = {name: at for at, name in enumerate(["", *reports])}
+        self._index = {name: position for position, name in enumerate(["", *reports])}
         self._room = NumaRoom.of({name: self._entry(name) for name in reports}, self._index)
 
     def _entry(self, node: str) -> tuple[NumaNode, NumaClaims]:

@@ -127,13 +127,13 @@ def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str])
         return
     dearest = prices.least + prices.tolerance
     priced = (
-        (price, at)
-        for at, name in enumerate(nodes)
+        (price, position)
+        for position, name in enumerate(nodes)
         if (price := records.price(prices, name)) is not None and price <= dearest
     )
-    for price, at in nsmallest(_MOST_NODES, priced):
-        if not state.cluster.node_changed_since(nodes[at], prices.generation):
-            yield price, nodes[at]
+    for price, position in nsmallest(_MOST_NODES, priced):
+        if not state.cluster.node_changed_since(nodes[position], prices.generation):
+            yield price, nodes[position]
 
 
 def _is_alone(state: SteeringState, pod: Pod) -> bool:

@@ -113,18 +113,18 @@ def _exchanged(
         return None  # others took the room meanwhile: the other pod would wait in its stead
     for key in islice(records.places.of_size(size, nodes), _MOST_NODES):
         other = ledger.reservations[key]
-        others, at = records.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        others, other_node = records.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
         if (
             others is not None
-            and at is not None
+            and other_node is not None
             and others.generation == since
             and _costs_as_much(before.node, prices, other.node, others)
             and other.pod.usage == before.pod.usage
             and not cluster.node_changed_since(other.node, since)
             and not _is_rejected(ledger, other.pod, before.node)
             and not counted_by_others(state, other.pod.signature)
-            and not _is_kept_apart(cluster, other.pod.signature, planned, at)
-            and not _is_kept_apart(cluster, place_key.signature, at, planned)
+            and not _is_kept_apart(cluster, other.pod.signature, planned, other_node)
+            and not _is_kept_apart(cluster, place_key.signature, other_node, planned)
         ):
             return Place(other.node, key)
     return None
@@ -206,11 +206,13 @@ def _cheapest(state: SteeringState, prices: PlannedPrices, nodes: Sequence[str])
     """The cheapest nodes whose price is known, in the order of the question among equals."""
     cluster = state.cluster
     priced = (
-        (price, at) for at, name in enumerate(nodes) if (price := state.nominations.price(prices, name)) is not None
+        (price, position)
+        for position, name in enumerate(nodes)
+        if (price := state.nominations.price(prices, name)) is not None
     )
-    for price, at in nsmallest(_MOST_NODES, priced):
-        if not cluster.node_changed_since(nodes[at], prices.generation):
-            yield price, cluster.nodes[nodes[at]]
+    for price, position in nsmallest(_MOST_NODES, priced):
+        if not cluster.node_changed_since(nodes[position], prices.generation):
+            yield price, cluster.nodes[nodes[position]]
 
 
 def counted_by_others(state: SteeringState, signature: PodSignature) -> bool:

@@ -51,9 +51,9 @@ class AwaitedRoomIndex:
     def add(self, pod: Pod, node: str, victims: Iterable[Pod]) -> None:
         """A pod waits on a node for these victims; those on other nodes hold nothing that it needs."""
         known = self._nodes.setdefault(node, _Node())
-        there = {victim.key: victim for victim in victims if victim.node_name == node}
-        known.coming[pod.key], known.victims_of[pod.key] = pod, tuple(there)
-        known.leaving.update(there)
+        leaving = {victim.key: victim for victim in victims if victim.node_name == node}
+        known.coming[pod.key], known.victims_of[pod.key] = pod, tuple(leaving)
+        known.leaving.update(leaving)
         self._recount(node, known)
         self._occupancy.change_claims(node, pod.pod_class, 1)
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import msgspec
 
-from thalweg_operator.api.watch_messages import PAGES, Garbled, read
+from thalweg_operator.api.watches.watch_messages import PAGES, Garbled, read
 
 #: Bytes that are decoded without a turn of the event loop, about.
 _CHUNK = 2**18

@@ -1,6 +1,6 @@
 """Has a Service lead to the leader, the extender's or the view's: an EndpointSlice with the leader's address alone.
 
-Clients ask whoever the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
+Clients ask the pod that the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
 rollouts and disruption budgets would count standbys as broken (docs/decisions/0034). So the Service has no selector,
 and each new leader applies the slice. It is applied again every few seconds, in case somebody changed or deleted it.
 """
@@ -16,9 +16,9 @@ import msgspec
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.catch_up import OwnPod
 from thalweg_operator.api.client import APPLY_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.constants import COMPONENT
 from thalweg_operator.errors import ConnectionLost, Refused
 

@@ -20,9 +20,9 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, api_path
-from thalweg_operator.api.event_limits import EventLimits
-from thalweg_operator.api.fair_queue import FairQueue
-from thalweg_operator.api.write_queue import Finished, Outcome, WriteQueue, retry_after_error
+from thalweg_operator.api.writes.event_limits import EventLimits
+from thalweg_operator.api.writes.fair_queue import FairQueue
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.constants import COMPONENT
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics

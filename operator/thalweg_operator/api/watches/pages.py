@@ -9,7 +9,7 @@ from typing import Final
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.rate_limiter import RateLimiter
-from thalweg_operator.api.watch_messages import PAGES, Garbled, Page, read
+from thalweg_operator.api.watches.watch_messages import PAGES, Garbled, Page, read
 from thalweg_operator.errors import ConnectionLost, Refused
 
 _PAGE: Final = 500

@@ -23,9 +23,9 @@ from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
 from thalweg_operator.api.json_reading import without_depth
 from thalweg_operator.api.outages import Outages
-from thalweg_operator.api.pages import pages
 from thalweg_operator.api.rate_limiter import RateLimiter
-from thalweg_operator.api.watch_messages import EVENTS, OBJECTS, PROBLEMS, Garbled, read
+from thalweg_operator.api.watches.pages import pages
+from thalweg_operator.api.watches.watch_messages import EVENTS, OBJECTS, PROBLEMS, Garbled, read
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
 

@@ -22,8 +22,8 @@ import structlog
 from flowcore.api.kinds import POD
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, pod_path
 from thalweg_operator.api.json_reading import UnreadableJson
-from thalweg_operator.api.reflector import Reflector
-from thalweg_operator.api.watch_messages import OBJECTS
+from thalweg_operator.api.watches.reflector import Reflector
+from thalweg_operator.api.watches.watch_messages import OBJECTS
 from thalweg_operator.constants import LEADS_SINCE
 from thalweg_operator.errors import OperatorError
 

@@ -1,8 +1,7 @@
-"""``thalweg explain``: which nodes of a cluster dump each waiting pod may use, and why not the others."""
+"""Which nodes each waiting pod may use, and why not the others: ``thalweg why --nodes``."""
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import islice
@@ -10,6 +9,7 @@ from typing import Any, Final
 
 import click
 import msgspec
+from rich.console import Console
 
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
@@ -26,14 +26,11 @@ from flowcore.rules.reasons.preemption import why_nobody_leaves
 from flowcore.rules.verdicts import group
 from thalweg import evictions
 from thalweg.local_plan import plan
+from thalweg.source import warn
 from thalweg.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 #: Nodes of one verdict that a row names; ``-o json`` has all.
 _MOST_NAMES: Final = 3
-
-
-class UnknownPodError(Exception):
-    """A named pod is not a waiting pod of the dump; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,34 +50,6 @@ class Explanation:
     evictions: tuple[Eviction, ...] = ()
     nobody_leaves: str = ""
     skip_reason: str = ""
-
-
-def select_pods(dump: Scenario, names: tuple[str, ...]) -> list[Pod]:
-    """The waiting pods with these names, in this order, each once; without names all waiting pods.
-
-    Args:
-        names: ``namespace/name``, or a name in the namespace ``default``.
-
-    Raises:
-        UnknownPodError: no waiting pod has one of the names.
-    """
-    if not names:
-        return dump.waiting()
-    waiting = {pod.key: pod for pod in dump.waiting()}
-    selected = {}
-    for name in names:
-        key = name if "/" in name else f"default/{name}"
-        pod = dump.cluster.pods.get(key)
-        if pod is None:
-            raise UnknownPodError(f"pod {key}: the dump does not contain this pod")
-        if pod.terminal:
-            raise UnknownPodError(f"pod {key}: the pod has finished and needs no node")
-        if pod.node_name:
-            raise UnknownPodError(
-                f"pod {key}: the pod is bound to node {pod.node_name}; only waiting pods are explained"
-            )
-        selected[key] = waiting[key]
-    return list(selected.values())
 
 
 def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
@@ -129,23 +98,22 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
         yield replace(explanation, evictions=leaving, nobody_leaves="" if leaving else reason)
 
 
-def as_json(explanations: Iterator[Explanation]) -> list[dict[str, Any]]:
-    """The output of ``-o json``."""
+def as_json(explanations: Iterable[Explanation]) -> list[dict[str, Any]]:
+    """The output of ``-o json``: pod, verdicts by node, and what else is known of it."""
     nodes: dict[int, msgspec.Raw] = {}
     entries = []
     for explanation in explanations:
         verdicts_id = id(explanation.verdicts)  # unique while the generator runs
         if verdicts_id not in nodes:
             nodes[verdicts_id] = msgspec.Raw(msgspec.json.encode(_by_node(explanation.verdicts)))
-        entry: dict[str, Any] = {"pod": explanation.pod.key, "nodes": nodes[verdicts_id]}
-        if explanation.gang_reason:
-            entry["gang"] = explanation.gang_reason
-        if explanation.evictions:
-            entry["evictions"] = evictions.as_json(explanation.evictions)
-        if explanation.nobody_leaves:
-            entry["nobodyLeaves"] = explanation.nobody_leaves
-        skip_reason = explanation.skip_reason
-        entries.append({**entry, "blocked": skip_reason} if skip_reason else entry)
+        more = {
+            "gang": explanation.gang_reason,
+            "evictions": evictions.as_json(explanation.evictions),
+            "nobodyLeaves": explanation.nobody_leaves,
+            "blocked": explanation.skip_reason,
+        }
+        known = {name: value for name, value in more.items() if value}
+        entries.append({"pod": explanation.pod.key, "nodes": nodes[verdicts_id], **known})
     return entries
 
 
@@ -157,49 +125,46 @@ def _by_node(verdicts: Verdicts) -> dict[str, dict[str, Any]]:
     return by_node
 
 
-def run_explanation(names: tuple[str, ...], dump: Scenario, output: str) -> None:
-    """Runs the filters and prints. A missing pod gives one line of error and exit code 2."""
-    try:
-        pods = select_pods(dump, names)
-    except UnknownPodError as error:
-        click.echo(f"Error: {error}", err=True)
-        sys.exit(2)
-    for warning in (*dump.warnings, *missing_objects(dump, pods)):
-        click.echo(f"Warning: {warning}", err=True)
+def explain_one(dump: Scenario, key: str, now: float) -> Explanation:
+    """A waiting pod with its verdicts, and who would leave for it.
+
+    Args:
+        key: of a waiting pod.
+        now: seconds since the epoch.
+    """
+    pod = next(each for each in dump.waiting() if each.key == key)
+    warn(missing_objects(dump, [pod]))
+    (found,) = with_evictions(dump, explain(dump, [pod]), now)
+    return found
+
+
+def print_all(dump: Scenario, output: str) -> None:
+    """Prints a line for each waiting pod; as JSON the verdicts of all nodes."""
+    pods = dump.waiting()
+    warn([*dump.warnings, *missing_objects(dump, pods)])
     explanations = explain(dump, pods)
-    if names:
-        explanations = with_evictions(dump, explanations, dump.moment)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explanations)))
-    elif names:
-        _print_nodes(explanations)
-    else:
-        _print_pods(explanations, len(pods))
-
-
-def _print_pods(explanations: Iterator[Explanation], count: int) -> None:
+        return
     console = stdout_console()
-    if not count:
+    if not pods:
         console.print("no pod waits")
         return
-    rows = ((explanation.pod.key, _sentence(explanation)) for explanation in islice(explanations, MAX_ROWS))
+    rows = ((each.pod.key, _sentence(each)) for each in islice(explanations, MAX_ROWS))
     print_table(console, ("POD", "VERDICT"), rows)
-    print_truncated(console, count)
+    print_truncated(console, len(pods))
 
 
-def _print_nodes(explanations: Iterator[Explanation]) -> None:
-    console = stdout_console()
-    for index, explanation in enumerate(explanations):
-        if index:
-            console.print()
-        console.print(f"{explanation.pod.key}: {_sentence(explanation)}", markup=False)
-        rows = _node_rows(explanation.verdicts)
-        if rows:
-            print_table(console, ("NODES", "FITS", "FILTER", "REASON"), rows[:MAX_ROWS])
-        print_truncated(console, len(rows))
-        if explanation.nobody_leaves:
-            console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
-        evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
+def print_nodes(console: Console, explanation: Explanation) -> None:
+    """Prints the nodes of a pod by verdict, and who would leave for it."""
+    console.print(f"\nBefore other pods are planned: {_sentence(explanation)}", markup=False)
+    rows = _node_rows(explanation.verdicts)
+    if rows:
+        print_table(console, ("NODES", "FITS", "FILTER", "REASON"), rows[:MAX_ROWS])
+    print_truncated(console, len(rows))
+    if explanation.nobody_leaves:
+        console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
+    evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
 
 
 def _node_rows(verdicts: Verdicts) -> list[tuple[str, ...]]:

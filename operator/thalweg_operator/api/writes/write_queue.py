@@ -16,7 +16,7 @@ from typing import Generic, TypeAlias, TypeVar
 import structlog
 
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.fair_queue import Entry, FairQueue, slots_for
+from thalweg_operator.api.writes.fair_queue import Entry, FairQueue, slots_for
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 

@@ -10,7 +10,7 @@ import asyncio
 from typing import Final
 
 from thalweg_operator.api.backoff import Backoff
-from thalweg_operator.api.leader_election import LeaderElector
+from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.rate_limiter import RateLimiter
 from thalweg_operator.errors import ConnectionLost, Refused
 

@@ -1,4 +1,4 @@
-"""``thalweg explain``, the real command, and its verdicts against kube-scheduler's."""
+"""``thalweg why --nodes``, the real command, and its verdicts against kube-scheduler's."""
 
 import json
 from pathlib import Path
@@ -11,8 +11,8 @@ from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
 from support.profiles import examples
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.explain import as_json
-from thalweg.explain import explain as explanations
+from thalweg.node_verdicts import as_json
+from thalweg.node_verdicts import explain as explanations
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.scenario import Scenario
@@ -60,7 +60,7 @@ def test_who_would_leave_for_a_pod() -> None:
         (entry,) = explain(node("a"), low, waiting, names=("p",))
         assert (entry.get("evictions"), entry["nobodyLeaves"]) == (None, why)
     (entry,) = explain(node("a"), low, pod("p", "1", priority=2), names=("p",))
-    assert entry.keys() == {"pod", "nodes"}
+    assert not {"evictions", "nobodyLeaves", "gang", "blocked"} & entry.keys()
 
 
 def test_a_budget_that_lets_nobody_leave_is_named() -> None:
@@ -69,7 +69,7 @@ def test_a_budget_that_lets_nobody_leave_is_named() -> None:
     budget = {"apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "metadata": {"name": "b"},
               "spec": {"selector": {}}, "status": {"disruptionsAllowed": 0}}  # fmt: skip
     dump = dump_of(node("a"), low, pod("p", "3", priority=2), budget)
-    done = thalweg("explain", "p", "-f", "-", stdin=dump)
+    done = thalweg("why", "--nodes", "p", "-f", "-", stdin=dump)
     assert "no running pod would leave for it: PodDisruptionBudgets allow no eviction now: default/b" in done.stdout
 
 
@@ -172,16 +172,16 @@ def test_pods_by_name_in_the_order_given() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("default/nobody", "pod default/nobody: the dump does not contain this pod"),
-        ("nobody", "pod default/nobody: the dump does not contain this pod"),
-        ("runs", "pod default/runs: the pod is bound to node a"),
-        ("done", "pod default/done: the pod has finished"),
+        ("default/nobody", "pod default/nobody: there is no such pod"),
+        ("nobody", "pod default/nobody: there is no such pod"),
+        ("runs", "pod default/runs: it does not wait: it is bound to a"),
+        ("done", "pod default/done: it has finished"),
     ],
 )
 def test_a_pod_that_does_not_wait_is_an_error(name: str, message: str) -> None:
     """One line that says what is wrong, and exit code 2."""
     objects = [node("a"), pod("p"), pod("runs", nodeName="a"), pod("done", status={"phase": "Failed"})]
-    done = thalweg("explain", "default/p", name, "-f", "-", stdin=dump_of(*objects))
+    done = thalweg("why", "--nodes", "default/p", name, "-f", "-", stdin=dump_of(*objects))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"Error: {message}")
     assert len(done.stderr.splitlines()) == 1
@@ -189,7 +189,7 @@ def test_a_pod_that_does_not_wait_is_an_error(name: str, message: str) -> None:
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     """As with simulate."""
-    done = thalweg("explain", "-f", tmp_path / "none.json")
+    done = thalweg("why", "--nodes", "-f", tmp_path / "none.json")
     assert done.returncode == 2
     assert done.stderr == f"Error: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
 
@@ -197,7 +197,7 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
 def test_the_table_of_all_pods() -> None:
     """A line a pod, with reasons counted as kube-scheduler counts them."""
     objects = [node("a", "1"), node("b", "2"), pod("p", "2"), pod("q", "3"), pod("r", "1")]
-    lines = thalweg("explain", "-f", "-", stdin=dump_of(*objects)).stdout.splitlines()
+    lines = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(*objects)).stdout.splitlines()
     assert [line.strip().split(maxsplit=1) for line in lines] == [
         ["POD", "VERDICT"],
         ["default/p", "1/2 nodes are available: 1 Insufficient cpu."],
@@ -211,34 +211,35 @@ def test_the_table_of_one_pod() -> None:
     selector = {"matchExpressions": [{"key": "app", "operator": "Near"}]}
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule", "labelSelector": selector}
     objects = [node("a", "1"), node("b"), pod("p", "2"), pod("even", topologySpreadConstraints=[spread])]
-    text = thalweg("explain", "default/p", "even", "-f", "-", stdin=dump_of(*objects)).stdout
-    first, second = text.split("\n\n")
-    assert [line.split() for line in first.splitlines()[1:]] == [
+    text = thalweg("why", "--nodes", "default/p", "even", "-f", "-", stdin=dump_of(*objects)).stdout
+    first, nodes, second, _ = text.split("\n\n")
+    assert [line.split() for line in nodes.splitlines()[1:]] == [
         ["NODES", "FITS", "FILTER", "REASON"],
         ["a", "no", "NodeResourcesFit", "Insufficient", "cpu"],
         ["b", "yes"],
     ]
-    assert first.splitlines()[0] == "default/p: 1/2 nodes are available: 1 Insufficient cpu."
-    said = "Thalweg does not plan this pod: spec.topologySpreadConstraints[0].labelSelector: "
-    assert said in " ".join(second.split())
+    assert first.startswith("default/p: HandedOver: ")
+    assert nodes.splitlines()[0] == "Before other pods are planned: 1/2 nodes are available: 1 Insufficient cpu."
+    assert second.startswith("default/even: Blocked: ")
+    assert "Thalweg does not plan this pod: spec.topologySpreadConstraints[0].labelSelector: " in " ".join(text.split())
 
 
 def test_nothing_waits() -> None:
     """An empty answer is an answer."""
     assert explain(node("a")) == []
-    assert thalweg("explain", "-f", "-", stdin=dump_of(node("a"))).stdout == "no pod waits\n"
+    assert thalweg("why", "--nodes", "-f", "-", stdin=dump_of(node("a"))).stdout == "no pod waits\n"
 
 
 def test_a_dump_without_nodes_is_an_error() -> None:
     """As with simulate."""
-    done = thalweg("explain", "-f", "-", stdin=dump_of(pod("p")))
+    done = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(pod("p")))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: standard input: no Node found. Dump the cluster with: {DUMP_COMMAND}\n"
 
 
 def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
     """Without any PersistentVolumeClaim in the files the reason says that, and which command adds them."""
-    done = thalweg("explain", "-f", "-", "-o", "json", stdin=dump_of(node("a"), claiming("p", "data"), pod("q")))
+    done = thalweg("why", "--nodes", "-f", "-", "-o", "json", stdin=dump_of(node("a"), claiming("p", "data"), pod("q")))
     first, second = json.loads(done.stdout)
     assert done.returncode == 0
     assert first["nodes"] == {"a": {"fits": False, "filter": "VolumeRestrictions", "reason": NO_CLAIMS_MESSAGE}}
@@ -338,7 +339,7 @@ def test_a_resource_that_a_device_class_of_the_dump_backs_is_left_to_kube_schedu
 def test_a_storage_object_that_cannot_be_read_is_named() -> None:
     """With its file, kind, name and field, as all objects of a dump are."""
     claim = {**CLAIM, "metadata": {"name": "data", "namespace": "shop", "labels": {"a": 1}}}
-    done = thalweg("explain", "-f", "-", stdin=dump_of(node("a"), claim))
+    done = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(node("a"), claim))
     assert done.returncode == 2
     assert done.stderr == (
         "Error: standard input: PersistentVolumeClaim shop/data: metadata.labels[...]: Expected `str`, got `int`\n"
@@ -352,7 +353,7 @@ def test_what_is_the_matter_with_its_gang_is_said() -> None:
     (alone,) = explain(node("a"), pods[0])
     assert (alone["gang"], alone["nodes"]) == ("gang default/train: 1 of 2 pods exist", {"a": FITS})
     assert all("gang" not in each for each in explain(node("a"), *pods))
-    text = thalweg("explain", "-f", "-", stdin=dump_of(node("a"), pods[0])).stdout
+    text = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(node("a"), pods[0])).stdout
     assert "Gang default/train: 1 of 2 pods exist." in " ".join(text.split())
 
 
@@ -371,6 +372,30 @@ def test_a_gang_whose_topology_no_node_has() -> None:
 def test_nodes_with_one_verdict_share_a_row() -> None:
     """Three names and how many more; nodes with another verdict have rows of their own."""
     nodes = [node(f"n{number}", cpu="1") for number in range(5)]
-    text = thalweg("explain", "p", "-f", "-", stdin=dump_of(*nodes, node("large", cpu="9"), pod("p", "4"))).stdout
+    dump = dump_of(*nodes, node("large", cpu="9"), pod("p", "4"))
+    text = thalweg("why", "--nodes", "p", "-f", "-", stdin=dump).stdout.partition("Before other pods are planned")[2]
     lines = [line.split("  ")[0] for line in text.splitlines()[1:]]
     assert lines == ["NODES", "n0, n1, n2 and 2 more", "large"]
+
+
+def test_one_answer_has_the_likely_typo_and_every_node() -> None:
+    """The label that was meant, and that the filter for labels rejects all nodes."""
+    nodes = [node(name) for name in "ab"]
+    for each in nodes:
+        each["metadata"]["labels"]["pool"] = "general"
+    dump = dump_of(*nodes, pod("p", nodeSelector={"pool": "genral"}))
+    text = thalweg("why", "p", "--nodes", "-f", "-", stdin=dump).stdout
+    assert "No node has pool=genral; 2 nodes have pool=general." in text
+    assert "a, b   no    NodeAffinity" in text
+
+
+def test_without_a_pod_there_is_no_question() -> None:
+    """A sentence that says what to give; and an option that asks no operator is told beside one that is for it."""
+    for words, said in (
+        ((), "name a pod, or give --nodes for a line for each waiting pod"),
+        (("--nodes", "--watch"), "--watch needs a target"),
+        (("p", "--nodes", "--server", "https://a"), "--nodes asks no operator, and --server is for one"),
+    ):
+        done = thalweg("why", *words)
+        assert done.returncode == 2
+        assert said in " ".join(done.stderr.split())

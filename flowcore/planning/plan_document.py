@@ -1,0 +1,354 @@
+"""The plan of a round as it is sent, kept, shown and compared. Lists refer to each other by position.
+
+The worker writes it, records keep it, the view draws it, and ``replay`` compares it. What there are thousands of is
+written as arrays, so it takes little room as MessagePack.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Final
+
+import msgspec
+
+from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.costs.shares.shares import Shares
+from flowcore.model.gangs import Gang
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import Delivery, Policy
+from flowcore.model.queues import QueueShare
+from flowcore.model.resources import Amounts
+from flowcore.model.running_pods import EvictionKind
+from flowcore.model.selectors import Labels
+from flowcore.planning.problem.result import Bounded, Eviction, RoundResult
+from flowcore.rules.reasons import Reason
+
+#: Taint of a cordoned node.
+CORDONED: Final = "node.kubernetes.io/unschedulable"
+_NO_SAVINGS: Mapping[str, Mapping[str, int]] = {}
+
+
+class PlanClass(msgspec.Struct, array_like=True, frozen=True):
+    """A pod class, as far as people read it.
+
+    Attributes:
+        requests: see ``flowcore.model.resources``.
+    """
+
+    requests: Amounts = ()
+    priority: int = 0
+
+    @classmethod
+    def of(cls, pod_class: PodClass) -> PlanClass:
+        """A pod class as people read it."""
+        return cls(pod_class.requests, pod_class.priority)
+
+
+class PlanPolicy(msgspec.Struct, array_like=True, frozen=True):
+    """A policy in force. With delivery Observe, its plan is only shown."""
+
+    name: str
+    delivery: Delivery
+
+    @classmethod
+    def of(cls, policy: Policy) -> PlanPolicy:
+        """A policy as people read it."""
+        return cls(policy.name, policy.delivery)
+
+
+class PlanGang(msgspec.Struct, array_like=True, frozen=True):
+    """A gang of pending pods.
+
+    Attributes:
+        needed: of those that wait, how many must be placed at once; not above zero: it has what it needs.
+    """
+
+    name: str
+    needed: int
+
+    @classmethod
+    def of(cls, gang: Gang) -> PlanGang:
+        """A gang as people read it."""
+        return cls(gang.name, gang.min_placed)
+
+
+class PlanPod(msgspec.Struct, array_like=True):
+    """A pod that the round planned.
+
+    Attributes:
+        key: ``namespace/name``.
+        pod_class, policy: positions in the document's lists.
+        created, since: seconds since the epoch: of the object, and since when it could be placed.
+        gangs: names of its gangs.
+        queue: name of its FlowQueue; "": none.
+    """
+
+    key: str
+    pod_class: int
+    policy: int
+    created: float = 0.0
+    since: float = 0.0
+    gangs: tuple[str, ...] = ()
+    queue: str = ""
+
+
+class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A pod and its node (problem/result.py Placement).
+
+    Attributes:
+        pod: position in ``pending``.
+        chain, wave: see topology/waves.py.
+        atomic_group: position in ``atomic_groups``; -1: none.
+        victims: positions in ``evictions``: the running pods that must leave before it comes.
+        saving: by how much the cost falls if the pod leaves the node; None: not known.
+    """
+
+    pod: int
+    node: str
+    price: int
+    chain: int = 0
+    wave: int = 0
+    atomic_group: int = -1
+    optional: bool = False
+    victims: tuple[int, ...] = ()
+    saving: int | None = None
+
+
+class PlanEviction(msgspec.Struct, array_like=True):
+    """A running pod that leaves its node (problem/result.py Eviction); ``for_pods`` as positions in ``pending``."""
+
+    key: str
+    uid: str
+    node: str
+    kind: EvictionKind
+    for_pods: tuple[int, ...] = ()
+    to: str = ""
+    reason: str = ""
+    by_controller: bool = False
+
+    @classmethod
+    def of(cls, eviction: Eviction, positions: Mapping[str, int]) -> PlanEviction:
+        """An eviction; ``positions``: of the pending pods, by key."""
+        return cls(
+            eviction.pod.key,
+            eviction.pod.uid,
+            eviction.pod.node,
+            eviction.kind,
+            tuple(positions[key] for key in eviction.for_pods),
+            eviction.to,
+            eviction.reason,
+            eviction.by_controller,
+        )
+
+
+class PlanNode(msgspec.Struct, array_like=True):
+    """A node before the round.
+
+    Attributes:
+        used: what its pods request, without their number.
+        pods: their number.
+        taints: those that keep pods away, as kubectl writes them: "dedicated=memory:NoSchedule".
+    """
+
+    name: str
+    labels: Labels = ()
+    unschedulable: bool = False
+    allocatable: Amounts = ()
+    used: Amounts = ()
+    pods: int = 0
+    taints: tuple[str, ...] = ()
+
+    @classmethod
+    def of(cls, node: Node, used: Amounts, pods: int) -> PlanNode:
+        """A node, what its pods request, and their number."""
+        taints = taint_texts(node.taints)
+        return cls(node.name, node.labels, node.unschedulable, node.allocatable, used, pods, taints)
+
+
+class PlanDocument(msgspec.Struct, Bounded):
+    """What one round decided.
+
+    Attributes:
+        time: when it began, seconds since the epoch.
+        seconds: how long it took.
+        cost, lower_bound, method, steps: see ``flowcore.planning.problem.result.RoundResult``. They tell of the pods
+            whose policy acts.
+        policies, classes, pending, gangs: the pods that it planned, and what is said of them. The worker's reply leaves
+            them out: they are in the request.
+        placements: in commit order.
+        unplaced: position in ``pending``, position in ``reasons``.
+        codes: the code of each of ``reasons`` (flowcore/rules/reasons/codes.py).
+        skipped: pods that no round may plan, and the reason, by key.
+        queue_shares: shares of the queues once the plan is carried out.
+        nodes: the nodes before the round, of a round that is shown without the cluster's state; None: the state has
+            them.
+        gaps: sentences about missing objects that may change the plan.
+        generation: of the cluster's state that it was made from.
+        more_nodes_help: for each of ``reasons``, whether another node may take the pod.
+        atomic_groups: names of the groups that are placed as a whole.
+    """
+
+    number: int
+    time: float
+    seconds: float
+    cost: int
+    lower_bound: int
+    method: str
+    steps: int
+    policies: list[PlanPolicy] = []
+    classes: list[PlanClass] = []
+    pending: list[PlanPod] = []
+    placements: list[PlanPlacement] = []
+    unplaced: list[tuple[int, int]] = []
+    reasons: list[str] = []
+    codes: list[str] = []
+    gangs: list[PlanGang] = []
+    skipped: dict[str, str] = {}
+    evictions: list[PlanEviction] = []
+    queue_shares: list[QueueShare] = []
+    nodes: list[PlanNode] | None = None
+    gaps: list[str] = []
+    generation: int = 0
+    more_nodes_help: list[bool] = []
+    atomic_groups: list[str] = []
+
+    @property
+    def certified(self) -> bool:
+        """Whether no plan costs less, and no object is missing that may change the plan."""
+        return super().certified and not self.gaps
+
+    def nodes_by_pod(self) -> dict[str, str]:
+        """The node of each pod that is placed, by the pod's key."""
+        return {self.pending[each.pod].key: each.node for each in self.placements}
+
+    def reasons_by_pod(self) -> dict[str, str]:
+        """Why each other pod stays pending, by the pod's key; of pods that no round may plan, too."""
+        return self.skipped | {self.pending[pod].key: self.reasons[reason] for pod, reason in self.unplaced}
+
+    def order(self) -> list[int]:
+        """Positions of all pending pods in the planner's order: by priority, then those that wait the longest first.
+
+        Pods that are alike are placed in this order, and so are the pods of a queue (flowcore/costs/shares).
+        """
+        classes, pending = self.classes, self.pending
+
+        def rank(place: int) -> tuple[int, float, str]:
+            pod = pending[place]
+            return -classes[pod.pod_class].priority, pod.since or pod.created, pod.key
+
+        return sorted(range(len(pending)), key=rank)
+
+    def waiting_by_code(self) -> dict[str, int]:
+        """How many pods stay pending, by the code of their reason, the most first."""
+        counts = Counter(self.codes[reason] for _, reason in self.unplaced)
+        return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+
+
+def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
+    """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
+    return tuple(
+        f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}"
+        for each in taints
+        if each.effect in ("NoSchedule", "NoExecute") and each.key != CORDONED
+    )
+
+
+def to_plan_document(
+    results: Sequence[RoundResult],
+    positions: Mapping[str, int],
+    *,
+    number: int = 1,
+    seconds: float = 0.0,
+    savings: Mapping[str, Mapping[str, int]] = _NO_SAVINGS,
+) -> PlanDocument:
+    """The document of a plan, without what is said of the pods themselves.
+
+    Args:
+        results: the plan of the pods that are bound, then that of pods that are only observed, for which nobody leaves.
+        positions: of the pending pods, by key.
+        savings: by how much the cost falls if a pod leaves a node, by the pod's key and the node's name.
+    """
+    first = results[0]
+    reasons: dict[Reason, int] = {}
+    atomic_groups: dict[str, int] = {}
+    victims = {eviction.pod.key: place for place, eviction in enumerate(first.evictions)}
+    placements: list[PlanPlacement] = []
+    unplaced: list[tuple[int, int]] = []
+    for result in results:
+        for each in result.placements:
+            group = atomic_groups.setdefault(each.atomic_group, len(atomic_groups)) if each.atomic_group else -1
+            placements.append(
+                PlanPlacement(
+                    positions[each.pod.key],
+                    each.node,
+                    each.price,
+                    each.chain,
+                    each.wave,
+                    group,
+                    each.optional,
+                    tuple(victims[key] for key in each.victims),
+                    savings.get(each.pod.key, {}).get(each.node),
+                )
+            )
+        for out in result.unplaced:
+            reason = Reason(out.reason, out.code, out.more_nodes_help)
+            unplaced.append((positions[out.pod.key], reasons.setdefault(reason, len(reasons))))
+    return PlanDocument(
+        number,
+        first.after.now,
+        seconds,
+        first.cost,
+        first.lower_bound,
+        first.method,
+        first.steps,
+        placements=placements,
+        unplaced=unplaced,
+        reasons=[each.text for each in reasons],
+        codes=[each.code for each in reasons],
+        evictions=[PlanEviction.of(each, positions) for each in first.evictions],
+        queue_shares=_queue_shares(first),
+        generation=first.generation,
+        more_nodes_help=[each.more_nodes_help for each in reasons],
+        atomic_groups=list(atomic_groups),
+    )
+
+
+def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], seconds: float) -> PlanDocument:
+    """The document of a plan with all that is said of its pods.
+
+    Args:
+        policies: in force, by name.
+        seconds: how long it took.
+    """
+    pods: list[PendingPod] = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
+    document = to_plan_document([result], {pod.key: place for place, pod in enumerate(pods)}, seconds=seconds)
+    classes: dict[PodClass, int] = {}
+    places = {name: place for place, name in enumerate(policies)}
+    document.pending = [
+        PlanPod(
+            pod.key,
+            classes.setdefault(pod.pod_class, len(classes)),
+            places[pod.policy],
+            pod.created,
+            pod.waiting_since,
+            pod.gangs,
+            pod.queue,
+        )
+        for pod in pods
+    ]
+    document.classes = [PlanClass.of(each) for each in classes]
+    document.policies = [PlanPolicy.of(policy) for policy in policies.values()]
+    gangs = result.after.gangs
+    names = sorted({name for pod in pods for name in pod.gangs if name in gangs})
+    document.gangs = [PlanGang.of(gangs[name]) for name in names]
+    return document
+
+
+def _queue_shares(result: RoundResult) -> list[QueueShare]:
+    if result.after.queues is None:
+        return []
+    waiting = tuple(each.pod for each in result.unplaced)
+    return list(Shares(replace(result.after, pending=waiting)).report())

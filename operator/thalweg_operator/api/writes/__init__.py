@@ -1,0 +1,1 @@
+"""Writes to the API server: in queues that are fair to namespaces, and Events."""
