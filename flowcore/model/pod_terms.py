@@ -142,15 +142,12 @@ class PodTerms(Generic[T]):
                 self.forget_answers(namespace)
                 self._term_gone(own, term, namespace, revision)
             return
-        place = self.place(term, namespace)
+        known, about_others = self.place(term, namespace), term.scope.reaches_beyond(namespace)
+        place = own.new_place(about_others=about_others) if known is None else known
         if term not in own:
             self._terms += 1
-            about_others = term.scope.reaches_beyond(namespace)
-            if place is None:
-                place = own.new_place(about_others=about_others)
             if about_others and place is not _SHARED:
                 own.beyond[term] = None
-        assert place is not None  # it is there, or was given one
         self._count(own, place, term, namespace, node, delta, revision)
         if term not in own:
             self._term_gone(own, term, namespace, revision)
