@@ -23,10 +23,10 @@ from harness.tables import console, print_conditions
 from rich.table import Table
 
 from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.questions.scenario.changes import AddNodes, Drain, FailDomain, SetPriority
+from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.headroom import HeadroomQuery, answer_headroom
-from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain, FailDomain, SetPriority
 
 _WAITING = 1000
 _ZONE = "topology.kubernetes.io/zone"

@@ -53,11 +53,11 @@ def under_rules(snapshot: Snapshot) -> Snapshot:
         kind = apps[_app(pod)] % 4
         if kind in wanted:
             signature = msgspec.structs.replace(pod.signature, constraints=wanted[kind](selector_of(pod)))
-            pending.append(replace(pod, signature=signature))
+            pending.append(msgspec.structs.replace(pod, signature=signature))
         elif kind == 2:
             gang = f"{_app(pod)}-{members[_app(pod)] // _GANG}"
             members[_app(pod)] += 1
-            pending.append(replace(pod, gangs=(gang,)))
+            pending.append(msgspec.structs.replace(pod, gangs=(gang,)))
         else:
             pending.append(pod)
     sizes = Counter(gang for pod in pending for gang in pod.gangs)

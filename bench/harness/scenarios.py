@@ -8,8 +8,8 @@ from typing import Any
 
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.objects import ObjectReader
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.objects import ObjectReader
 
 #: Seconds since the epoch.
 NOW = 1_770_000_000.0

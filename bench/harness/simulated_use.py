@@ -18,6 +18,7 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
@@ -129,7 +130,10 @@ def simulate(
     """
     run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), samples_alone=samples_alone)
     for tick, first in enumerate(range(0, len(trace), arrivals)):
-        run.tick(tick, tuple(replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]))
+        run.tick(
+            tick,
+            tuple(msgspec.structs.replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]),
+        )
     return run.row(method)
 
 
@@ -189,7 +193,9 @@ class _Run:
     def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
         by_use = self._utilisation is not Utilisation.REQUESTED
         if by_use and not self._samples_alone:
-            pending = tuple(replace(pod, foreseen=self._store.foreseen(self._truth.kind(pod))) for pod in pending)
+            pending = tuple(
+                msgspec.structs.replace(pod, foreseen=self._store.foreseen(self._truth.kind(pod))) for pod in pending
+            )
         running = [(each.node, (*each.pod.pod_class.requests, ("pods", 1)), ()) for each in self._running.values()]
         snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
         if by_use:

@@ -9,6 +9,7 @@ import tracemalloc
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Snapshot
@@ -100,7 +101,9 @@ def rounds(size: Size, times: int) -> list[Cost]:
     by_use = replace(
         plain,
         measured=rows,
-        pending=tuple(replace(pod, foreseen=poll.store.foreseen(kind_of[pod.pod_class])) for pod in plain.pending),
+        pending=tuple(
+            msgspec.structs.replace(pod, foreseen=poll.store.foreseen(kind_of[pod.pod_class])) for pod in plain.pending
+        ),
     )
     for utilisation in Utilisation:
         policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(utilisation=utilisation))}

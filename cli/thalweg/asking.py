@@ -13,7 +13,7 @@ import msgspec
 
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.reading.moment import moment_text
 from thalweg.dump_source import DumpSource
 from thalweg.files import DumpError
 from thalweg.logs import set_up_logging

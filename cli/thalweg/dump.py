@@ -13,8 +13,8 @@ import msgspec
 
 from flowcore.api.read_fields import read_fields
 from flowcore.model.errors import ModelError
-from flowcore.questions.scenario.moment import DUMPED, moment_text
-from flowcore.questions.scenario.objects import name_of
+from flowcore.questions.scenario.reading.moment import DUMPED, moment_text
+from flowcore.questions.scenario.reading.objects import name_of
 from thalweg.asking import run
 from thalweg.cluster_source import listed_objects
 from thalweg.source import SourceError, SourceOptions

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from flowcore.questions.scenario.objects import json_type
+from flowcore.questions.scenario.reading.objects import json_type
 from thalweg.progress import progress
 
 

@@ -6,7 +6,7 @@ import click
 import msgspec
 
 from flowcore.model.amount_text import short_amount
-from flowcore.questions.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from thalweg.asking import tell
 from thalweg.source import SourceOperation, SourceOptions
 from thalweg.tables import counted, print_table, stdout_console

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 import msgspec
 
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
-from flowcore.questions.scenario.comparison import Comparison, compare_one_by_one
+from flowcore.questions.scenario.alternatives.comparison import Comparison, compare_one_by_one
 from flowcore.rules.reasons import node_reasons
 from flowcore.rules.verdicts import group
 from thalweg_cost_models import find_models
-from thalweg_executor.available_cores import available_cores
-from thalweg_executor.forked import ForkedExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,7 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         models = find_models().usable
-        with ForkedExecutor(available_cores()) as executor:
-            found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only, executor=executor)
+        found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only)
     return TimedPlan(
         found.result,
         found.before,

@@ -15,7 +15,7 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
 from flowcore.planning.round import Eviction, compile_constraints
 from flowcore.questions.scenario import GovernedScenario, Scenario
-from flowcore.questions.scenario.missing_objects import (
+from flowcore.questions.scenario.reading.missing_objects import (
     missing_objects,
     pods_with_unknown_claims,
     without_claims,

@@ -77,7 +77,7 @@ class MomentType(click.ParamType):  # type: ignore[type-arg]
     name = "TIME"
 
     def convert(self, value: object, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        from flowcore.questions.scenario.moment import parse_moment  # noqa: PLC0415 - help must be instant
+        from flowcore.questions.scenario.reading.moment import parse_moment  # noqa: PLC0415 - help must be instant
 
         if isinstance(value, float):
             return value

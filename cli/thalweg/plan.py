@@ -13,7 +13,7 @@ import msgspec
 from rich.console import Console
 
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.comparison import Comparison
+from flowcore.questions.scenario.alternatives.comparison import Comparison
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.observed import ObservedPod
 from flowcore.questions.scenario.plan_listing import (

@@ -8,7 +8,7 @@ from typing import Final
 from rich.console import Console
 
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY
-from flowcore.questions.scenario.comparison import Comparison
+from flowcore.questions.scenario.alternatives.comparison import Comparison
 from thalweg.evictions import some
 from thalweg.tables import counted, print_table
 

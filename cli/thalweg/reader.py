@@ -12,12 +12,19 @@ from flowcore.api.kinds import NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.missing_objects import unknown_namespace
-from flowcore.questions.scenario.moment import Times, moment_text
-from flowcore.questions.scenario.objects import WORKLOADS, ObjectReader, api_group, name_of, unread_kind, why_ignored
-from flowcore.questions.scenario.saved import read_state
+from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.missing_objects import unknown_namespace
+from flowcore.questions.scenario.reading.moment import Times, moment_text
+from flowcore.questions.scenario.reading.objects import (
+    WORKLOADS,
+    ObjectReader,
+    api_group,
+    name_of,
+    unread_kind,
+    why_ignored,
+)
+from flowcore.questions.scenario.reading.saved import read_state
 from thalweg.files import DumpError, display_name, parse_objects, read_text
 from thalweg.policy_schema import checked_spec
 from thalweg_cost_models import find_models

@@ -39,7 +39,6 @@ def run_operator(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    cores: int | None,
     lease: NamespacedName,
     extender: ExtenderOptions,
     view: ViewOptions,
@@ -71,7 +70,6 @@ def run_operator(
         records=records,
         dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else memory_limit(worker_memory, "--worker-memory"),
-        cores=cores,
         usage=usage,
     )
     try:

@@ -14,8 +14,8 @@ from rich.table import Table
 from rich.text import Text
 from thalweg_view.status import StatusAnswer, StatusQuery
 
-from flowcore.questions.scenario.moment import parse_moment
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.reading.moment import parse_moment
 from thalweg.asking import WATCH_INTERVAL, opened, run
 from thalweg.source import SourceOptions
 from thalweg.status import QUESTION, clock, code_rows, policy_rows, queue_rows, round_rows, summary

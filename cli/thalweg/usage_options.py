@@ -13,7 +13,7 @@ _QUERY = "--prometheus-query"
 
 
 def usage_settings(
-    interval: float, samples: int, stale_after: float, prometheus_url: str | None, queries: Sequence[str]
+    interval: float, stale_after: float, prometheus_url: str | None, queries: Sequence[str]
 ) -> UsageSettings:
     """The settings that the options ask for.
 
@@ -46,4 +46,4 @@ def usage_settings(
             f"--usage-stale-after {stale_after:g} is less than twice --usage-interval {interval:g}: a sample would not "
             f"count until the next poll. Give at least {2 * interval:g}, or a shorter interval"
         )
-    return UsageSettings(interval, samples, stale_after, prometheus_url, by_name)
+    return UsageSettings(interval, stale_after, prometheus_url, by_name)

@@ -25,7 +25,7 @@ from thalweg_view.serving import serving
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario, plan_scenario
-from flowcore.questions.scenario.saved import state_of
+from flowcore.questions.scenario.reading.saved import state_of
 from thalweg.files import DumpError, display_name
 from thalweg.progress import planning
 from thalweg.reader import read_dump

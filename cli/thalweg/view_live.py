@@ -34,7 +34,6 @@ from thalweg_view.serving import serving
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanDocument
 from thalweg.leader_endpoint import is_loopback, leader_endpoint
-from thalweg.memory_option import memory_limit
 from thalweg.option_types import Address, NamespacedName
 
 _log = structlog.get_logger()
@@ -56,14 +55,12 @@ class ViewOptions:
         certificate, key: server certificate and its key (PEM); None: on an address that others reach, a new one that
             nobody signed.
         service: that is to lead to this process while it leads; None: it is left alone.
-        memory: quantity that the compute process may use, "0" for no limit; None: a quarter of the container's limit.
     """
 
     listen: Address | None = None
     certificate: Path | None = None
     key: Path | None = None
     service: NamespacedName | None = None
-    memory: str | None = None
 
 
 def view_endpoint(
@@ -92,7 +89,7 @@ def serve_view(options: ViewOptions) -> Callable[[Operator], AbstractAsyncContex
         click.UsageError: the options contradict each other.
     """
     if options.listen is None:
-        if any((options.certificate, options.key, options.service, options.memory)):
+        if any((options.certificate, options.key, options.service)):
             raise click.UsageError("options --view-* need --view-listen: without it there is no view")
         return lambda _operator: nullcontext()
     if (options.certificate is None) != (options.key is None):
@@ -106,8 +103,7 @@ def serve_view(options: ViewOptions) -> Callable[[Operator], AbstractAsyncContex
     elif not is_loopback(options.listen.host):
         tls = partial(_same, _own_context())
     # Half of the container's limit is the worker's.
-    memory = default_memory() // 2 if options.memory is None else memory_limit(options.memory, "--view-memory")
-    return partial(_serve, address=options.listen, tls=tls, memory=memory)
+    return partial(_serve, address=options.listen, tls=tls, memory=default_memory() // 2)
 
 
 class LiveSource:

@@ -11,8 +11,17 @@ from rich.console import Console
 
 from flowcore.api.kinds import POLICY
 from flowcore.model.amount_text import short_amount
-from flowcore.questions.scenario.change_words import change_sentence
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.alternatives.what_if import (
+    Moved,
+    PlanSummary,
+    ResourceUse,
+    WhatIfAnswer,
+    WhatIfQuery,
+    answer_what_if,
+    resource_order,
+)
+from flowcore.questions.scenario.hypothetical.change_words import change_sentence
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     Cordon,
@@ -23,15 +32,6 @@ from flowcore.questions.scenario.changes import (
     RemoveNode,
     SetPriority,
     Uncordon,
-)
-from flowcore.questions.scenario.what_if import (
-    Moved,
-    PlanSummary,
-    ResourceUse,
-    WhatIfAnswer,
-    WhatIfQuery,
-    answer_what_if,
-    resource_order,
 )
 from thalweg.asking import tell
 from thalweg.files import DumpError, display_name

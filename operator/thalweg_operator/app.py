@@ -16,7 +16,6 @@ from thalweg_listener import CannotListen
 
 from flowcore.api.kinds import POLICY, QUEUE
 from flowcore.cluster.cluster import Cluster
-from thalweg_executor.available_cores import available_cores
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient, connect
@@ -24,8 +23,8 @@ from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
-from thalweg_operator.api.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.api.watches.catch_up import CatchUp
+from thalweg_operator.api.watches.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
@@ -129,8 +128,7 @@ class Operator:
             api_client, self._policies, lambda: policies_of_waiting(cluster, state.ledger)
         )
         memory = default_memory() if settings.worker_memory is None else settings.worker_memory
-        cores = available_cores() if settings.cores is None else settings.cores
-        self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory, cores)
+        self._worker = worker = WorkerClient(settings.round_timeout, settings.records, memory)
         self.metrics.memory_limit.set(container_memory())
         self.metrics.worker_memory_limit.set(memory)
         self.metrics.worker_memory.set_function(lambda: resident_memory(worker.pid))

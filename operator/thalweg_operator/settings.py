@@ -13,18 +13,16 @@ from thalweg_operator.api.watches.catch_up import OwnPod
 
 @dataclass(frozen=True, slots=True)
 class UsageSettings:
-    """Where measured usage is read, and what is kept of it.
+    """Where measured usage is read, and how long it counts.
 
     Attributes:
         interval: seconds between two polls.
-        samples: number of samples kept of each node and pod.
         stale_after: age in seconds after which a sample does not count any more.
         prometheus_url: None: no Prometheus is asked.
         queries: PromQL by what it measures of nodes (usage/prometheus.py QUANTITIES).
     """
 
     interval: float = 30.0
-    samples: int = 20
     stale_after: float = 180.0
     prometheus_url: str | None = None
     queries: Mapping[str, str] = field(default_factory=dict)
@@ -49,7 +47,6 @@ class Settings:
         max_window: longest time in seconds from the first change to the start of a round.
         round_timeout: upper limit of a round in seconds; the deadline of a round is usually shorter (deadline.py).
         worker_memory: bytes that the worker process may use, 0 for no limit; None: half of the container's limit.
-        cores: cores that a round may use; None: what the container has, see ``thalweg_executor``.
         round_budget: seconds that a round may spend on improving its plan.
         records: folder for the records of the last rounds; None: no records.
         dump_directory: folder for dumps on demand (SIGUSR1); None: there are none.
@@ -74,7 +71,6 @@ class Settings:
     max_window: float = 0.2
     round_timeout: float = 60.0
     worker_memory: int | None = None
-    cores: int | None = None
     round_budget: float = 0.3
     records: Path | None = None
     dump_directory: Path | None = None

@@ -14,7 +14,7 @@ from typing import Any, get_args
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Bind, Effect, RequestRound, Write
 from thalweg_operator.reservations.events import Answer, Event, WriteAnswered
-from thalweg_operator.reservations.step import wanted
+from thalweg_operator.reservations.step import write_checks
 from thalweg_operator.reservations.step.advance import advance
 from thalweg_operator.reservations.step.state import State
 
@@ -78,15 +78,15 @@ class Shell:
 
     def is_wanted(self, write: Write) -> bool:
         """Whether a write is still wanted."""
-        return wanted.is_wanted(self.state, write, self.clock())
+        return write_checks.is_wanted(self.state, write, self.clock())
 
     def bind_problem(self, write: Bind, *, retry: bool, ends: bool) -> str:
-        """See ``wanted.bind_problem``."""
-        return wanted.bind_problem(self.cluster, self.ledger, write, retry=retry, ends=ends)
+        """See ``write_checks.bind_problem``."""
+        return write_checks.bind_problem(self.cluster, self.ledger, write, retry=retry, ends=ends)
 
     def pod_to_tell(self, key: str, uid: str) -> Pod | None:
-        """See ``wanted.pod_to_tell``."""
-        return wanted.pod_to_tell(self.cluster, self.ledger, key, uid)
+        """See ``write_checks.pod_to_tell``."""
+        return write_checks.pod_to_tell(self.cluster, self.ledger, key, uid)
 
     def answered(self, write: Write, answer: Answer, reason: str = "") -> None:
         """A write was answered."""

@@ -294,7 +294,7 @@ def test_the_view(helm: Helm) -> None:
         "view" in each["metadata"]["name"].removesuffix("-viewer") for each in without if each["kind"] != "ClusterRole"
     )
     assert not any(word.startswith("--view") for word in container(without, "run")["args"])
-    objects = helm.template({"view.service.port": 8080, "view.memory": "1Gi", "view.tlsSecret": "s"})
+    objects = helm.template({"view.service.port": 8080, "view.tlsSecret": "s"})
     service = one(objects, "Service", "thalweg-view")
     (port,) = service["spec"]["ports"]
     assert "selector" not in service["spec"]
@@ -302,7 +302,6 @@ def test_the_view(helm: Helm) -> None:
     operator = container(objects, "run")
     given = options(operator["args"])
     assert given["--view-endpoints"] == [f"{NAMESPACE}/thalweg-view"]
-    assert given["--view-memory"] == ["1Gi"]
     (listening,) = [each for each in operator["ports"] if each["name"] == "view"]
     assert given["--view-listen"] == [f":{listening['containerPort']}"]
     (mounted,) = [each["mountPath"] for each in operator["volumeMounts"] if each["name"] == "view"]

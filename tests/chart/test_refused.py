@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "usage.prometheus.queries: give cpu and memory, or none of the two",
     ),
     "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
-    "no samples": ({"usage.samples": 0}, "at '/usage/samples': minimum: got 0, want 1"),
+    "samples are no value": ({"usage.samples": 20}, "at '/usage': additional properties 'samples' not allowed"),
     "interval": (
         {"usage.interval": STALE_AFTER / 2 + 1},
         f"usage.staleAfter: {STALE_AFTER:g} is less than twice usage.interval, {STALE_AFTER / 2 + 1:g}: a sample would",

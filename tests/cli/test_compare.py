@@ -14,7 +14,7 @@ from support.profiles import examples
 from flowcore.api import Interner, WireNode, WirePod, to_node, to_pod
 from flowcore.cluster.cluster import Cluster
 from flowcore.questions.scenario import Scenario, plan_scenario
-from flowcore.questions.scenario.comparison import compare_one_by_one
+from flowcore.questions.scenario.alternatives.comparison import compare_one_by_one
 
 ZONE = "topology.kubernetes.io/zone"
 

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest, by_pod, node, pod, to_yaml
 from thalweg.main import main
 
-from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
-from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
+from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.reading.missing_objects import NO_CLAIMS_MESSAGE
 
 COMMANDS = pytest.mark.parametrize("command", ["plan", "why --nodes"])
 WORKLOADS = ["CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"]

@@ -7,7 +7,7 @@ import pytest
 from support.cli import thalweg
 from thalweg.main import main
 
-from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
 
 COMMANDS = sorted(name for name, command in main.commands.items() if not command.hidden)
 WITH_INPUT = [name for name in COMMANDS if main.commands[name].params]

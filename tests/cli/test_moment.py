@@ -12,7 +12,7 @@ from thalweg.main import main
 from thalweg.reader import read_dump
 from thalweg.view import dump_source
 
-from flowcore.questions.scenario.moment import NO_TIME, Times, moment_text
+from flowcore.questions.scenario.reading.moment import NO_TIME, Times, moment_text
 
 MADE = "2026-11-23T09:30:00Z"
 #: Each question, and where its answer has the plan's cost.

@@ -18,7 +18,7 @@ from flowcore.model.policies import Delivery, Policy
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
-from flowcore.questions.scenario.saved import read_state, state_of
+from flowcore.questions.scenario.reading.saved import read_state, state_of
 
 _OBSERVING: Manifest = {
     "apiVersion": "scheduling.thalweg/v1alpha1",

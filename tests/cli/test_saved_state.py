@@ -24,7 +24,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.usage import MeasuredLoad, UsageSample
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.saved import read_state, state_of
+from flowcore.questions.scenario.reading.saved import read_state, state_of
 
 #: Plural, as drawn cases name them -> kind.
 STORAGE = {kind.plural.casefold(): kind.kind for kind in KINDS}

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from support.cli import Manifest, by_pod, explain, node, pod
 from thalweg.main import main
 
-from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
+from flowcore.questions.scenario.reading.dump_commands import METRICS_COMMAND
 
 _NOW = datetime.now(UTC) - timedelta(days=3)
 

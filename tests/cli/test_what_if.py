@@ -11,7 +11,7 @@ from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
 from thalweg.what_if import summary_rows
 
-from flowcore.questions.scenario.what_if import PlanSummary, ResourceUse
+from flowcore.questions.scenario.alternatives.what_if import PlanSummary, ResourceUse
 
 OBJECTS = [
     *(manifest_node(name, zone) for name, zone in (("a", "z1"), ("b", "z1"), ("c", "z2"))),

@@ -16,8 +16,8 @@ from thalweg.node_verdicts import explain as explanations
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.dump_commands import DUMP_COMMAND
-from flowcore.questions.scenario.missing_objects import NO_CLAIMS_MESSAGE
+from flowcore.questions.scenario.reading.dump_commands import DUMP_COMMAND
+from flowcore.questions.scenario.reading.missing_objects import NO_CLAIMS_MESSAGE
 from flowcore.rules.filters.registry import IN_ORDER
 
 FITS = {"fits": True, "filter": "", "reason": ""}

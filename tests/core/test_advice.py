@@ -19,7 +19,8 @@ from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, nodes_held
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     DropNodeSelector,
     RemoveTaint,
@@ -28,7 +29,6 @@ from flowcore.questions.scenario.changes import (
     SetPriority,
     Tolerate,
 )
-from flowcore.questions.scenario.context import AnswerContext
 
 CONTEXT = AnswerContext(NOW)
 ZONE = "topology.kubernetes.io/zone"

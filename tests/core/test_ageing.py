@@ -84,7 +84,7 @@ def test_many_old_pods_do_not_come_before_one_of_a_higher_priority_by_their_age(
 
 def test_an_old_gang_does_not_come_before_one_pod_of_a_higher_priority_by_its_age() -> None:
     """The age of all its pods together does not outweigh the priority."""
-    gang = [replace(pod(f"g{at}", 2000, created=NOW - 30 * DAY), gangs=("g",)) for at in range(4)]
+    gang = [msgspec.structs.replace(pod(f"g{at}", 2000, created=NOW - 30 * DAY), gangs=("g",)) for at in range(4)]
     new = pod("new", 4000, created=NOW - 1, priority=1_000_000)
     cluster = snapshot([node("n", 4000), node("m", 4000)], [*gang, new], now=NOW)
     result = run_round(replace(cluster, gangs={"g": Gang("g", 4)}))
@@ -110,7 +110,7 @@ def test_the_age_of_pods_that_fit_nowhere_lifts_nobody() -> None:
 
 def test_hopeless_giants_and_many_priorities_do_not_end_ageing() -> None:
     """A large gang that fits nowhere waits beside pods of sixty priorities: older pods still come before newer ones."""
-    giants = [replace(pod(f"g{at}", 10**9, created=NOW - DAY), gangs=("g",)) for at in range(200)]
+    giants = [msgspec.structs.replace(pod(f"g{at}", 10**9, created=NOW - DAY), gangs=("g",)) for at in range(200)]
     tiers = [pod(f"t{at}", 400, created=NOW - 1, priority=1 + at) for at in range(60)]
     pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
     cluster = snapshot([node("n", 4000)], [*giants, *tiers, *pair], now=NOW)
@@ -120,7 +120,7 @@ def test_hopeless_giants_and_many_priorities_do_not_end_ageing() -> None:
 
 def test_a_large_gang_below_several_priorities_does_not_end_ageing() -> None:
     """Whole nodes for a thousand pods, and four priorities above them: age has room for days all the same."""
-    gang = [replace(pod(f"g{at}", 4000, created=NOW - DAY), gangs=("g",)) for at in range(1000)]
+    gang = [msgspec.structs.replace(pod(f"g{at}", 4000, created=NOW - DAY), gangs=("g",)) for at in range(1000)]
     tiers = [pod(f"t{at}", 400, created=NOW - 60, priority=1 + at) for at in range(4)]
     pair = [pod("older", 400, created=NOW - DAY), pod("newer", 400, created=NOW - 1)]
     cluster = snapshot([node("n", 4000)], [*gang, *tiers, *pair], now=NOW)
@@ -152,7 +152,7 @@ def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, f
     pending: list[PendingPod] = []
     for at, (priority, cpu, age, policy, gang) in enumerate(drawn):
         made = pod(f"p{at}", cpu, created=NOW - age, policy=policy, priority=priority)
-        pending.append(replace(made, gangs=(gang,)) if gang else made)
+        pending.append(msgspec.structs.replace(made, gangs=(gang,)) if gang else made)
     gangs = {name: Gang(name, 1) for name in ("a", "b")}
     cluster = replace(snapshot([node("n", 4000)], pending, now=NOW), gangs=gangs)
     found = prices(cluster, policies)
@@ -171,7 +171,7 @@ def test_age_never_changes_the_order_of_priorities(drawn: list[tuple[int, int, f
 
 def test_nobody_ages_behind_a_gate() -> None:
     """Age counts from when the pod could first be planned, not from its creation."""
-    gated = replace(pod("gated", 4000, created=NOW - 2 * DAY), plannable_since=NOW - 1)
+    gated = msgspec.structs.replace(pod("gated", 4000, created=NOW - 2 * DAY), plannable_since=NOW - 1)
     honest = pod("honest", 4000, created=NOW - 60)
     result = run_round(snapshot([node("n", 4000)], [gated, honest], now=NOW))
     assert [each.pod.key for each in result.placements] == ["default/honest"]

@@ -133,7 +133,9 @@ def test_pods_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None:
 def test_gangs_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None:
     """The bound of a round with gangs knows how full nodes get, and comes before the orders for what stays out."""
     pending = [
-        replace(pod(f"p{at}", 300 + 230 * (at // 4 % 7), 2**28 * (1 + at // 4 % 5)), gangs=(f"g{at // 4}",))
+        msgspec.structs.replace(
+            pod(f"p{at}", 300 + 230 * (at // 4 % 7), 2**28 * (1 + at // 4 % 5)), gangs=(f"g{at // 4}",)
+        )
         for at in range(pods)
     ]
     cluster = snapshot([node(f"n{at}", 16_000) for at in range(10)], pending)
@@ -152,7 +154,9 @@ def test_gangs_of_many_sizes_have_a_narrow_gap(pods: int, widest: float) -> None
 def test_no_plan_of_gangs_beats_the_bound(nodes: list[int], gangs: list[tuple[int, int]], policy: Policy) -> None:
     """All plans in which each gang is whole or absent; every gang has a size of pods of its own."""
     pending = [
-        replace(pod(f"g{cpu}-{at}", cpu, 2**30), gangs=(f"g{cpu}",)) for cpu, count in gangs for at in range(count)
+        msgspec.structs.replace(pod(f"g{cpu}-{at}", cpu, 2**30), gangs=(f"g{cpu}",))
+        for cpu, count in gangs
+        for at in range(count)
     ]
     cluster = snapshot([node(f"n{at}", cpu) for at, cpu in enumerate(nodes)], pending)
     cluster = replace(cluster, gangs={f"g{cpu}": Gang(f"g{cpu}", count) for cpu, count in gangs})

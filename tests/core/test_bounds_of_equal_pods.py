@@ -19,7 +19,6 @@ from flowcore.planning.problem.bounds import first_bound, lower_bound
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round.parts import solver_of
-from flowcore.planning.solvers import IN_TURN
 
 _APART = InterPodConstraints(
     anti_affinity=(AffinityTerm("host", LabelSelector((Requirement("app", "In", ("a",)),)), ("default",)),)
@@ -75,7 +74,7 @@ def test_no_plan_beats_a_bound(crowd: Snapshot, model: str, weight: int, costs: 
     problem = problem_of(crowd, two_policies(model, CostWeights(weight, 0, *[0] * 6)))
     best, matrix = cheapest(problem), problem.cost_matrix
     assert lower_bound(matrix, marginal_costs=np.array(costs[: len(problem.start.free)])) <= best
-    solver = solver_of(problem, 0, IN_TURN)
+    solver = solver_of(problem, 0)
     for _ in solver.run():
         assert solver.bound <= best <= solver.conclude().cost
 

@@ -19,7 +19,7 @@ from flowcore.model.pods import PodClass, Toleration
 from flowcore.model.policies import DuringExecution
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.evictions.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.round import run_round
 from flowcore.rules.filters import inter_pod_affinity, node_affinity, taint_eviction
 

@@ -9,7 +9,9 @@ from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 from flowcore.model.errors import ModelError
 from flowcore.model.usage import UsageSample
 from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Cordon,
     Drain,
@@ -30,8 +32,6 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 
 CONTEXT = AnswerContext(now=NOW)
 _ZONE = "topology.kubernetes.io/zone"

@@ -15,7 +15,9 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Change, Scenario, applied, plan_scenario
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Cordon,
     Drain,
@@ -31,8 +33,6 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 
 CONTEXT = AnswerContext(now=NOW)
 _GANG = {"scheduling.thalweg/gang": "drawn", "scheduling.thalweg/gang-min-member": "2"}

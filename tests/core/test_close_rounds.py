@@ -49,7 +49,7 @@ def test_a_round_with_a_pod_that_stays_out_is_not_close() -> None:
 
 def test_the_worker_ends_a_close_round_though_it_has_time() -> None:
     """Gangs that all fit: deciding them again and again cannot place more."""
-    pods = [replace(pod(f"{name}-{at}", 100), gangs=(name,)) for name in "abcdef" for at in range(10)]
+    pods = [msgspec.structs.replace(pod(f"{name}-{at}", 100), gangs=(name,)) for name in "abcdef" for at in range(10)]
     crowd = replace(
         snapshot([node(f"n{at}", 4000) for at in range(20)], pods), gangs={name: Gang(name, 10) for name in "abcdef"}
     )

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import product
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -74,7 +75,7 @@ def governed(draw: st.DrawFn) -> tuple[Snapshot, dict[str, Policy]]:
             for policy in policies
             if policy.selects.namespaces is None or each.signature.namespace == "red"  # the namespace of a team
         ]
-        pending.append(replace(each, policy=draw(st.sampled_from([*fitting, "none"]))))
+        pending.append(msgspec.structs.replace(each, policy=draw(st.sampled_from([*fitting, "none"]))))
     known = {policy.name: policy for policy in (*policies, Policy("none"))}
     return replace(cluster, pending=tuple(pending)), known
 
@@ -221,7 +222,7 @@ def test_constraints_do_not_change_what_spread_counts() -> None:
     nodes = zoned("a", "a", "b")
     even = InterPodConstraints(spread=(SpreadConstraint(ZONE, 1, app("agent")),))
     agents = [
-        replace(each, signature=PodSignature("default", each.signature.labels, constraints=even))
+        msgspec.structs.replace(each, signature=PodSignature("default", each.signature.labels, constraints=even))
         for each in pods("agent", 2)
     ]
     result = plan(nodes, agents, Global("agent", app("agent"), LabelSelector((Requirement(ZONE, "In", ("a",)),))))
@@ -237,11 +238,11 @@ def test_only_governed_pods_and_selected_namespaces() -> None:
     }
     pod_index = PodIndex.of([("n0", kind("web"))] * 5, {"default": (), "red": (("team", "one"),)})
     red = [
-        replace(each, key=f"red/{each.pod_class}", signature=PodSignature("red", each.signature.labels))
+        msgspec.structs.replace(each, key=f"red/{each.pod_class}", signature=PodSignature("red", each.signature.labels))
         for each in pods("web", 1)
     ]
-    red += [replace(red[0], key=f"red/{at}") for at in range(3)]
-    free = [replace(each, policy="free") for each in pods("web", 4)]
+    red += [msgspec.structs.replace(red[0], key=f"red/{at}") for at in range(3)]
+    free = [msgspec.structs.replace(each, policy="free") for each in pods("web", 4)]
     result = plan_and_check(snapshot(nodes, [*red, *free], pod_index=pod_index), policies)
     assert Counter(placement.pod.policy for placement in result.placements) == {"shop": 2, "free": 4}
 

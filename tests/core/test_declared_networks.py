@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import assume, given, settings
@@ -219,7 +220,7 @@ class Odd(NetworkCostModel):
 def test_no_network_makes_a_plan_unsafe(crowd: Snapshot, kind: str, data: st.DataObject) -> None:
     """Whoever else waits, and whatever rules, ports and gangs there are: every safety property holds."""
     governed = st.booleans().map(lambda mine: "odd" if mine else BUILT_IN.name)
-    pending = tuple(replace(each, policy=data.draw(governed)) for each in crowd.pending)
+    pending = tuple(msgspec.structs.replace(each, policy=data.draw(governed)) for each in crowd.pending)
     crowd = replace(crowd, pending=pending)
     policies = {BUILT_IN.name: BUILT_IN, "odd": Policy("odd", cost=CostPolicy("Odd"))}
     result = run_round(crowd, policies, {**MODELS, "Odd": Odd(kind)})
@@ -306,7 +307,7 @@ def test_networks_have_their_turn_by_price(priority: int, first: dict[str, int])
 
 def test_a_gang_that_cannot_run_keeps_no_room_from_a_network() -> None:
     """Dearer pods of a gang that is too large for the cluster wait, and the network's pods take the node."""
-    gang = [replace(each, gangs=("g",)) for each in governed(["c", "d", "e"], "other", priority=10)]
+    gang = [msgspec.structs.replace(each, gangs=("g",)) for each in governed(["c", "d", "e"], "other", priority=10)]
     state = snapshot([node("n", 2000)], [*governed(["a", "b"], "net"), *gang])
     result = run_round(replace(state, gangs={"g": Gang("g", 3)}), POLICIES, WITH_EVERYWHERE)
     assert Counter(each.pod.policy for each in result.placements) == {"net": 2}
@@ -314,7 +315,9 @@ def test_a_gang_that_cannot_run_keeps_no_room_from_a_network() -> None:
 
 def test_pods_of_gangs_are_told_that_a_network_knows_none() -> None:
     """They wait, and the policy's other pods do not wait for them."""
-    state = snapshot([node("n", 4000)], [replace(governed(["a"], "net")[0], gangs=("g",)), *governed(["b"], "net")])
+    state = snapshot(
+        [node("n", 4000)], [msgspec.structs.replace(governed(["a"], "net")[0], gangs=("g",)), *governed(["b"], "net")]
+    )
     result = run_round(replace(state, gangs={"g": Gang("g", 1)}), POLICIES, WITH_EVERYWHERE)
     assert [each.pod.uid for each in result.placements] == ["b"]
     told = "The network of cost model Everywhere decides about pods by themselves, and g needs several at once."
@@ -345,7 +348,7 @@ def test_rules_between_pods_hold_in_a_network_that_does_not_know_them(
         anti_affinity=(AffinityTerm(key, LabelSelector((Requirement("app", "Exists"),)), ("default",)),)
     )
     kind = PodSignature("default", (("app", "x"),), constraints=alone)
-    waiting = [replace(each, signature=kind) for each in governed([f"p{at}" for at in range(7)], "net")]
+    waiting = [msgspec.structs.replace(each, signature=kind) for each in governed([f"p{at}" for at in range(7)], "net")]
     nodes = [
         node(f"{zone}{at}", labels=((HOSTNAME, f"{zone}{at}"), ("zone", zone))) for zone in "abc" for at in range(20)
     ]
@@ -396,7 +399,8 @@ def test_labels_of_one_pod_alone_make_no_classes() -> None:
         PodSignature("default", (("app", "x"), ("statefulset.kubernetes.io/pod-name", f"x-{at}"))) for at in range(3)
     ]
     waiting = [
-        replace(each, signature=kind) for each, kind in zip(governed(["a", "b", "c"], "net"), kinds, strict=True)
+        msgspec.structs.replace(each, signature=kind)
+        for each, kind in zip(governed(["a", "b", "c"], "net"), kinds, strict=True)
     ]
     found: list[list[int]] = []
 

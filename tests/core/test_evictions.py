@@ -195,7 +195,10 @@ class Anywhere(NetworkCostModel):
 def test_evictions_beside_pods_that_a_network_placed(drawn: Snapshot, governed: list[bool]) -> None:
     """Pods of a network take part in no eviction, neither as victims' successors nor by losing their places."""
     net = Policy("net", cost=CostPolicy("Anywhere"))
-    pending = [replace(pod, policy="net") if mine else pod for pod, mine in zip(drawn.pending, governed, strict=False)]
+    pending = [
+        msgspec.structs.replace(pod, policy="net") if mine else pod
+        for pod, mine in zip(drawn.pending, governed, strict=False)
+    ]
     crowd, policies = replace(drawn, pending=tuple(pending)), {**DEFAULT_POLICIES, "net": net}
     result = run_round(crowd, policies, {**MODELS, "Anywhere": Anywhere()})
     check_evictions(crowd, result, policies)

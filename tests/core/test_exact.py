@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -168,7 +169,7 @@ def _pods(workload: Workload) -> list[PendingPod]:
     )
     gangs = (workload.app,) if workload.whole else ()
     return [
-        replace(
+        msgspec.structs.replace(
             pod(f"{workload.app}{at}", workload.cpu, policy="shop", kind=kind, priority=workload.priority), gangs=gangs
         )
         for at in range(workload.count)

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -37,7 +38,9 @@ def shared(
 def waiting(queue: str, count: int, cpu: int = 100, memory: int = 0, **fields: float) -> list[PendingPod]:
     """Equal pods of a queue."""
     return [
-        replace(pod(f"{queue}-{at}", cpu, memory, created=float(fields.get("created", 1.0)) + at), queue=queue)
+        msgspec.structs.replace(
+            pod(f"{queue}-{at}", cpu, memory, created=float(fields.get("created", 1.0)) + at), queue=queue
+        )
         for at in range(count)
     ]
 
@@ -124,7 +127,7 @@ def test_a_resource_that_nobody_can_have_takes_nothing_away() -> None:
     """A pod of no queue holds the only gpu, or the gpu is gone: queues that ask for it, or held it, keep their CPUs."""
     for offered in (1, 0):
         pods = [*waiting("a", 200), *waiting("b", 200)]
-        wants = replace(pod("gpu", 100, gpu=1), queue="a")
+        wants = msgspec.structs.replace(pod("gpu", 100, gpu=1), queue="a")
         table = [node("n0", 10_000, gpu=offered, pods=1000), node("n1", 0, gpu=0, pods=0)]
         running = [("n0", amounts(gpu=1), ())]
         cluster = snapshot(table, [*pods, wants], running)
@@ -183,7 +186,7 @@ def test_fair_shares_stay_within_capacity_demand_and_limits(
 
 def test_two_equal_owners_end_within_one_pod_of_equal_shares() -> None:
     """Twice as many pods as there is room for, one owner's older by days: eleven places go six to five."""
-    pods = [*waiting("a", 22), *(replace(each, created=10.0**6) for each in waiting("b", 22))]
+    pods = [*waiting("a", 22), *(msgspec.structs.replace(each, created=10.0**6) for each in waiting("b", 22))]
     result = run_round(replace(shared([Queue("a"), Queue("b")], pods, cpu=1100), now=10.0**6))
     counts = placed(result)
     assert counts.total() == 11
@@ -202,7 +205,7 @@ def test_small_pods_do_not_take_the_share_of_large_ones(size: int) -> None:
 
 def test_who_has_less_than_its_share_comes_first() -> None:
     """One owner holds three quarters; the free quarter goes to the other, however long the first one's pods wait."""
-    pods = [*waiting("a", 20), *(replace(each, created=900_000.0) for each in waiting("b", 20))]
+    pods = [*waiting("a", 20), *(msgspec.structs.replace(each, created=900_000.0) for each in waiting("b", 20))]
     cluster = shared([Queue("a"), Queue("b")], pods, {"a": amounts(3000)}, cpu=4000)
     assert placed(run_round(replace(cluster, now=10.0**6))) == {"b": 10}
 
@@ -215,7 +218,7 @@ def test_idle_shares_are_lent() -> None:
 
 def test_a_higher_priority_still_comes_first() -> None:
     """Shares order pods of one priority: an owner beyond its share is first with its urgent pods."""
-    urgent = [replace(each, pod_class=pod("x", 100, priority=10).pod_class) for each in waiting("a", 5)]
+    urgent = [msgspec.structs.replace(each, pod_class=pod("x", 100, priority=10).pod_class) for each in waiting("a", 5)]
     cluster = shared([Queue("a"), Queue("b")], [*urgent, *waiting("b", 20)], {"a": amounts(3500)}, cpu=4000)
     assert placed(run_round(cluster)) == {"a": 5}
 
@@ -265,8 +268,10 @@ def test_a_limit_on_pods_counts_pods() -> None:
 
 def test_a_gang_that_would_pass_the_limit_waits_whole() -> None:
     """A gang of eight with room for six below the limit gets none; a gang of six beside it gets all."""
-    eight = [replace(each, gangs=("eight",)) for each in waiting("a", 8)]
-    six = [replace(each, key=f"{each.key}-six", gangs=("six",), created=50.0) for each in waiting("a", 6)]
+    eight = [msgspec.structs.replace(each, gangs=("eight",)) for each in waiting("a", 8)]
+    six = [
+        msgspec.structs.replace(each, key=f"{each.key}-six", gangs=("six",), created=50.0) for each in waiting("a", 6)
+    ]
     cluster = shared([Queue("a", limit=amounts(600))], [*eight, *six], cpu=4000)
     result = run_round(replace(cluster, gangs={"eight": Gang("eight", 8), "six": Gang("six", 6)}))
     assert {placement.pod.key for placement in result.placements} == {each.key for each in six}
@@ -277,14 +282,16 @@ def test_a_gang_that_would_pass_the_limit_waits_whole() -> None:
 
 def test_a_gang_gets_beyond_its_need_what_the_limit_leaves() -> None:
     """Four of eight pods are needed and six are within the limit: six come."""
-    pods = [replace(each, gangs=("g",)) for each in waiting("a", 8)]
+    pods = [msgspec.structs.replace(each, gangs=("g",)) for each in waiting("a", 8)]
     cluster = shared([Queue("a", limit=amounts(600))], pods, cpu=4000)
     assert placed(run_round(replace(cluster, gangs={"g": Gang("g", 4)}))) == {"a": 6}
 
 
 def test_a_pod_without_room_does_not_use_up_the_limit() -> None:
     """The oldest pod fits no node; pods that do get what the limit allows."""
-    large = replace(pod("large", 900), queue="a", pod_class=pod("x", 900, node_selector=(("no", "such"),)).pod_class)
+    large = msgspec.structs.replace(
+        pod("large", 900), queue="a", pod_class=pod("x", 900, node_selector=(("no", "such"),)).pod_class
+    )
     cluster = shared([Queue("a", limit=amounts(1000))], [large, *waiting("a", 10)], cpu=4000)
     assert placed(run_round(cluster)) == {"a": 10}
 
@@ -292,7 +299,7 @@ def test_a_pod_without_room_does_not_use_up_the_limit() -> None:
 def test_a_pod_is_not_held_back_by_its_own_reservation() -> None:
     """Room is held for a pod at the limit of its queue, and counted: the pod gets it, and it counts once."""
     held = Victim(node="n0", usage=amounts(1000), has_left=True)
-    mine = [replace(each, victim=held) for each in waiting("a", 1, 1000)]
+    mine = [msgspec.structs.replace(each, victim=held) for each in waiting("a", 1, 1000)]
     queues = [Queue("a", limit=amounts(1000))]
     state = shared(queues, mine, {"a": amounts(1000)})
     result = run_round(state)
@@ -306,7 +313,7 @@ def test_a_pod_that_takes_the_place_of_another_of_its_queue_adds_the_difference(
     """At the limit an equal pod comes for it, a larger one does not; nor does one for a pod of another queue."""
     for cpu, queue, count in ((1000, "a", 1), (1100, "a", 0), (1000, "b", 0)):
         victim = Victim("default/old", "n0", amounts(1000), queue=queue)
-        mine = [replace(each, victim=victim) for each in waiting("a", 1, cpu)]
+        mine = [msgspec.structs.replace(each, victim=victim) for each in waiting("a", 1, cpu)]
         queues = [Queue("a", limit=amounts(1000)), Queue("b")]
         result = run_round(shared(queues, mine, {"a": amounts(1000), "b": amounts(1000)}))
         assert placed(result)["a"] == count, (cpu, queue)
@@ -314,6 +321,6 @@ def test_a_pod_that_takes_the_place_of_another_of_its_queue_adds_the_difference(
 
 def test_a_pod_larger_than_every_node_does_not_use_up_the_limit() -> None:
     """Its priority is the highest, and it would take what the limit leaves: pods that nodes have room for come."""
-    large = replace(pod("large", 6000, priority=5), queue="a")
+    large = msgspec.structs.replace(pod("large", 6000, priority=5), queue="a")
     cluster = shared([Queue("a", limit=amounts(6000))], [large, *waiting("a", 4, 1000)], nodes=2)
     assert placed(run_round(cluster)) == {"a": 4}

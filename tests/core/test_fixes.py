@@ -24,8 +24,9 @@ from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
 from flowcore.questions.diagnosis.fixes.replanning import Replanning
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
-from flowcore.questions.scenario.apply_changes import applied
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     DropNodeSelector,
@@ -40,7 +41,6 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
 from flowcore.rules.filters import run_filters
 
 CONTEXT = AnswerContext(NOW)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
 from support.model import node, pod, snapshot
 from support.safety import check_plan
 
@@ -14,7 +15,7 @@ from flowcore.planning.round import RoundResult, run_round
 
 def plan(nodes: list[Node], gang: Gang, count: int, *others: str) -> RoundResult:
     """A round with pods of a gang, a core each, and pods by themselves."""
-    pending = [replace(pod(f"g{at}", 1000), gangs=(gang.name,)) for at in range(count)]
+    pending = [msgspec.structs.replace(pod(f"g{at}", 1000), gangs=(gang.name,)) for at in range(count)]
     crowd = replace(snapshot(nodes, [*pending, *(pod(name, 1000) for name in others)]), gangs={gang.name: gang})
     result = run_round(crowd)
     check_plan(crowd, result)

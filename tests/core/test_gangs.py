@@ -36,7 +36,7 @@ from flowcore.planning.round.round import DEFAULT_POLICIES
 
 def gang(name: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
     """Pods of a gang, all alike."""
-    return [replace(pod(f"{name}-{at}", cpu, **fields), gangs=(name,)) for at in range(count)]  # type: ignore[arg-type]
+    return [msgspec.structs.replace(pod(f"{name}-{at}", cpu, **fields), gangs=(name,)) for at in range(count)]  # type: ignore[arg-type]
 
 
 def cluster(nodes: list[Node], pending: list[PendingPod], *gangs: Gang, now: float = 1000.0) -> Snapshot:
@@ -111,7 +111,7 @@ def test_no_plan_with_whole_gangs_is_below_the_bound(crowd: Snapshot, scale: flo
 def test_two_gangs_do_not_take_each_others_room() -> None:
     """Four slots, two gangs of three, whose pods came by turns: one by one neither ever runs, a round admits one."""
     pending = [
-        replace(pod(f"{name}-{at}", 1000, created=10.0 * at + late), gangs=(name,))
+        msgspec.structs.replace(pod(f"{name}-{at}", 1000, created=10.0 * at + late), gangs=(name,))
         for at in range(3)
         for late, name in enumerate(("a", "b"), start=1)
     ]
@@ -175,7 +175,7 @@ def test_spare_pods_give_way_to_dearer_ones_and_needed_ones_do_not() -> None:
 
 def test_a_gang_of_several_classes() -> None:
     """A launcher and its workers, and room for the workers alone: nothing."""
-    workers, launcher = gang("g", 3), replace(pod("launcher", 500), gangs=("g",))
+    workers, launcher = gang("g", 3), msgspec.structs.replace(pod("launcher", 500), gangs=("g",))
     assert placed(plan_and_check(cluster([*slots(3), node("small", 500)], [*workers, launcher]))) == {"g": 4}
     result = plan_and_check(cluster([*slots(3), node("small", 400)], [*workers, launcher]))
     assert not result.placements
@@ -198,7 +198,7 @@ def test_a_unit_of_gangs_is_placed_as_one() -> None:
 
 def test_gangs_that_share_pods_are_placed_as_one() -> None:
     """A shared pod counts for both."""
-    shared = replace(pod("shared", 1000), gangs=("a", "b"))
+    shared = msgspec.structs.replace(pod("shared", 1000), gangs=("a", "b"))
     crowd = [*gang("a", 1), *gang("b", 1), shared]
     assert placed(plan_and_check(cluster(slots(3), crowd))) == {"a": 2, "b": 2}
     assert not plan_and_check(cluster(slots(2), crowd)).placements
@@ -310,7 +310,7 @@ def test_what_a_gang_must_not_and_what_it_needs_hold_both() -> None:
     nodes = [node(name, 9000, labels=(("kubernetes.io/hostname", name),)) for name in "abc"]
 
     def plan(count: int) -> RoundResult:
-        pending = [replace(pod(f"w{at}", 1000, kind=kind), gangs=("g",)) for at in range(count)]
+        pending = [msgspec.structs.replace(pod(f"w{at}", 1000, kind=kind), gangs=("g",)) for at in range(count)]
         return plan_and_check(cluster(nodes, pending))
 
     assert sorted(each.node for each in plan(3).placements) == ["a", "b", "c"]

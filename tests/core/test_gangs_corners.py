@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 import pytest
 from support.model import node, pod, snapshot
 from support.safety import check_plan, plan_and_check
@@ -19,7 +20,7 @@ from flowcore.planning.round import RoundResult, run_round
 
 
 def members(gang: str, count: int, cpu: int = 1000, **fields: object) -> list[PendingPod]:
-    return [replace(pod(f"{gang}-{i}", cpu, **fields), gangs=(gang,)) for i in range(count)]  # type: ignore[arg-type]
+    return [msgspec.structs.replace(pod(f"{gang}-{i}", cpu, **fields), gangs=(gang,)) for i in range(count)]  # type: ignore[arg-type]
 
 
 def with_gangs(made: Snapshot, *gangs: Gang) -> Snapshot:
@@ -37,7 +38,7 @@ def labelled(app: str) -> LabelSelector:
 @pytest.mark.parametrize("steps", [1, 8, 40])
 def test_a_spare_pod_that_is_decided_by_other_means(steps: int) -> None:
     """One with a host port stays where it is while its gang is decided exactly, and goes if its gang goes."""
-    spare = [replace(pod("G-spare", 0, host_ports=(HostPort("0.0.0.0", "TCP", 8080),)), gangs=("G",))]  # noqa: S104
+    spare = [msgspec.structs.replace(pod("G-spare", 0, host_ports=(HostPort("0.0.0.0", "TCP", 8080),)), gangs=("G",))]  # noqa: S104
     pending = [*members("G", 2, priority=1000), *spare, *members("H", 3)]
     made = snapshot([node(f"n{i}", 1000) for i in range(3)], pending, now=100.0)
     made = with_gangs(made, Gang("G", 2), Gang("H", 3))
@@ -108,7 +109,9 @@ def test_together_with_a_pod_that_takes_anothers_place() -> None:
     policy = Policy("p", constraints=(OneDomain("t", labelled("w"), "rack"),))
     nodes = [node(f"n{i}", 4000, labels=(("rack", "a"),)) for i in range(2)]
     pending = [pod(f"w{i}", 1000, policy="p", kind=kind) for i in range(2)]
-    pending[0] = replace(pending[0], victim=Victim("default/old", "n0", (("cpu", 1000),), signature=kind))
+    pending[0] = msgspec.structs.replace(
+        pending[0], victim=Victim("default/old", "n0", (("cpu", 1000),), signature=kind)
+    )
     running = [("n0", (("cpu", 1000),), ())]
     made = snapshot(nodes, pending, running=running, now=100.0, pod_index=PodIndex.of([("n0", kind)]))
     result = run_round(made, {"p": policy})

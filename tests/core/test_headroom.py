@@ -13,10 +13,10 @@ from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_
 
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario, applied, plan_scenario
-from flowcore.questions.scenario.changes import AddNodes, PutObjects
+from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom, copy_of
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, PutObjects
+from flowcore.questions.scenario.reading.edits import Edits
 
 CONTEXT = AnswerContext(now=NOW)
 

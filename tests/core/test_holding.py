@@ -31,7 +31,7 @@ DAY = 86_400.0
 def gang(name: str, count: int, created: float = 1.0, priority: int = 0, namespace: str = "team") -> list[PendingPod]:
     """Pods of a gang that needs all of them, a core each."""
     return [
-        replace(
+        msgspec.structs.replace(
             pod(f"{name}{at}", 1000, created=created, priority=priority), key=f"{namespace}/{name}{at}", gangs=(name,)
         )
         for at in range(count)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from itertools import chain, permutations, product
 from random import Random
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.constrained_snapshots import APPS, constrained_snapshots
@@ -295,7 +296,8 @@ def test_pods_of_other_policies_hurt_too() -> None:
     waiting = pods(noisy=2)
     other = Policy("other")
     plan = run_round(
-        cluster(2, [waiting[0], replace(waiting[1], policy="other")]), {BUILT_IN.name: mine, other.name: other}
+        cluster(2, [waiting[0], msgspec.structs.replace(waiting[1], policy="other")]),
+        {BUILT_IN.name: mine, other.name: other},
     )
     assert len(by_node(plan)) == 2
 
@@ -316,7 +318,7 @@ def app_policies(penalties: list[list[int]]) -> dict[str, Policy]:
 def test_a_gang_of_noisy_pods_stays_whole() -> None:
     """Its pods move and change places, and as many of it are placed as it needs."""
     gang = Gang("g", min_placed=4)
-    members = [replace(each, gangs=("g",)) for each in pods(noisy=4)]
+    members = [msgspec.structs.replace(each, gangs=("g",)) for each in pods(noisy=4)]
     found = replace(cluster(3, [*members, *pods(web=6)], {"n0": "noisy"}), gangs={"g": gang})
     plan = plan_and_check(found, policies([[0, 0, 0], [0, 0, 300], [0, 0, 800]]))
     assert not plan.unplaced
@@ -330,4 +332,6 @@ def test_a_pod_waits_for_a_quieter_node_where_its_policy_says_so() -> None:
     rules = {BUILT_IN.name: Policy(BUILT_IN.name, cost=cost, unscheduled=price)}
     loud = cluster(1, pods(web=1), {"n0": "noisy"})
     assert [each.code for each in run_round(replace(loud, now=1.0), rules).unplaced] == [CHEAPER_TO_WAIT]
-    assert not run_round(replace(loud, now=1000.0, pending=(replace(loud.pending[0], created=1.0),)), rules).unplaced
+    assert not run_round(
+        replace(loud, now=1000.0, pending=(msgspec.structs.replace(loud.pending[0], created=1.0),)), rules
+    ).unplaced

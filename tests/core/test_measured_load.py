@@ -55,7 +55,9 @@ def _measured(
     for at in range(len(rows)):
         load = loads[at % len(loads)]
         rows[at, :2] = _NAN if load is None else load
-    pending = tuple(replace(pod, foreseen=foreseen[at % len(foreseen)]) for at, pod in enumerate(cluster.pending))
+    pending = tuple(
+        msgspec.structs.replace(pod, foreseen=foreseen[at % len(foreseen)]) for at, pod in enumerate(cluster.pending)
+    )
     return replace(cluster, measured=rows, pending=pending)
 
 
@@ -119,7 +121,7 @@ def test_a_pod_counts_for_what_is_foreseen(utilisation: Utilisation, expected: l
 
 def test_pods_that_use_differently_are_not_interchangeable() -> None:
     """Equal requests, another use: two groups."""
-    pods = [*_pods(2), *(replace(pod, key=f"{pod.key}x") for pod in _pods(2, foreseen=(100, GI)))]
+    pods = [*_pods(2), *(msgspec.structs.replace(pod, key=f"{pod.key}x") for pod in _pods(2, foreseen=(100, GI)))]
     groups = group(pods, snapshot([node("n")], []).pod_index)
     assert [(found.foreseen, len(found.pods)) for found in groups] == [(None, 2), ((100, GI), 2)]
 
@@ -216,7 +218,7 @@ def test_two_policies_measure_each_its_own_way() -> None:
     """In one round a policy that asks for requests is as it was, beside one that asks for measured load."""
     by_use = Policy("by-use", cost=CostPolicy(utilisation=Utilisation.MEASURED))
     running = [("n0", amounts(3000, GI), ()), ("n1", amounts(1000, GI), ())]
-    used = [replace(pod, key="used", policy="by-use") for pod in _pods(1)]
+    used = [msgspec.structs.replace(pod, key="used", policy="by-use") for pod in _pods(1)]
     cluster = snapshot([node("n0", 8000), node("n1", 8000)], [*_pods(1), *used], running)
     cluster = replace(cluster, measured=np.array([[200, GI, _NAN], [6000, GI, _NAN]]))
     result = run_round(cluster, {BUILT_IN.name: BUILT_IN, "by-use": by_use})

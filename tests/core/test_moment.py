@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from flowcore.model.errors import ModelError
-from flowcore.questions.scenario.moment import NO_TIME, Times, moment_text, parse_moment
+from flowcore.questions.scenario.reading.moment import NO_TIME, Times, moment_text, parse_moment
 
 
 def _times(*objects: dict[str, Any]) -> Times:

@@ -288,7 +288,7 @@ def test_a_pod_that_replaces_another_takes_a_zone() -> None:
         used[0, state.resources.index("cpu")] = 6000
         allocatable = state.allocatable.copy()
         allocatable[0, state.resources.index("cpu")] += 6000
-        pending = (replace(task("new", (6, 0)), victim=old), task("other", (6, 0)))
+        pending = (msgspec.structs.replace(task("new", (6, 0)), victim=old), task("other", (6, 0)))
         result = run_round(replace(state, used=used, allocatable=allocatable, pending=pending))
         assert {each.pod.uid for each in result.placements} == placed
 
@@ -310,7 +310,9 @@ def test_gangs_find_zones_as_a_whole(nodes: list[list[Few]], gangs: list[list[Fe
     """Pods of a gang are tried, taken back and placed again: what is left of zones stays right."""
     found = [reported(f"n{at}", zones) for at, zones in enumerate(nodes)]
     sizes = {f"g{at}-{place}": each for at, pods in enumerate(gangs) for place, each in enumerate(pods)}
-    pending = [replace(task(name, each), gangs=(name.partition("-")[0],)) for name, each in sizes.items()]
+    pending = [
+        msgspec.structs.replace(task(name, each), gangs=(name.partition("-")[0],)) for name, each in sizes.items()
+    ]
     known = {f"g{at}": Gang(f"g{at}", len(pods)) for at, pods in enumerate(gangs)}
     result = run_round(replace(with_zones(found, pending), gangs=known))
     placed = Counter(name for each in result.placements for name in each.pod.gangs)
@@ -338,7 +340,7 @@ def test_nobody_leaves_for_a_pod_without_a_zone(zones: list[Few], there: list[in
     used = state.used.copy()
     used[0, state.resources.index("cpu")] = 1000 * sum(there)
     sizes = {f"p{at}": each for at, each in enumerate(pods)}
-    tasks = [replace(each, pod_class=msgspec.structs.replace(each.pod_class, priority=9)) for each in
+    tasks = [msgspec.structs.replace(each, pod_class=msgspec.structs.replace(each.pod_class, priority=9)) for each in
              (task(name, size) for name, size in sizes.items())]  # fmt: skip
     running = RunningPods(tuple(resident(at, cpus) for at, cpus in enumerate(there)))
     result = run_round(replace(state, used=used, pending=tuple(tasks), running=running))
@@ -355,7 +357,7 @@ def test_an_urgent_pod_evicts_where_a_zone_is_free() -> None:
         used = state.used.copy()
         used[0, state.resources.index("cpu")] = 8000
         urgent = task("p", (6, 0))
-        urgent = replace(urgent, pod_class=msgspec.structs.replace(urgent.pod_class, priority=9))
+        urgent = msgspec.structs.replace(urgent, pod_class=msgspec.structs.replace(urgent.pod_class, priority=9))
         running = RunningPods((resident(0, 6), resident(1, 2)))
         result = run_round(replace(state, used=used, pending=(urgent,), running=running))
         assert (len(result.evictions), len(result.placements)) == (leave, leave)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.constrained_snapshots import constrained_snapshots
@@ -82,7 +83,9 @@ def test_pods_that_wait_for_cheaper_nodes_do_so_at_each_turn(mixed: Snapshot, ba
     """Also where a later placement opens a node: the pods before it have used up the dearest prices."""
     price = UnscheduledPrice(base, 0, 1, wait_for_cheaper_node=True)
     policies = {BUILT_IN.name: BUILT_IN, "waits": Policy("waits", cost=BUILT_IN.cost, unscheduled=price)}
-    pending = tuple(replace(each, policy=("waits", BUILT_IN.name)[at % 2]) for at, each in enumerate(mixed.pending))
+    pending = tuple(
+        msgspec.structs.replace(each, policy=("waits", BUILT_IN.name)[at % 2]) for at, each in enumerate(mixed.pending)
+    )
     check(replace(mixed, pending=pending), policies)
 
 

@@ -24,7 +24,6 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.parts import PartedPortfolio, independent_parts, solver_of
 from flowcore.planning.round.portfolio import Portfolio
-from flowcore.planning.solvers import IN_TURN
 
 POLICIES = {BUILT_IN.name: BUILT_IN}
 POOLS = 4
@@ -95,7 +94,7 @@ def test_a_plan_of_parts_is_a_plan(found: Snapshot) -> None:
 def test_bounds_of_parts_add_up(found: Snapshot) -> None:
     """The sum holds for plans that know no parts, and the other way round; and no step makes the plan dearer."""
     problem = stated(found)
-    parted, whole = solver_of(problem, 0, IN_TURN), Portfolio(problem)
+    parted, whole = solver_of(problem, 0), Portfolio(problem)
     for _ in whole.run():
         pass
     cost = fill(problem).cost
@@ -120,7 +119,7 @@ def test_each_part_is_solved_as_it_needs() -> None:
         for at, cpu in enumerate(each)
     ]
     problem = stated(snapshot(nodes, pending, now=100.0))
-    solver = solver_of(problem, 0, IN_TURN)
+    solver = solver_of(problem, 0)
     assert isinstance(solver, PartedPortfolio)
     steps = sum(1 for _ in solver.run())
     _, roomy = solver._portfolios

@@ -11,9 +11,9 @@ from flowcore.api.policies import GROUP
 from flowcore.api.read_fields import read_fields
 from flowcore.model.cost_policy import KnownModels
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.objects import ObjectReader
-from flowcore.questions.scenario.saved import state_of
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.objects import ObjectReader
+from flowcore.questions.scenario.reading.saved import state_of
 
 SECRET = "hush"  # noqa: S105 - it stands for what must not leave
 NOISE = {"example.com/note": SECRET, "kubectl.kubernetes.io/last-applied-configuration": SECRET}

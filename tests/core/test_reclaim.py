@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from support.model import amounts, node, pod, snapshot
 
@@ -44,7 +45,8 @@ def renamed(each: RunningPod, name: str, **fields: object) -> RunningPod:
 def asks(queue: str, count: int, cpu: int = 1000, *, priority: int = 0) -> list[PendingPod]:
     """Waiting pods of a queue."""
     return [
-        replace(pod(f"{queue}-{at}", cpu, created=NOW - 10 + at, priority=priority), queue=queue) for at in range(count)
+        msgspec.structs.replace(pod(f"{queue}-{at}", cpu, created=NOW - 10 + at, priority=priority), queue=queue)
+        for at in range(count)
     ]
 
 

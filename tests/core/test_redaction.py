@@ -8,12 +8,12 @@ import pytest
 from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.changes import AddNodes, Cordon
+from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.headroom import HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, Cordon
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.questions.scenario.redaction import Redaction
-from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
 
 ASKER = AnswerContext(NOW, sees=lambda namespace: namespace != "red")
 

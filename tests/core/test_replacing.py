@@ -41,7 +41,7 @@ def running(
 
 def instead(old: Victim, new: PendingPod) -> PendingPod:
     """A new pod that is to take an old one's place."""
-    return replace(new, victim=old)
+    return msgspec.structs.replace(new, victim=old)
 
 
 def cluster(nodes: Sequence[Node], there: Sequence[Victim], waiting: Sequence[PendingPod]) -> Snapshot:
@@ -203,7 +203,7 @@ def test_what_cannot_be_is_said_and_holds_up_nobody() -> None:
     waiting = [
         instead(Victim(unschedulable_reason="no name"), pod("flawed")),
         instead(t0, pod("homeless")),
-        replace(instead(running("t", "m0"), pod("member")), gangs=("PodGroup ml/train",)),
+        msgspec.structs.replace(instead(running("t", "m0"), pod("member")), gangs=("PodGroup ml/train",)),
         pod("other"),
     ]
     assert outcome(run_round(cluster([node("m0")], [], waiting))) == {

@@ -26,7 +26,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, Policy, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind, RecentMove
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.evictions.broken_rules import broken_rules
+from flowcore.planning.evictions.rules.broken_rules import broken_rules
 from flowcore.planning.round import RoundResult, run_round
 
 NOW = 1000.0

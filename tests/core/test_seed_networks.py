@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 
+import msgspec
 import pytest
 from support.model import GI, amounts, node, pod, snapshot
 from support.safety import check_capacity, check_complete, check_costs, check_filters, plan_and_check
@@ -291,7 +292,10 @@ def gang(count: int, **fields: object) -> list[PendingPod]:
 
 def as_gang(state: Snapshot, gang: Gang) -> Snapshot:
     """The same pods as a gang that the engine knows."""
-    member = [replace(each, gangs=(gang.name,)) if each.uid.startswith("g-") else each for each in state.pending]
+    member = [
+        msgspec.structs.replace(each, gangs=(gang.name,)) if each.uid.startswith("g-") else each
+        for each in state.pending
+    ]
     return replace(state, pending=tuple(member), gangs={gang.name: gang})
 
 
@@ -318,7 +322,7 @@ def test_figure_9_with_a_minimum() -> None:
         yield Arc("EC_G", "EC_E", minimum=3)
         yield from (Arc(each, node) for each in ("EC_E", "C") for node in view.nodes)
 
-    dear = [replace(each, policy="p") for each in DEAR]
+    dear = [msgspec.structs.replace(each, policy="p") for each in DEAR]
     found = drawn(cluster(machines(4, 1000), [*gang(3), *dear]), draw)
     assert Counter(app for app, _ in kinds(found).elements()) == {"g": 3, "d": 1}
     assert not drawn(cluster(machines(2, 1000), [*gang(3), *dear]), draw).placements
@@ -358,7 +362,7 @@ def test_figure_10_for_a_dearer_task_both_wait() -> None:
         yield from and_construct(2)(replace(view, pods=tuple(p for p in view.pods if p.labels["app"] == "g")))
         yield from (Arc(p, each) for p in view.pods if p.labels["app"] == "d" for each in view.nodes)
 
-    dear = replace(DEAR[0], policy="p")
+    dear = msgspec.structs.replace(DEAR[0], policy="p")
     found = drawn(cluster(machines(1, 2000), [*gang(2), dear]), draw)
     assert placed(found) == {"d0": "M0"}
     cheap = task("d0", app="d")

@@ -45,7 +45,6 @@ from flowcore.planning.problem.waiting import may_wait, waiting_demands, without
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from flowcore.planning.round.cheaper_to_wait import rounded_down, rounded_up
 from flowcore.planning.round.round import Round
-from flowcore.planning.solvers import IN_TURN
 from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
 
 NOW = 1000.0
@@ -63,7 +62,7 @@ def wants(name: str, where: str, gib: int, *, cpu: int = 1000, policy: str = "wa
     data = (DataSource((DataPlace(Level.NODE, where),), gib * GI),)
     gang = fields.pop("gang", "")
     found = pod(name, cpu, GI, policy=policy, data=data, **fields)
-    return replace(found, gangs=(str(gang),)) if gang else found
+    return msgspec.structs.replace(found, gangs=(str(gang),)) if gang else found
 
 
 _apart = InterPodConstraints(
@@ -165,7 +164,7 @@ def _by_methods(problem: Problem) -> Iterator[Candidate]:
     relaxed = relax(problem.cost_matrix)
     if relaxed is not None:
         yield from (build() for build in roundings(problem, relaxed, fixed))
-    search = LargeNeighbourhoodSearch(problem, first, 0, IN_TURN)
+    search = LargeNeighbourhoodSearch(problem, first, 0)
     for turn in range(4):
         if not search.improve(wider=turn % 2 == 1):
             break

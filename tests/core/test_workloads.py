@@ -6,10 +6,10 @@ from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
 
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.workloads import workload_of
-from flowcore.questions.scenario.changes import Drain
+from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, WorkloadCount, workload_changes
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
-from flowcore.questions.scenario.workload_changes import WorkloadChange, WorkloadCount, workload_changes
+from flowcore.questions.scenario.hypothetical.changes import Drain
 
 
 def _pod(name: str, controller: str = "", labels: tuple[tuple[str, str], ...] = ()) -> Pod:

@@ -42,8 +42,8 @@ from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_listener import ConnectionLimits, listening
 from thalweg_view.access import AUDIENCE
 
-from flowcore.questions.scenario.moment import NO_TIME, parse_moment
 from flowcore.questions.scenario.plan_listing import PlanAnswer, PlanQuery
+from flowcore.questions.scenario.reading.moment import NO_TIME, parse_moment
 
 __all__ = ["kubectl"]
 

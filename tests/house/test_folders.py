@@ -22,15 +22,12 @@ ONE_A_FILE: dict[str, str] = {
 
 #: Folders that were larger when this rule came, and how many modules they may have. The numbers only fall.
 STILL_LARGER: dict[str, int] = {
-    "cli/thalweg": 54,
+    "cli/thalweg": 53,
     "controlplane/thalweg_controlplane": 16,
-    "flowcore/planning/evictions": 18,
     "flowcore/planning/problem": 17,
     "flowcore/questions/diagnosis/fixes": 11,
-    "flowcore/questions/scenario": 27,
     "flowcore/rules/topology": 14,
     "operator/thalweg_operator": 15,
-    "operator/thalweg_operator/api": 11,
     "view/thalweg_view": 19,
 }
 

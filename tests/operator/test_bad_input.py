@@ -7,7 +7,7 @@ import pytest
 from structlog.testing import capture_logs
 from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.sinks import PodSink, pod_decoder
+from thalweg_operator.api.watches.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner

@@ -5,11 +5,13 @@ from typing import Any
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api.sinks import PodGroupSink, pod_group_decoder
+from thalweg_operator.api.watches.sinks import ObjectSink, pod_group_decoder
 from thalweg_operator.reservations.effects import RequestRound
 from thalweg_operator.reservations.ledger.reservation import Owner
 
 from flowcore.api import Interner
+from flowcore.api.kinds import POD_GROUPS
+from flowcore.cluster.kinds import GROUPS_OF_PODS
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
@@ -61,7 +63,8 @@ def test_pod_groups_that_come_change_and_go_start_rounds() -> None:
     case = Case(GangRef(NATIVE))
     case.put("a")
     assert case.gangs() == [Gang("PodGroup ml/train", 1, unschedulable_reason="PodGroup ml/train does not exist")]
-    sink, decode = PodGroupSink(case.state, GangSource.NATIVE), pod_group_decoder(GangSource.NATIVE, Interner())
+    kind = POD_GROUPS[GangSource.NATIVE]
+    sink, decode = ObjectSink(case.state, kind, GROUPS_OF_PODS), pod_group_decoder(GangSource.NATIVE, Interner())
     assert case.changed()
     sink.upsert(decode(group("other", 1)))
     assert not case.changed()

@@ -25,11 +25,11 @@ from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
 from thalweg_operator.reservations.events import (
     CheapestPlanned,
+    ObjectSet,
     PlanMade,
     PodPut,
     PodsUnplaced,
     PricesPlanned,
-    QueueSet,
     SchedulerAsks,
     TimePassed,
     UnplacedPod,
@@ -38,6 +38,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
 
+from flowcore.cluster.kinds import QUEUES
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.constraint_limits import HOSTNAME
@@ -183,7 +184,7 @@ def count_web(world: FakeCluster) -> None:
 
 CHANGES |= {
     "a reserved pod that counts it": count_web,
-    "a queue that it is of": lambda world: world.apply(QueueSet("q", Queue("q", pods=WEB))),
+    "a queue that it is of": lambda world: world.apply(ObjectSet(QUEUES, "q", Queue("q", pods=WEB))),
     "the end of the operator": lambda world: setattr(world.ledger, "ends", True),
     "a plan in hand": lambda world: world.apply(PlanMade(99, world.cluster.generation, (), last=False)),
 }

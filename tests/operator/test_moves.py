@@ -521,7 +521,8 @@ def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
     scene.state.cluster.queues.put("q", Queue("q", pods=LabelSelector()))
 
     def used() -> dict[str, int]:
-        queues = operator_round_input(scene.state.shell.state, [], 0.0, 0.0, lambda _: None, None).complete().queues
+        state = scene.state.shell.state
+        queues = operator_round_input(state, (), 0.0, 0.0, lambda _: None, None).complete().queues
         assert queues is not None
         return dict(queues.usage["q"].used)
 

@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.histories import send_changes
 from support.profiles import examples
-from thalweg_operator.api import sinks
+from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
+from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.worker.messages import join_request, request_decoder, request_encoder, split_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.ledger.numa_zones import finds_zone, planned_needs
 
 from flowcore.api import Interner
+from flowcore.api.kinds import NODE_TOPOLOGY
 from flowcore.cluster.indexes.numa_index import REPORTED_AFTER
+from flowcore.cluster.kinds import NODE_TOPOLOGIES
 from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNeeds, NumaNode, sum_of
@@ -174,11 +178,11 @@ def test_a_report_that_cannot_be_read_is_refused_by_name(available: str) -> None
     zone = {"name": "node-0", "type": "Node", "resources": [{"name": "cpu", "available": available}]}
     raw = json.dumps({"metadata": {"name": "n"}, "zones": [zone]}).encode()
     with pytest.raises(ModelError, match=r"zones\[node-0\]\.resources\.cpu"):
-        sinks.numa_node_decoder(Interner())(raw)
+        sinks.decoder(NODE_TOPOLOGY, Interner(), BadInput(Metrics()))(raw)
     state = DrivenLedger()
     state.set_numa_node("n", report(8))
-    sinks.NumaNodeSink(state.shell).unreadable("n")
-    assert sinks.NumaNodeSink(state.shell).keys() == ["n"]
+    sinks.ObjectSink(state.shell, NODE_TOPOLOGY, NODE_TOPOLOGIES).unreadable("n")
+    assert sinks.ObjectSink(state.shell, NODE_TOPOLOGY, NODE_TOPOLOGIES).keys() == ["n"]
 
 
 NODES = ("n0", "n1", "without-report")

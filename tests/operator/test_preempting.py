@@ -6,7 +6,7 @@ import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import Departure, Evict
-from thalweg_operator.reservations.events import Answer, DisruptionBudgetSet
+from thalweg_operator.reservations.events import Answer, ObjectSet
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
@@ -14,6 +14,7 @@ from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.victims.victims import LONGEST_TERMINATION, TERMINATION_SLACK
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS
 from flowcore.model.advice import ExtenderPod
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -349,7 +350,7 @@ async def test_a_quiet_round_tells_the_worker_what_changed() -> None:
     scene.end_evictions()
     await scene.turn(2)
     budget = DisruptionBudget("ns", "keep", LabelSelector(), allowed=0)
-    scene.state.apply(DisruptionBudgetSet(budget.key, budget))
+    scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, budget))
     await scene.turn(1)
     urgent(scene, "second", 400)
     await scene.turn(2)
@@ -360,7 +361,7 @@ async def test_a_budget_is_not_given_twice() -> None:
     """Two of four may leave, and two are planned to: the next round does not count on the same two."""
     scene = full_nodes(2)
     budget = DisruptionBudget("ns", "keep", LabelSelector(), allowed=2)
-    scene.state.apply(DisruptionBudgetSet(budget.key, budget))
+    scene.state.apply(ObjectSet(DISRUPTION_BUDGETS, budget.key, budget))
     urgent(scene, "u1", 900)
     await scene.turn(2)
     assert len(scene.dry_runs()) == 2

@@ -9,7 +9,7 @@ import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.operator import until
 from thalweg_operator.api.bad_input import BadInput
-from thalweg_operator.api.sinks import pod_decoder
+from thalweg_operator.api.watches.sinks import pod_decoder
 from thalweg_operator.errors import WorkerLost
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher

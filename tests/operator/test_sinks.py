@@ -8,13 +8,17 @@ import pytest
 from support import virtual_time
 from support.fake_api import ScriptedApi
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.api.watches.reflector import Reflector
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner, storage_decoder
+from flowcore.api.kinds import POD_GROUPS, STORAGE
+from flowcore.cluster.kinds import GROUPS_OF_PODS, STORAGE_OBJECTS
 from flowcore.model.gang_spec import GangKey, GangSource
+
+(CSI_NODE,) = (kind for kind in STORAGE if kind.kind == "CSINode")
 
 
 def _after(state: DrivenLedger, sink: Any, decode: Any, *lists: list[bytes]) -> DrivenLedger:
@@ -93,7 +97,7 @@ def test_a_storage_object_that_cannot_be_read_stays_as_it_was() -> None:
     """A limit that was known is not forgotten; one that is gone from the list is."""
     state = DrivenLedger()
     good = [_raw(name, spec={"drivers": []}) for name in ("a", "b")]
-    sink = sinks.StorageSink(state.shell, "CSINode")
+    sink = sinks.ObjectSink(state.shell, CSI_NODE, STORAGE_OBJECTS)
     _after(state, sink, storage_decoder("CSINode", Interner()), good, [_raw("a", spec={"drivers": 5})])
     assert list(state.storage.objects) == [("CSINode", "", "a")]
 
@@ -104,7 +108,7 @@ def test_a_pod_group_that_cannot_be_read_holds_its_pods() -> None:
     raw = b'{"metadata":{"name":"g","namespace":"ns"},"spec":{"minMember":"\xff"}}'
     _after(
         state,
-        sinks.PodGroupSink(state.shell, GangSource.VOLCANO),
+        sinks.ObjectSink(state.shell, POD_GROUPS[GangSource.VOLCANO], GROUPS_OF_PODS),
         sinks.pod_group_decoder(GangSource.VOLCANO, Interner()),
         [raw],
     )

@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.reservations.effects import ClearNomination
-from thalweg_operator.reservations.events import QueueSet
+from thalweg_operator.reservations.events import ObjectSet
 from thalweg_operator.reservations.ledger.transitions import Phase
 
+from flowcore.cluster.kinds import QUEUES
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
@@ -226,7 +227,7 @@ async def test_an_annotation_alone(why: str) -> None:
         urgent(scene, "u", 900, planned_node="n0")
     standby = watching(scene)
     if why == "in a queue":
-        standby.state.apply(QueueSet("q", Queue("q", pods=LabelSelector(), namespaces=LabelSelector())))
+        standby.state.apply(ObjectSet(QUEUES, "q", Queue("q", pods=LabelSelector(), namespaces=LabelSelector())))
     leader = lead(standby)
     assert not leader.state.reservations
     assert [pod.name for pod in leader.state.plannable()] == ["u"]

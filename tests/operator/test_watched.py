@@ -2,10 +2,12 @@
 
 from typing import Any, cast
 
+import yaml
 from support.fake_api import ScriptedApi
+from support.repository import ROOT
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
-from thalweg_operator.api.watched import OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watches.watched import OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.shell import Shell
 
@@ -49,3 +51,18 @@ def test_every_kind_is_watched_at_its_path() -> None:
     }
     assert found.keys() >= OPTIONAL_KINDS
     assert len(found) == len(KINDS) - 1, f"all kinds but {POLICY.kind}, which kopf watches"
+
+
+def test_the_roles_let_the_operator_watch_every_kind() -> None:
+    """And list it."""
+    allowed = {
+        (group, plural)
+        for path in (ROOT / "rights").glob("*.yaml")
+        for manifest in yaml.safe_load_all(path.read_text())
+        if manifest["kind"] == "ClusterRole"
+        for rule in manifest["rules"]
+        for group in rule.get("apiGroups", ())
+        for plural in rule["resources"]
+        if {"list", "watch"} <= set(rule["verbs"])
+    }
+    assert {(kind.group, kind.plural) for kind in KINDS} <= allowed

@@ -14,9 +14,9 @@ from support.profiles import at_least, batch_seed, examples
 from thalweg_controlplane import Oracle
 
 from flowcore.cluster.indexes.budget_index import BudgetIndex
-from flowcore.planning.evictions import victims
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.search import victims
 
 AMONG_PODS = ("PodTopologySpread", "InterPodAffinity")
 PHASES = (Phase.explicit, Phase.generate, Phase.shrink)

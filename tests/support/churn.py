@@ -17,8 +17,8 @@ from typing import Any, get_args
 import msgspec
 import structlog
 from support.fake_cluster.driven_ledger import DrivenLedger
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.nominator import PodWrite
 from thalweg_operator.metrics import Metrics

@@ -11,8 +11,8 @@ from support.leaks import grown_containers, tracked_objects
 from support.pod_writes import QueuedWrite
 from support.recount import check_recount
 from thalweg_extender.answers import to_filter
-from thalweg_operator.api import sinks
 from thalweg_operator.api.bad_input import BadInput
+from thalweg_operator.api.watches import sinks
 from thalweg_operator.delivery.nominator import PodWrite
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.reservations.effects import Effect, Evict

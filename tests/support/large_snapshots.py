@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import msgspec
 from hypothesis import strategies as st
 from support.model import GI, node, pod, snapshot
 
@@ -52,7 +53,7 @@ def with_gangs(draw: st.DrawFn, crowd: st.SearchStrategy[Snapshot] | None = None
     strangers = draw(st.sampled_from(((), (), (), ("stranger",))))
     choices = [(), (), *((name,) for name in names for _ in range(2)), tuple(names[:2]), strangers]
     picks = draw(st.lists(st.sampled_from(choices), min_size=len(found.pending), max_size=len(found.pending)))
-    pending = tuple(replace(pod, gangs=gangs) for pod, gangs in zip(found.pending, picks, strict=True))
+    pending = tuple(msgspec.structs.replace(pod, gangs=gangs) for pod, gangs in zip(found.pending, picks, strict=True))
     gangs = {}
     for name in names:
         waiting = sum(name in pod.gangs for pod in pending)

@@ -9,9 +9,9 @@ from support.draw import Case
 
 from flowcore.costs import BUILT_IN_MODELS
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.edits import Edits
-from flowcore.questions.scenario.objects import ObjectReader
-from flowcore.questions.scenario.saved import state_of as lines_of
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.objects import ObjectReader
+from flowcore.questions.scenario.reading.saved import state_of as lines_of
 
 #: Seconds since the epoch, when the drawn pods have waited for a while.
 NOW = 1_770_000_000.0

@@ -18,7 +18,8 @@ from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank
 from flowcore.questions.diagnosis.fixes.replanning import Replanning
 from flowcore.questions.scenario import Scenario, ScenarioPlan
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     DropNodeSelector,
@@ -32,7 +33,6 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
 
 NOW = 1_000_000.0
 #: Millicores and Mi: every amount is a multiple, so that the requests that are tried are all that matter.

@@ -19,7 +19,7 @@ from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
 
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.saved import state_of
+from flowcore.questions.scenario.reading.saved import state_of
 
 TOKEN = "the-token"  # noqa: S105 - of a test
 

@@ -34,11 +34,11 @@ from flowcore.model.errors import ModelError
 from flowcore.model.policies import Delivery
 from flowcore.planning.plan_document import PlanClass, PlanDocument, PlanPod, PlanPolicy
 from flowcore.questions.scenario import Scenario, plan_scenario
-from flowcore.questions.scenario.comparison import compare_one_by_one
+from flowcore.questions.scenario.alternatives.comparison import compare_one_by_one
+from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
 from flowcore.questions.scenario.planned_workloads import planned_workloads
-from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
 
 ALL = AnswerContext(NOW)
 HOSTILE = "<script>alert(1)</script>"

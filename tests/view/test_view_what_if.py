@@ -11,10 +11,10 @@ from thalweg.view import dump_source
 from thalweg_view.access import OneToken
 from thalweg_view.serving import serving
 
-from flowcore.questions.scenario.changes import Change, Drain
+from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
-from flowcore.questions.scenario.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.hypothetical.changes import Change, Drain
 
 OBJECTS = [*(manifest_node(name, "z") for name in "ab"), manifest_pod("web", "a", "3"), manifest_pod("large", cpu="9")]
 

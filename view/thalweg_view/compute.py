@@ -23,7 +23,7 @@ from flowcore.cluster.saved_state import UnreadableState
 from flowcore.model.errors import ModelError
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario.context import AnswerContext, UnknownName, sees_all
-from flowcore.questions.scenario.saved import read_state
+from flowcore.questions.scenario.reading.saved import read_state
 from thalweg_cost_models import find_models
 from thalweg_view.messages import (
     LENGTH,

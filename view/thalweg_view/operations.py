@@ -16,10 +16,10 @@ from flowcore.model.errors import ModelError
 from flowcore.questions.diagnosis.answers import WhyQuery
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
+from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.headroom import HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
-from flowcore.questions.scenario.what_if import WhatIfQuery, answer_what_if
 from thalweg_view.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import answer_gangs

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.moment import moment_text
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.reading.moment import moment_text
 from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
 from thalweg_view.pictures.policies import (
     PolicyRow,

@@ -77,7 +77,6 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("bounds", "engine.py", ("--bounds",), ("--bounds", "--only", "12,500 / 100 /")),
     Measurement("engine, openb", "engine.py", ("--openb", OPENB, "--only", "openb"),
                 ("--openb", OPENB, "--only", "all at once"), repeats=False),
-    Measurement("cores", "cores.py", ("--budget", "1"), ("--budget", "0.05", "-n", "1", "--instances", "1")),
     Measurement("gangs", "gangs.py", (), ("--gangs", "20", "--exact-seconds", "1"), repeats=False),
     Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
     Measurement("openb moves", "openb_moves.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),

@@ -62,7 +62,7 @@ def headroom(
       thalweg headroom -f now.json --gpu 8 --request networking.thalweg/bandwidth=10G -o json
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from flowcore.questions.scenario.headroom import HeadroomQuery
+    from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
     from thalweg.headroom import run_headroom
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}

@@ -8,7 +8,6 @@ import click
 
 from thalweg import options
 from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, NamespacedName
-from thalweg_executor.available_cores import MOST_CORES
 
 
 @click.command()
@@ -51,9 +50,6 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
-@click.option("--cores", type=click.IntRange(1, MOST_CORES), metavar="NUMBER",
-              help="Cores that a round may use; they do not change what it plans in so many steps.  "
-                   "[default: the container's CPU limit or the machine's cores, at most 4]")  # fmt: skip
 @click.option("--extender-bind", is_flag=True,
               help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
@@ -70,14 +66,9 @@ from thalweg_executor.available_cores import MOST_CORES
 @click.option("--view-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named https. The leader writes its Endpoints with the pod "
                    "of the environment variables POD_NAMESPACE, POD_NAME and POD_IP.")  # fmt: skip
-@click.option("--view-memory", metavar="QUANTITY",
-              help="Memory limit of the view's compute process, such as 1Gi. 0 means no limit.  "
-                   "[default: a quarter of the container's limit]")  # fmt: skip
 @click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 3600), metavar="SECONDS",
               help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
                    "Larger.")  # fmt: skip
-@click.option("--usage-samples", default=20, show_default=True, type=click.IntRange(1, 1000), metavar="N",
-              help="Newest samples kept of each node and pod.")  # fmt: skip
 @click.option("--usage-stale-after", default=180.0, show_default=True, type=click.FloatRange(1, 86400),
               metavar="SECONDS", help="Age after which a sample does not count: then requests count.")  # fmt: skip
 @click.option("--prometheus-url", metavar="URL",
@@ -97,7 +88,6 @@ def run(
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
-    cores: int | None,
     lease: NamespacedName,
     extender_listen: Address | None,
     extender_cert: Path | None,
@@ -111,9 +101,7 @@ def run(
     view_cert: Path | None,
     view_key: Path | None,
     view_endpoints: NamespacedName | None,
-    view_memory: str | None,
     usage_interval: float,
-    usage_samples: int,
     usage_stale_after: float,
     prometheus_url: str | None,
     prometheus_queries: tuple[str, ...],
@@ -147,7 +135,7 @@ def run(
         extender_bind,
         extender_endpoints,
     )
-    view = ViewOptions(view_listen, view_cert, view_key, view_endpoints, view_memory)
+    view = ViewOptions(view_listen, view_cert, view_key, view_endpoints)
     run_operator(
         kubeconfig,
         context,
@@ -159,10 +147,9 @@ def run(
         records,
         dump_directory,
         worker_memory,
-        cores,
         lease,
         extender,
         view,
-        usage_settings(usage_interval, usage_samples, usage_stale_after, prometheus_url, prometheus_queries),
+        usage_settings(usage_interval, usage_stale_after, prometheus_url, prometheus_queries),
         replicated=replicated,
     )

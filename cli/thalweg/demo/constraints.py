@@ -33,7 +33,7 @@ def gangs() -> Scene:
         )
 
     def gang(name: str) -> PodSet:
-        return PodSet(name, 6, f"1 GPU, all of gang {name}", PodClass(asks(4, 16, 1)), gang=f"gang demo/{name}")
+        return PodSet(name, 6, f"1 GPU, all of gang {name}", PodClass(asks(4, 16, 1)), gang=name)
 
     return Scene(
         "Two gangs, room for one",

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.nodes import Node
-from flowcore.model.pods import PodClass
-from flowcore.model.policies import BUILT_IN
-from flowcore.model.running_pods import RunningPod, RunningPods
-from flowcore.planning.round import Eviction, run_round
+from flowcore.model.pods import Pod, PodClass
+from flowcore.planning.round import Eviction, RoundResult, run_round
 from thalweg.demo.page import ScenePage
+from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
 from thalweg.tables import counted
 
@@ -26,11 +23,9 @@ _NODES = tuple(
 )
 
 
-def _runs(name: str, node: str, cores: int, priority: int, started: float) -> RunningPod:
+def _runs(name: str, node: str, cores: int, priority: int, started: float) -> Pod:
     pod_class = PodClass(requests=(("cpu", cores * _CORES),), priority=priority)
-    return RunningPod(
-        f"demo/{name}", name, node, pod_class, pod_class.requests, started=started, owner=name, policy=BUILT_IN.name
-    )
+    return demo_pod(name, pod_class, node_name=node, started=started, owner=name)
 
 
 #: What runs; of equal victims kube-scheduler prefers the one that started last.
@@ -42,11 +37,9 @@ _RUNNING = (
     _runs("web-3", "node-3", 4, 100, 1.0),
 )
 _URGENT = tuple(
-    PendingPod(
-        f"demo/urgent-{number}",
-        "",
+    demo_pod(
+        f"urgent-{number}",
         PodClass(requests=(("cpu", 4 * _CORES),), node_selector=_SSD, priority=1000),
-        BUILT_IN.name,
         created=float(number),
     )
     for number in (1, 2)
@@ -66,30 +59,29 @@ class Preemptions:
     evictions: tuple[Eviction, ...]
 
 
-def _snapshot(running: Sequence[RunningPod], pending: tuple[PendingPod, ...]) -> Snapshot:
-    used = [(pod.node, pod.usage, ()) for pod in running]
-    made = build_snapshot(generation=1, now=10.0, table=NodeTable.of(_NODES), running=used, pending=pending)
-    return replace(made, running=RunningPods(tuple(running)))
+def _planned(running: Iterable[Pod], waiting: Iterable[Pod]) -> RoundResult:
+    return run_round(demo_snapshot(_NODES, [*running, *waiting], now=10.0, evicts=True))
 
 
 def at_once() -> Preemptions:
     """All urgent pods in one plan."""
-    plan = run_round(_snapshot(_RUNNING, _URGENT))
+    plan = _planned(_RUNNING, _URGENT)
     return Preemptions({each.pod.key: each.node for each in plan.placements}, plan.evictions)
 
 
 def one_by_one() -> Preemptions:
     """Each urgent pod by itself, by kube-scheduler's own order of victims, in its turn."""
-    running, nodes, evictions = list(_RUNNING), dict[str, str](), list[Eviction]()
+    running = {pod.key: pod for pod in _RUNNING}
+    nodes, evictions = dict[str, str](), list[Eviction]()
     for pod in _URGENT:
-        plan = run_round(_snapshot(running, (pod,)))
-        gone = {each.pod.key for each in plan.evictions}
-        moved = [msgspec.structs.replace(each.pod, node=each.to) for each in plan.evictions if each.to]
-        came = [
-            RunningPod(each.pod.key, "", each.node, pod.pod_class, pod.pod_class.requests) for each in plan.placements
-        ]
-        running = [*(each for each in running if each.key not in gone), *moved, *came]
-        nodes.update((each.pod.key, each.node) for each in plan.placements)
+        plan = _planned(running.values(), [pod])
+        for eviction in plan.evictions:
+            gone = running.pop(eviction.pod.key)
+            if eviction.to:
+                running[gone.key] = msgspec.structs.replace(gone, node_name=eviction.to)
+        for placement in plan.placements:
+            running[pod.key] = msgspec.structs.replace(pod, node_name=placement.node)
+            nodes[pod.key] = placement.node
         evictions += plan.evictions
     return Preemptions(nodes, tuple(evictions))
 
@@ -131,16 +123,16 @@ def preemption_page() -> ScenePage:
     )
 
 
-def _fate(pod: RunningPod, found: Preemptions) -> str:
+def _fate(pod: Pod, found: Preemptions) -> str:
     eviction = next((each for each in found.evictions if each.pod.key == pod.key), None)
     if eviction is None:
-        return f"stays on {pod.node}"
-    return f"leaves {pod.node} for {eviction.to}" if eviction.to else f"leaves {pod.node}"
+        return f"stays on {pod.node_name}"
+    return f"leaves {pod.node_name} for {eviction.to}" if eviction.to else f"leaves {pod.node_name}"
 
 
 def _short(key: str) -> str:
     return key.removeprefix("demo/")
 
 
-def _cores(pod: RunningPod) -> str:
+def _cores(pod: Pod) -> str:
     return counted(dict(pod.usage)["cpu"] // _CORES, "core")

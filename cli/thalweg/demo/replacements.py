@@ -2,40 +2,36 @@
 
 from __future__ import annotations
 
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, Victim
-from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import BUILT_IN, REPLACES
+from flowcore.model.policies import REPLACES
 from flowcore.planning.round import RoundResult, run_round
 from thalweg.demo.page import ScenePage
+from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
 from thalweg.tables import counted
 
 _CORES = 1000
 _RUNNING = tuple(
-    Victim(f"demo/{name}", node, (("cpu", cores * _CORES),))
-    for name, node, cores in (("model-1", "node-1", 6), ("cache-1", "node-2", 4), ("web-1", "node-2", 4))
+    demo_pod(name, PodClass(requests=(("cpu", cores * _CORES),)), node_name=node, owner=owner)
+    for name, node, cores, owner in (
+        ("model-1", "node-1", 6, "model"),
+        ("cache-1", "node-2", 4, "cache"),
+        ("web-1", "node-2", 4, "web"),
+    )
 )
-_NEW = (("model-2", 8, "model-1"), ("cache-2", 6, "cache-1"), ("small", 1, ""))
+_NEW = (("model-2", 8, "model-1", "model"), ("cache-2", 6, "cache-1", "cache"), ("small", 1, None, "small"))
 
 
 def snapshot() -> Snapshot:
     """Two nodes of eight cores, what runs there, and new pods, two of which name one of those."""
     nodes = [Node(name, allocatable=(("cpu", 8 * _CORES), ("pods", 110))) for name in ("node-1", "node-2")]
-    running_by_key = {pod.key: pod for pod in _RUNNING}
-    pending = tuple(
-        PendingPod(
-            f"demo/{name}",
-            "",
-            PodClass(requests=(("cpu", cores * _CORES),)),
-            BUILT_IN.name,
-            victim=running_by_key.get(f"demo/{old}"),
-        )
-        for name, cores, old in _NEW
-    )
-    running = [(each.node, each.usage, each.host_ports) for each in _RUNNING]
-    return build_snapshot(generation=1, now=0.0, table=NodeTable.of(nodes), running=running, pending=pending)
+    new = [
+        demo_pod(name, PodClass(requests=(("cpu", cores * _CORES),)), replaces=old, owner=owner)
+        for name, cores, old, owner in _NEW
+    ]
+    return demo_snapshot(nodes, [*_RUNNING, *new])
 
 
 def claim(plan: RoundResult) -> str:
@@ -67,7 +63,7 @@ def replacing_page() -> ScenePage:
         if pod.victim is not None and pod.key in placed:
             where += f", once {old} has left"
         rows.append((_short(pod.key), _cores(pod.pod_class.requests), old, where))
-    runs = ", ".join(f"{_short(each.key)} on {each.node} ({_cores(each.usage)})" for each in _RUNNING)
+    runs = ", ".join(f"{_short(each.key)} on {each.node_name} ({_cores(each.usage)})" for each in _RUNNING)
     return ScenePage(
         "In the place of another",
         (

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from itertools import chain, zip_longest
+from typing import Any
 
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.gangs import Gang
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.assembly import to_snapshot
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.nodes import Node, Taint
-from flowcore.model.pod_index import PodIndex, PodSignature
-from flowcore.model.pods import PodClass, PreferredTerm
-from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.pods import Pod, PodClass, PreferredTerm
+from flowcore.model.policies import BUILT_IN, SCHEDULER_NAME, Policy
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
-from flowcore.questions.scenario.comparison import scored_as_kube_scheduler
+from flowcore.questions.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
 from thalweg.tables import counted
 
@@ -103,22 +104,54 @@ class Scene:
         members = [[(pod_set, key) for key in pod_set.keys] for pod_set in self.sets]
         turns = zip_longest(*members) if self.in_turns else members
         arrivals = [arrival for arrival in chain.from_iterable(turns) if arrival is not None]
-        pending = tuple(
-            PendingPod(
-                key=key,
-                uid="",
-                pod_class=pod_set.pod_class,
-                policy=self.policy.name,
+        pods = [
+            demo_pod(
+                key.removeprefix("demo/"),
+                pod_set.pod_class,
+                labels=pod_set.labels,
                 created=float(created),
-                signature=PodSignature("demo", pod_set.labels),
-                gangs=(pod_set.gang,) if pod_set.gang else (),
+                gang=_gang(pod_set) if pod_set.gang else None,
             )
             for created, (pod_set, key) in enumerate(arrivals)
-        )
-        table = NodeTable.of(self.nodes)
-        made = build_snapshot(generation=1, now=0.0, table=table, running=(), pending=pending, pod_index=PodIndex())
-        gangs = {each.gang: Gang(each.gang, each.count) for each in self.sets if each.gang}
-        return replace(made, gangs=gangs)
+        ]
+        return demo_snapshot(self.nodes, pods, self.policy)
+
+
+def demo_pod(name: str, pod_class: PodClass, **fields: Any) -> Pod:
+    """A pod of the demo's namespace."""
+    return Pod("demo", name, name, pod_class, scheduler_name=SCHEDULER_NAME, usage=pod_class.requests, **fields)
+
+
+def demo_snapshot(
+    nodes: Iterable[Node], pods: Iterable[Pod], policy: Policy = BUILT_IN, now: float = 0.0, *, evicts: bool = False
+) -> Snapshot:
+    """A cluster as a round sees it: pods with a node run, the others wait.
+
+    Args:
+        policy: governs all pods.
+        now: seconds.
+        evicts: whether running pods may leave.
+    """
+    scenario = Scenario(policies={} if policy is BUILT_IN else {policy.name: policy})
+    for each in nodes:
+        scenario.cluster.put_node(each)
+    for pod in pods:
+        scenario.cluster.put_pod(pod)
+    governed = GovernedScenario(scenario)
+    round_input = governed.round_input(scenario.waiting())
+    return to_snapshot(
+        scenario.cluster,
+        now=now,
+        pending=tuple(round_input.pending),
+        generation=1,
+        gangs=round_input.gangs,
+        persistent_usage=round_input.persistent_usage,
+        running=governed.running_pods(now, ()) if evicts else None,
+    )
+
+
+def _gang(pod_set: PodSet) -> GangRef:
+    return GangRef(GangKey(GangSource.THALWEG, "demo", pod_set.gang), GangSpec(min_member=pod_set.count))
 
 
 def node(name: str, cores: int, memory_gi: int, labels: Mapping[str, str] | None = None,

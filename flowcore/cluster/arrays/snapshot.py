@@ -170,8 +170,7 @@ class Victim(msgspec.Struct, frozen=True, gc=False):
     queue: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class PendingPod:
+class PendingPod(msgspec.Struct, frozen=True, gc=False):
     """A pod to be placed, under the policy that governs it.
 
     Attributes:

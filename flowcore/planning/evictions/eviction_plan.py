@@ -14,13 +14,13 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
-from flowcore.planning.evictions.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
-from flowcore.planning.evictions.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.evictions.rule_evictions import evict_for_rules
-from flowcore.planning.evictions.search import Search
+from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after

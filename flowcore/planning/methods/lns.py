@@ -19,7 +19,7 @@ from flowcore.planning.problem.candidate import Candidate
 from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.solvers import Executor, LinearProgram, solve_mip
+from flowcore.planning.solvers import LinearProgram, solve_mip
 from flowcore.rules.topology.constraints import UNCONSTRAINED
 
 #: Nodes decided at once.
@@ -28,9 +28,9 @@ _NODES = 6
 _COMPETITORS = 8
 #: CP-SAT's deterministic time for one neighbourhood: some ten milliseconds.
 _WORK = 0.006
-#: Neighbourhoods that are decided side by side. A constant, so that the plan does not depend on the number of cores.
-SIDE_BY_SIDE = 8
-#: How often another neighbourhood is drawn if the nodes of one are being decided already.
+#: Neighbourhoods that are drawn before the first of them is decided.
+DRAWN_AHEAD = 8
+#: How often another neighbourhood is drawn if the nodes of one are in another already.
 _DRAWS = 4
 
 
@@ -46,48 +46,44 @@ class _Columns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Neighbourhood:
-    """Nodes that are decided again, the demands that compete for them, and the columns of the program.
+    """Nodes that are decided again, the demands that compete for them, and the program that decides.
 
     Attributes:
         claimed: int64[len(classes)], pending pods of each that no other neighbourhood is to place meanwhile.
+        hint: the plan as it was when the neighbourhood was drawn, a value for each column.
+        work: CP-SAT's deterministic time.
     """
 
     nodes: Int64s
     classes: Int64s
     columns: _Columns
     claimed: Int64s
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Task:
-    """The program of a neighbourhood; ``hint`` is the plan as it was."""
-
     program: LinearProgram
     hint: Float64s
     work: float
     seed: int
 
-
-def _decide(task: _Task) -> Float64s | None:
-    """A solution that costs less than the hint; None: none was found."""
-    solution = solve_mip(task.program, deterministic_time=task.work, seed=task.seed, hint=task.hint)
-    if solution is None or task.program.costs @ solution.values >= task.program.costs @ task.hint:
-        return None
-    return solution.values
+    def decide(self) -> Float64s | None:
+        """A solution that costs less than the hint; None: none was found."""
+        program = self.program
+        solution = solve_mip(program, deterministic_time=self.work, seed=self.seed, hint=self.hint)
+        if solution is None or program.costs @ solution.values >= program.costs @ self.hint:
+            return None
+        return solution.values
 
 
 class LargeNeighbourhoodSearch:
     """Improves a plan step by step. Pods with host ports, and pods that constraints count or bind, stay where they are.
 
-    Several neighbourhoods are decided side by side. They have no node in common, and each claims the pending pods that
-    it is about, so what they gain adds up. Pods that are pending beside those are placed by the first that wants them.
+    Several neighbourhoods are drawn ahead. They have no node in common, and each claims the pending pods that it is
+    about, so what they gain adds up. Pods that are pending beside those are placed by the first that wants them.
 
     Attributes:
         gain: by how much the cost of the plan has fallen.
     """
 
-    def __init__(self, problem: Problem, candidate: Candidate, seed: int, executor: Executor) -> None:
-        """Begins with a candidate of the problem; the executor decides neighbourhoods."""
+    def __init__(self, problem: Problem, candidate: Candidate, seed: int) -> None:
+        """Begins with a candidate of the problem."""
         demands, cost_matrix, commits = problem.demands, problem.cost_matrix, candidate.commits
         self._problem, self._first, self._demands, self._cost_matrix = problem, candidate, demands, cost_matrix
         self._random = np.random.default_rng(seed)
@@ -104,15 +100,10 @@ class LargeNeighbourhoodSearch:
         for commit in commits:
             there = self._placed.setdefault(commit.node, {})
             there[commit.demand] = there.get(commit.demand, 0) + commit.count
-        #: Neighbourhoods that are being decided, the oldest first; their nodes, and the pods that they claim.
-        self._under_way: deque[_Neighbourhood] = deque()
+        #: Neighbourhoods that are still to be decided, the oldest first; their nodes, and the pods that they claim.
+        self._drawn: deque[_Neighbourhood] = deque()
         self._busy = np.zeros(len(self._free), dtype=np.bool_)
         self._claimed = np.zeros(len(demands), dtype=np.int64)
-        self._tasks = executor.start(_decide)
-
-    def close(self) -> None:
-        """Ends the search; neighbourhoods that are being decided are dropped."""
-        self._tasks.close()
 
     def candidate(self) -> Candidate:
         """The plan as it is now, placed again from an empty cluster and completed with what fits."""
@@ -133,8 +124,8 @@ class LargeNeighbourhoodSearch:
     def _commits(self) -> list[Commit]:
         return [Commit(at, node, count) for node, there in self._placed.items() for at, count in there.items()]
 
-    def improve(self, *, wider: bool = False, more: int = SIDE_BY_SIDE) -> bool:
-        """Takes over what was decided about one neighbourhood.
+    def improve(self, *, wider: bool = False, more: int = DRAWN_AHEAD) -> bool:
+        """Decides one neighbourhood, and takes over what was decided.
 
         Args:
             wider: neighbourhoods drawn now are twice as wide.
@@ -143,11 +134,12 @@ class LargeNeighbourhoodSearch:
         Returns:
             False if no demand with pending pods fits any node.
         """
-        while len(self._under_way) < min(SIDE_BY_SIDE, more + 1) and self._begin(wider=wider):
+        while len(self._drawn) < min(DRAWN_AHEAD, more + 1) and self._draw(wider=wider):
             pass
-        if not self._under_way:
+        if not self._drawn:
             return False
-        neighbourhood, values = self._under_way.popleft(), self._tasks.take()
+        neighbourhood = self._drawn.popleft()
+        values = neighbourhood.decide()
         self._busy[neighbourhood.nodes] = False
         self._claimed[neighbourhood.classes] -= neighbourhood.claimed
         if values is not None:
@@ -155,8 +147,8 @@ class LargeNeighbourhoodSearch:
             self._accept(neighbourhood.nodes, neighbourhood.classes, neighbourhood.columns, chosen)
         return True
 
-    def _begin(self, *, wider: bool) -> bool:
-        """Has one more neighbourhood decided; False if there is none beside those that are being decided."""
+    def _draw(self, *, wider: bool) -> bool:
+        """Draws one more neighbourhood; False if there is none beside those that are drawn."""
         scale = 2 if wider else 1
         pending = np.maximum(self._unplaced - self._claimed, 0)
         waiting = np.nonzero((pending > 0) & self._movable)[0]
@@ -167,7 +159,7 @@ class LargeNeighbourhoodSearch:
             usable = self._cost_matrix.counts[wanted] > 0
             idle = np.nonzero(usable & ~self._busy)[0]
             size = min(scale * _NODES, int(usable.sum()))
-            # At most half of the nodes are under way, so that others are drawn again and again.
+            # At most half of the nodes are taken, so that others are drawn again and again.
             if len(idle) < size or size + int(usable.sum()) - len(idle) > max(size, int(usable.sum()) // 2):
                 continue
             nodes = np.sort(self._random.choice(idle, size=size, replace=False))
@@ -182,7 +174,7 @@ class LargeNeighbourhoodSearch:
         return False
 
     def _put(self, nodes: Int64s, classes: Int64s, pending: Int64s, claims: Bools, work: float) -> None:
-        """Has a neighbourhood decided.
+        """Adds a neighbourhood to those that are drawn.
 
         Args:
             pending: int64[len(classes)], pods that it may place beside those that are there.
@@ -200,10 +192,9 @@ class LargeNeighbourhoodSearch:
         at, node = np.nonzero(most > 0)
         columns = _Columns(at, node, most[at, node], current[at, node])
         program, hint = self._program(classes, columns, most, free, pods)
-        self._tasks.put(_Task(program, hint, work, self._seed))
         claimed = np.where(claims, np.minimum(pending, np.maximum((most - current).sum(axis=1), 0)), 0)
         self._claimed[classes] += claimed
-        self._under_way.append(_Neighbourhood(nodes, classes, columns, claimed))
+        self._drawn.append(_Neighbourhood(nodes, classes, columns, claimed, program, hint, work, self._seed))
         self._busy[nodes] = True
 
     def _program(

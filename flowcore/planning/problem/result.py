@@ -75,7 +75,7 @@ class Unplaced:
     """A pod that stays pending, why, and what that costs.
 
     Attributes:
-        code: the kind of reason, one of a fixed set (explain/codes.py).
+        code: the kind of reason, one of a fixed set (rules/reasons/codes.py).
         more_nodes_help: whether another node may take it.
         settles_in: seconds until waiting costs as much as the cheapest node that has room; 0: no such reason, or never.
     """

@@ -20,7 +20,6 @@ from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.portfolio import Portfolio
-from flowcore.planning.solvers import IN_TURN, Executor
 from flowcore.rules.topology.connected_components import connected_components
 
 #: Smaller parts are solved together: each part costs some time of its own.
@@ -62,41 +61,29 @@ def independent_parts(problem: Problem) -> list[list[int]]:
     return [sorted(part) for part in parts]
 
 
-def solver_of(
-    problem: Problem, seed: int, executor: Executor, first: Candidate | None = None
-) -> Portfolio | PartedPortfolio:
+def solver_of(problem: Problem, seed: int, first: Candidate | None = None) -> Portfolio | PartedPortfolio:
     """A portfolio of the problem, or of its parts if it has several. Atomic groups are decided before that.
 
     Args:
         first: see Portfolio.
-        executor: see Portfolio.
     """
     parts = [] if problem.atomic_groups.all else independent_parts(problem)
     if len(parts) < 2:
-        return Portfolio(problem, seed, first, executor)
-    return PartedPortfolio(problem, parts, seed, first, executor)
+        return Portfolio(problem, seed, first)
+    return PartedPortfolio(problem, parts, seed, first)
 
 
 class PartedPortfolio:
     """Solves the parts of a problem by turns, a step of each, and searches in all of them at last."""
 
-    def __init__(
-        self,
-        problem: Problem,
-        parts: list[list[int]],
-        seed: int = 0,
-        first: Candidate | None = None,
-        executor: Executor = IN_TURN,
-    ) -> None:
+    def __init__(self, problem: Problem, parts: list[list[int]], seed: int = 0, first: Candidate | None = None) -> None:
         """Begins as a portfolio does."""
         self._problem, self._parts = problem, parts
         self._portfolios = [
-            Portfolio(
-                _restricted(problem, part), seed, None if first is None else _part_of(problem, part, first), executor
-            )
+            Portfolio(_restricted(problem, part), seed, None if first is None else _part_of(problem, part, first))
             for part in parts
         ]
-        self._seed, self._executor = seed, executor
+        self._seed = seed
         #: After the parts are decided: all of them, for the search.
         self._whole: Portfolio | None = None
         #: The last candidates of the parts that were joined, and what they were joined to.
@@ -133,7 +120,7 @@ class PartedPortfolio:
                     running.remove(steps)
                 else:
                     yield
-        self._whole = whole = Portfolio(self._problem, self._seed, self._joined(), self._executor)
+        self._whole = whole = Portfolio(self._problem, self._seed, self._joined())
         whole.bound = self.bound
         yield from whole.search()
 

@@ -31,7 +31,6 @@ from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings
-from flowcore.planning.methods.side_by_side import built_side_by_side
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.candidate import Candidate
@@ -40,7 +39,6 @@ from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.tangents import is_one_size
 from flowcore.planning.problem.waiting import lacking
-from flowcore.planning.solvers import IN_TURN, Executor
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
@@ -72,15 +70,9 @@ class Portfolio:
         bound: a cost that no candidate goes below.
     """
 
-    def __init__(
-        self, problem: Problem, seed: int = 0, first: Candidate | None = None, executor: Executor = IN_TURN
-    ) -> None:
-        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods.
-
-        Args:
-            executor: runs tasks of the methods; it does not change the plan.
-        """
-        self._problem, self._seed, self._first, self._executor = problem, seed, first, executor
+    def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
+        """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
+        self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
@@ -131,9 +123,8 @@ class Portfolio:
         if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
             order = by_price(problem.demands, [demand.count for demand in problem.demands])
             builders.append(partial(one_by_one, problem, order))
-        for turn, found in enumerate(built_side_by_side(problem, builders, self._executor)):
-            if found.cost < self.best.cost:
-                self.offer(found.candidate())
+        for turn, build in enumerate(builders):
+            self.offer(build())
             yield
             # The others are for pods that stay out.
             if not turn and not self._unplaced_of(placeable):
@@ -211,7 +202,7 @@ class Portfolio:
         yield from self._solve_by_flow(self._flowing)
         penalties = WithoutPenalties(self._problem)
         first = None if self._first is None else penalties.remove(self._first)
-        relaxed = Portfolio(penalties.problem, self._seed, first, self._executor)
+        relaxed = Portfolio(penalties.problem, self._seed, first)
         self._relaxed, self._compared = (penalties, relaxed), relaxed.best
         for method in (relaxed.construct, relaxed.decide):
             for _ in method():
@@ -335,9 +326,8 @@ class Portfolio:
         problem, relaxed = self._problem, self._relaxation
         if relaxed is not None and self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
-            for found in built_side_by_side(problem, roundings(problem, relaxed, fixed), self._executor):
-                if found.cost < self.best.cost:
-                    self.offer(found.candidate())
+            for build in roundings(problem, relaxed, fixed):
+                self.offer(build())
                 yield
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
@@ -346,18 +336,15 @@ class Portfolio:
         Args:
             steps: at most; None: until none brings a gain.
         """
-        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed, self._executor)
+        self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
         fruitless, more = 0, sys.maxsize if steps is None else steps
-        try:
-            while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
-                before, more = search.gain, more - 1
-                # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
-                if not search.improve(wider=fruitless >= self._patience // 2, more=more):
-                    return
-                fruitless = 0 if search.gain > before else fruitless + 1
-                yield
-        finally:
-            search.close()
+        while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
+            before, more = search.gain, more - 1
+            # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
+            if not search.improve(wider=fruitless >= self._patience // 2, more=more):
+                return
+            fruitless = 0 if search.gain > before else fruitless + 1
+            yield
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""

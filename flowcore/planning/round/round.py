@@ -37,7 +37,6 @@ from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.scores import scores_of
-from flowcore.planning.solvers import IN_TURN, Executor
 from flowcore.rules.verdicts import VerdictCache
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -63,7 +62,6 @@ class Round:
         *,
         cache: VerdictCache | None = None,
         seed: int = 0,
-        executor: Executor = IN_TURN,
         charge: Charge = not_charged,
     ) -> None:
         """See ``run_round``; ``charge`` is called with the pods that work was for."""
@@ -78,12 +76,12 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
-        self._seed, self._executor = seed, executor
+        self._seed = seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
         self._candidate: Candidate
-        self._portfolio = solver_of(self._problem, seed, executor)
+        self._portfolio = solver_of(self._problem, seed)
         self._steps = 0
         self._generator = self._run()
 
@@ -148,7 +146,7 @@ class Round:
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._problem, candidate)
         problem = self._admitted.apply(self._problem)
-        self._portfolio = solver_of(problem, self._seed, self._executor, self._admitted.restrict(candidate, problem))
+        self._portfolio = solver_of(problem, self._seed, self._admitted.restrict(candidate, problem))
 
     def _best_candidate(self) -> tuple[Candidate, int]:
         """The best candidate so far, and a cost that none goes below."""
@@ -202,7 +200,6 @@ def run_round(
     cache: VerdictCache | None = None,
     steps: int = DEFAULT_STEPS,
     seed: int = 0,
-    executor: Executor = IN_TURN,
 ) -> RoundResult:
     """Plans all pending pods of a snapshot at once.
 
@@ -212,13 +209,12 @@ def run_round(
         cache: verdicts of earlier rounds; it makes a round faster and changes nothing else.
         steps: how many steps to take at most, at least one.
         seed: of the random choices of the search.
-        executor: runs tasks of the methods, on several cores perhaps; it does not change the plan.
 
     Returns:
         A plan that places each pending pod or gives a reason why not. It never overcommits a resource and never breaks
         a filter; a pod that stays pending fits on no node beside the placements.
     """
-    this = Round(snapshot, policies, models, cache=cache, seed=seed, executor=executor)
+    this = Round(snapshot, policies, models, cache=cache, seed=seed)
     for _ in range(max(1, steps)):
         if not this.step():
             break

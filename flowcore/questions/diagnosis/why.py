@@ -16,7 +16,7 @@ from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.moment import moment_text
+from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 
 #: Who waits for these need only wait: what would place it earlier comes after that.

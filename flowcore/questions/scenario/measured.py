@@ -11,7 +11,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
 from flowcore.model.usage import MeasuredLoad
 from flowcore.planning.round_input import counts_measured, pod_on_node
-from flowcore.questions.scenario.dump_commands import METRICS_COMMAND
+from flowcore.questions.scenario.reading.dump_commands import METRICS_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
 
 _NOTHING_MEASURED = (

@@ -13,9 +13,9 @@ import msgspec
 
 from flowcore.costs import CostModel
 from flowcore.model.pods import Pod
-from flowcore.questions.scenario.change_pods import to_waiting
-from flowcore.questions.scenario.edits import Edits
+from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
 from flowcore.questions.scenario.plan import plan_scenario
+from flowcore.questions.scenario.reading.edits import Edits
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 

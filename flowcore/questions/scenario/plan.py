@@ -15,9 +15,8 @@ from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import Policy
 from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
-from flowcore.planning.solvers import IN_TURN, Executor
 from flowcore.questions.scenario.measured import measured_usage
-from flowcore.questions.scenario.missing_objects import missing_objects, pods_with_unknown_claims
+from flowcore.questions.scenario.reading.missing_objects import missing_objects, pods_with_unknown_claims
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 
 _UNGOVERNED: Final = "no policy governs it"
@@ -62,7 +61,6 @@ def plan_scenario(
     *,
     reschedule: bool = False,
     only: Collection[str] = (),
-    executor: Executor = IN_TURN,
 ) -> ScenarioPlan:
     """Plans every pending pod, and which running pods leave.
 
@@ -71,7 +69,6 @@ def plan_scenario(
         models: cost models by name; every model that a policy names must be there.
         reschedule: as if every policy had ``rescheduling: {mode: Act}``.
         only: keys of the pods to plan; (): all.
-        executor: see ``run_round``.
     """
     governed = GovernedScenario(scenario, reschedule=reschedule)
     waiting = [pod for pod in scenario.waiting() if not only or pod.key in only]
@@ -93,7 +90,7 @@ def plan_scenario(
         running=governed.running_pods(now, {pod.victim.key for pod in round_input.pending if pod.victim is not None}),
         measured=measured.loads,
     )
-    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models, executor=executor)
+    result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
     warnings = (*measured.warnings, *governed.policies_without_effect())
     return ScenarioPlan(
         result, snapshot, governed.policies, skipped, tuple(missing_objects(scenario, planned)), warnings

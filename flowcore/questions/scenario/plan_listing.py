@@ -10,7 +10,6 @@ from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.round import Eviction
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
-from flowcore.questions.scenario.moment import moment_text
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
 from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
@@ -19,6 +18,7 @@ from flowcore.questions.scenario.planned_workloads import (
     leaving_workloads,
     planned_workloads,
 )
+from flowcore.questions.scenario.reading.moment import moment_text
 from flowcore.questions.scenario.redaction import Redaction
 from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
 

@@ -34,7 +34,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer
-from thalweg_operator.reservations.step.wanted import OPERATOR_ENDS
+from thalweg_operator.reservations.step.write_checks import OPERATOR_ENDS
 from thalweg_operator.shell import Shell
 
 _log = structlog.get_logger()
@@ -132,7 +132,7 @@ class Binder:
         await self._queue.run()
 
     def end(self) -> None:
-        """From now on only what would leave gangs partially placed otherwise is sent (``wanted.bind_problem``)."""
+        """From now on only bindings are sent that complete a gang (``write_checks.bind_problem``)."""
         self._ends = True
 
     async def drain(self) -> None:

@@ -4,21 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from enum import Enum
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
+from flowcore.cluster.kinds import Store
 from flowcore.model.advice import Advice, ExtenderPod
-from flowcore.model.devices import DeviceClass
-from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.gang_spec import GangKey, PodGroup
 from flowcore.model.nodes import Node
-from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
-from flowcore.model.volumes import StorageKey, StorageObject
 from thalweg_operator.reservations.effects import Departure, Write
 
 
@@ -60,56 +55,17 @@ class NamespaceSet(_Event, frozen=True, gc=False):
     labels: Labels | None
 
 
-class StoragePut(_Event, frozen=True, gc=False):
-    """A storage object came or changed."""
+class ObjectSet(_Event, frozen=True, gc=False):
+    """An object of another kind came or changed; None: it is gone.
 
-    value: StorageObject
+    Attributes:
+        store: the row of the object's kind.
+        key: of the object in that store.
+    """
 
-
-class StorageRemoved(_Event, frozen=True, gc=False):
-    """A storage object is gone."""
-
-    key: StorageKey
-
-
-class DisruptionBudgetSet(_Event, frozen=True, gc=False):
-    """A PodDisruptionBudget came or changed; None: it is gone."""
-
-    key: str
-    budget: DisruptionBudget | None
-
-
-class DeviceClassSet(_Event, frozen=True, gc=False):
-    """A DeviceClass came or changed; None: it is gone."""
-
-    name: str
-    device_class: DeviceClass | None
-
-
-class NumaNodeSet(_Event, frozen=True, gc=False):
-    """A report on the NUMA zones of a node came or changed; None: it is gone."""
-
-    name: str
-    report: NumaNode | None
-
-
-class QueueSet(_Event, frozen=True, gc=False):
-    """A FlowQueue came or changed; None: it is gone."""
-
-    name: str
-    queue: Queue | None
-
-
-class PodGroupPut(_Event, frozen=True, gc=False):
-    """A PodGroup came or changed."""
-
-    group: PodGroup
-
-
-class PodGroupRemoved(_Event, frozen=True, gc=False):
-    """A PodGroup is gone."""
-
-    key: GangKey
+    store: Store[Any, Any]
+    key: Any
+    value: Any
 
 
 # --- plans ---
@@ -314,21 +270,7 @@ class TimePassed(_Event, frozen=True, gc=False):
     """Some time passed; to be told a few times a second."""
 
 
-ObjectEvent: TypeAlias = (
-    NodePut
-    | NodeRemoved
-    | PodPut
-    | PodRemoved
-    | NamespaceSet
-    | StoragePut
-    | StorageRemoved
-    | DisruptionBudgetSet
-    | DeviceClassSet
-    | QueueSet
-    | NumaNodeSet
-    | PodGroupPut
-    | PodGroupRemoved
-)
+ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet
 PlanEvent: TypeAlias = (
     PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | CheapestPlanned | GateUnneeded
 )

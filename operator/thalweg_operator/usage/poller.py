@@ -34,6 +34,8 @@ from thalweg_operator.usage.report import NOT_POLLED, UsageReport
 from thalweg_operator.yielding import BURST, bursts, yielding
 
 _log = structlog.get_logger()
+#: Newest samples that are kept of each node and pod.
+_SAMPLES = 20
 #: Seconds between two looks whether a policy asks for measured usage.
 _TICK = 1.0
 #: Seconds before its time that a sample of Prometheus may reach back to: how far is up to the expression.
@@ -87,7 +89,7 @@ class UsagePoller:
         """``wall_clock``: seconds since the epoch."""
         self._api_client, self._cluster, self._settings = api_client, cluster, settings
         self._metrics, self._bad_input, self._wall_clock = metrics, bad_input, wall_clock
-        self.store = UsageStore(settings.samples, settings.stale_after)
+        self.store = UsageStore(_SAMPLES, settings.stale_after)
         self.polls = 0
         self.report: UsageReport | None = None
         #: By source: why it could not be read last, "" where it was.
@@ -161,7 +163,7 @@ class UsagePoller:
     def _forget(self) -> None:
         """No policy asks any more."""
         if self.report is not None:
-            self.report, self.store = None, UsageStore(self._settings.samples, self._settings.stale_after)
+            self.report, self.store = None, UsageStore(_SAMPLES, self._settings.stale_after)
             self.polls += 1
             for state in ("measured", "unmeasured"):
                 self._metrics.usage_nodes.labels(state).set(0)

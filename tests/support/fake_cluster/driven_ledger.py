@@ -10,17 +10,14 @@ from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.effects import Effect, RequestRound
 from thalweg_operator.reservations.events import (
-    DeviceClassSet,
     Event,
     NamespaceSet,
     NodePut,
     NodeRemoved,
-    NumaNodeSet,
+    ObjectSet,
     PodPut,
     PodRemoved,
     PoliciesChanged,
-    StoragePut,
-    StorageRemoved,
     Synced,
     TimePassed,
 )
@@ -35,6 +32,7 @@ from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster, Population
 from flowcore.cluster.indexes.round_gangs import gangs_for
+from flowcore.cluster.kinds import DEVICE_CLASSES, NODE_TOPOLOGIES, STORAGE_OBJECTS
 from flowcore.model.devices import DeviceClass
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
@@ -42,7 +40,7 @@ from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
 from flowcore.model.selectors import Labels
-from flowcore.model.volumes import StorageKey, StorageObject
+from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
 _E = TypeVar("_E")
 
@@ -142,16 +140,16 @@ class DrivenLedger:
         self.apply(NamespaceSet(name, labels))
 
     def upsert_storage(self, value: StorageObject) -> None:
-        self.apply(StoragePut(value))
+        self.apply(ObjectSet(STORAGE_OBJECTS, key_of(value), value))
 
     def delete_storage(self, key: StorageKey) -> None:
-        self.apply(StorageRemoved(key))
+        self.apply(ObjectSet(STORAGE_OBJECTS, key, None))
 
     def set_numa_node(self, name: str, report: NumaNode | None) -> None:
-        self.apply(NumaNodeSet(name, report))
+        self.apply(ObjectSet(NODE_TOPOLOGIES, name, report))
 
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
-        self.apply(DeviceClassSet(name, device_class))
+        self.apply(ObjectSet(DEVICE_CLASSES, name, device_class))
 
     # --- the ledger ---
 

@@ -1,4 +1,4 @@
-// Changes that the form offers: kind, title and fields, as flowcore/questions/scenario/changes.py has them.
+// Changes that the form offers: kind, title and fields, as flowcore/questions/scenario/hypothetical/changes.py has them.
 export const CHANGES = [
   { kind: "Cordon", title: "Cordon a node", fields: [["node", "node"]] },
   { kind: "Uncordon", title: "Uncordon a node", fields: [["node", "node"]] },

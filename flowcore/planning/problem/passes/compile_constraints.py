@@ -47,7 +47,7 @@ def compile_constraints(
             signature = known[policy.name, pod.signature] = _with_contradiction(
                 with_policy_constraints(pod.signature, policy), policy, found
             )
-        return pod if signature is pod.signature else replace(pod, signature=signature)
+        return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
 
     return replace(snapshot, pending=tuple(map(with_constraints, snapshot.pending))), found
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import msgspec
+
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.pod_index import PodSignature
@@ -30,7 +32,7 @@ class CompileWorkloadKinds(Pass):
             if signature is None:
                 signature = with_kind(pod.signature, cost.kinds, cost.interference)
                 known[pod.policy, pod.signature] = signature
-            return pod if signature is pod.signature else replace(pod, signature=signature)
+            return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
 
         snapshot = problem.snapshot
         return problem.with_snapshot(replace(snapshot, pending=tuple(map(compiled, snapshot.pending))))

@@ -54,7 +54,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
             sizes[name] = sizes.get(name, 0) + 1
             if pod.victim is not None:
                 with_victim[name] = None
-        return replace(pod, gangs=(*pod.gangs, *names)) if names else pod
+        return msgspec.structs.replace(pod, gangs=(*pod.gangs, *names)) if names else pod
 
     pending = tuple(map(with_gangs, snapshot.pending))
     gangs = {

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario, ScenarioPlan
-from flowcore.questions.scenario.changes import Change, EvictPods, SetPriority
+from flowcore.questions.scenario.hypothetical.changes import Change, EvictPods, SetPriority
 
 #: Users may give pods no higher priority (HighestUserDefinablePriority of apis/scheduling).
 _HIGHEST = 1_000_000_000

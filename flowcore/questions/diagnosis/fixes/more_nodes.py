@@ -11,9 +11,9 @@ from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.volumes import REGION, ZONE
 from flowcore.questions.diagnosis.fixes.waiting_pods import Wanted
-from flowcore.questions.scenario.change_nodes import as_new
-from flowcore.questions.scenario.changes import AddNodes
-from flowcore.questions.scenario.node_shapes import label_keys, node_shapes
+from flowcore.questions.scenario.alternatives.node_shapes import label_keys, node_shapes
+from flowcore.questions.scenario.hypothetical.change_nodes import as_new
+from flowcore.questions.scenario.hypothetical.changes import AddNodes
 from flowcore.rules.filters import node_resources_fit, run_filters
 
 #: Most nodes that a fix adds.

@@ -11,7 +11,7 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted
 from flowcore.questions.scenario import GovernedScenario, Scenario
-from flowcore.questions.scenario.changes import MovePod
+from flowcore.questions.scenario.hypothetical.changes import MovePod
 from flowcore.rules.filters.node_ports import clash
 
 #: Nodes on which pods are looked at, and pods for which another node is looked for.

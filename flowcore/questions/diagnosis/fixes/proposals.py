@@ -14,7 +14,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.questions.diagnosis.fixes.relaxations import NEVER, Relaxation, Site, WithoutRule, relaxations
 from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted
-from flowcore.questions.scenario.changes import Change
+from flowcore.questions.scenario.hypothetical.changes import Change
 
 _T = TypeVar("_T")
 

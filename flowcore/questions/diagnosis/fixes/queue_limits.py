@@ -9,7 +9,7 @@ from flowcore.model.pods import Pod
 from flowcore.model.resources import PODS
 from flowcore.questions.diagnosis.fixes.proposals import Proposal
 from flowcore.questions.scenario import Scenario, ScenarioPlan
-from flowcore.questions.scenario.changes import RaiseQueueLimit
+from flowcore.questions.scenario.hypothetical.changes import RaiseQueueLimit
 from flowcore.rules.reasons.codes import QUEUE_LIMIT
 
 

@@ -11,7 +11,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.scenario import Scenario
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     DropNodeSelector,

@@ -22,8 +22,8 @@ from flowcore.model.nodes import Taint
 from flowcore.model.pods import Pod, Toleration
 from flowcore.questions.diagnosis.fixes.waiting_pods import Wanted
 from flowcore.questions.diagnosis.near_labels import missing_labels
-from flowcore.questions.scenario.changed_pods import changed
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.hypothetical.changed_pods import changed
+from flowcore.questions.scenario.hypothetical.changes import (
     Change,
     DropNodeSelector,
     DropPodRules,

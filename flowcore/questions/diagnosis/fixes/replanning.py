@@ -10,10 +10,10 @@ import msgspec
 
 from flowcore.model.workloads import workload_of
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
-from flowcore.questions.scenario.apply_changes import applied
-from flowcore.questions.scenario.changes import Change, RemoveTaint, Uncordon
+from flowcore.questions.scenario.alternatives.workload_changes import workload_changes
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.workload_changes import workload_changes
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.changes import Change, RemoveTaint, Uncordon
 
 
 @dataclass(frozen=True, slots=True)

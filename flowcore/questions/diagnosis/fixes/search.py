@@ -27,7 +27,8 @@ from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, Replan
 from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     EvictPods,
@@ -36,7 +37,6 @@ from flowcore.questions.scenario.changes import (
     ReplaceNodeLabel,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLACEMENT
 
 #: Most fixes.

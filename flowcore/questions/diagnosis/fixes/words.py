@@ -10,7 +10,8 @@ from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.fixes.ranking import others_that_come
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference
 from flowcore.questions.diagnosis.lists import listed, listed_pods
-from flowcore.questions.scenario.changes import (
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.hypothetical.changes import (
     AddNodes,
     Change,
     DropNodeSelector,
@@ -26,7 +27,6 @@ from flowcore.questions.scenario.changes import (
     Tolerate,
     Uncordon,
 )
-from flowcore.questions.scenario.context import AnswerContext
 
 _RULES = {"affinity": "pod affinity", "antiAffinity": "pod anti-affinity", "spread": "topology spread"}
 

@@ -2,9 +2,7 @@
 
 kopf's handlers cost forty times as much per event, and they do not report deletions that happened while a watch was
 down. So Kubernetes' own kinds use reflectors, and kopf serves FlowSchedulingPolicy.
-A new kind needs, in the core, an entry in ``flowcore.api.kinds`` with its reader, a field of ``Cluster``, of its saved
-state and of ``flowcore.questions.scenario``; here a sink, a line in ``watched.py``, and an event that ``advance`` hands
-to ``watches``.
+docs/how-to/change-the-code.md says what a new kind needs.
 """
 
 from __future__ import annotations

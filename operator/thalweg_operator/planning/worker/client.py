@@ -34,23 +34,22 @@ _GRACE = 1.0
 #: Environment variables that the worker inherits. It runs plug-ins (cost models) and needs no credentials.
 _INHERITED = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
 _INHERITED_PREFIXES = ("PYTHON", "LC_", "OMP_", "OPENBLAS_", "MKL_", "MALLOC_")
-#: Threads of numpy's linear algebra wait for each other in loops, and a round has processes for its cores.
+#: Threads of numpy's linear algebra wait for each other in loops: they would cost more than they save.
 _ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 
 
 class WorkerClient:
     """One worker process. It takes one request at a time."""
 
-    def __init__(self, timeout: float, records: Path | None = None, memory: int = 0, cores: int = 1) -> None:
+    def __init__(self, timeout: float, records: Path | None = None, memory: int = 0) -> None:
         """A worker.
 
         Args:
             timeout: seconds that any request may take.
             records: folder for the records of its rounds; None: rounds are not recorded.
             memory: bytes that it may use; 0: no limit.
-            cores: cores that a round may use.
         """
-        self._timeout, self._records, self._memory, self._cores = timeout, records, memory, cores
+        self._timeout, self._records, self._memory = timeout, records, memory
         self._process: Process | None = None
         self._models = BUILT_IN_MODELS
 
@@ -74,7 +73,7 @@ class WorkerClient:
             WorkerLost: the process cannot be started, or it died or hung before it was ready.
         """
         if not self.alive:
-            arguments = [str(self._memory), str(self._cores), *([] if self._records is None else [str(self._records)])]
+            arguments = [str(self._memory), *([] if self._records is None else [str(self._records)])]
             try:
                 self._process = await asyncio.create_subprocess_exec(
                     *(sys.executable, "-m", "thalweg_operator.planning.worker.main", *arguments),

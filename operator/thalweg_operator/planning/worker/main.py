@@ -52,14 +52,12 @@ def serve(
     records: Path | None = None,
     models: Mapping[str, CostModel] = MODELS,
     memory: int = 0,
-    cores: int = 1,
 ) -> None:
     """Answers requests until the source ends. A round that fails is answered with its problem.
 
     Args:
         records: folder for the record of each round, for a replay; None: rounds are not recorded.
         memory: bytes that this process may use; 0: no limit.
-        cores: cores that a round may use.
     """
     replica, sharing = Replica(), _Sharing()
     writers: dict[Path, record.RecordWriter] = {}
@@ -77,7 +75,7 @@ def serve(
             replica = Replica()
         try:
             with time_limit(request.deadline):
-                reply = run_request(replica, request, models, cores)
+                reply = run_request(replica, request, models)
         except RoundExpired as error:
             reply = failed_reply(request, str(error), "timeout")
         except MemoryError:
@@ -154,9 +152,9 @@ if __name__ == "__main__":
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the operator handles Ctrl-C and closes our input
     gc.set_threshold(100_000, 50, 100)
     replies, sys.stdout = sys.stdout.buffer, sys.stderr  # prints of plug-ins must not mix with replies
-    allowed, cores_allowed = int(sys.argv[1]), int(sys.argv[2])
-    kept = Path(sys.argv[3]) if len(sys.argv) > 3 else None
+    allowed = int(sys.argv[1])
+    kept = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     limit_memory(allowed)
     found = find_models()
     send_greeting(replies, found.known)
-    serve(sys.stdin.buffer, replies, kept, found.usable, allowed, cores_allowed)
+    serve(sys.stdin.buffer, replies, kept, found.usable, allowed)

@@ -276,7 +276,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
         solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
-            name (planning/scores.py). They are encoded twice, since most are never read.
+            name (planning/round/scores.py). They are encoded twice, since most are never read.
         node_names: of the nodes that ``node_prices`` speak of, encoded; b"": there are none.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
         cheapest: for each class of pods that are bound, where the round has few of them: one pod, and the nodes that

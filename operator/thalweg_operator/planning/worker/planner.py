@@ -13,7 +13,6 @@ from flowcore.model.policies import ReschedulingMode
 from flowcore.planning.plan_document import PlanEviction, to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.verdicts.columns import CacheStats
-from thalweg_executor.forked import ForkedExecutor
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
@@ -33,14 +32,8 @@ _OBSERVED_STEPS = 4
 _FEW = 8
 
 
-def run_request(
-    replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS, cores: int = 1
-) -> RoundReply:
-    """One round: first the pods that are bound, then, on the room left, the pods that are only observed.
-
-    Args:
-        cores: that it may use; they do not change the plan of so many steps.
-    """
+def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, CostModel] = MODELS) -> RoundReply:
+    """One round: first the pods that are bound, then, on the room left, the pods that are only observed."""
     stopwatch = Stopwatch()
     with stopwatch.phase("snapshot"):
         replica.apply(request)
@@ -48,17 +41,16 @@ def run_request(
         snapshot = replica.to_snapshot(request, delivered_pods)
     meter = NamespaceMeter()
     policies, cache = {policy.name: policy for policy in request.policies}, replica.cache
-    with ForkedExecutor(cores) as executor:
-        with stopwatch.phase("problem"):
-            planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, executor=executor, charge=meter)
-        with stopwatch.phase("solve"):
-            _run_steps(
-                planned,
-                request.steps,
-                lambda: stopwatch.seconds >= request.budget or planned.is_close,
-                lambda: meter(()),
-            )
-            meter.improved(request.budget)
+    with stopwatch.phase("problem"):
+        planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
+    with stopwatch.phase("solve"):
+        _run_steps(
+            planned,
+            request.steps,
+            lambda: stopwatch.seconds >= request.budget or planned.is_close,
+            lambda: meter(()),
+        )
+        meter.improved(request.budget)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:

@@ -52,24 +52,11 @@ def limit_memory(memory: int) -> None:
 
 
 def resident_memory(pid: int | None) -> int:
-    """Resident memory of a process in bytes, and what its children have to themselves; 0 where it is gone."""
+    """Resident memory of a process in bytes; 0 where it is gone."""
     try:
-        pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * resource.getpagesize()
     except (OSError, ValueError):
         return 0
-    children: list[str] = []
-    with suppress(OSError):
-        children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
-    return pages * resource.getpagesize() + sum(map(_private_memory, children))
-
-
-def _private_memory(pid: str) -> int:
-    """Memory of a process in bytes that it shares with none."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-    except OSError:
-        return 0
-    return sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("Private_"))
 
 
 @contextmanager

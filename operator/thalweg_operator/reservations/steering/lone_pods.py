@@ -64,8 +64,12 @@ def pod_came(state: SteeringState, pod: Pod) -> bool:
     return True
 
 
-def was_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
-    """kube-scheduler asks about a new pod and nodes that pass its filters; whether the pod has a place there now."""
+def reserve_when_asked(state: SteeringState, pod: Pod, nodes: Sequence[str]) -> bool:
+    """Reserves the cheapest node for a new pod that kube-scheduler asks about, and returns whether there was one.
+
+    Args:
+        nodes: those that pass kube-scheduler's filters.
+    """
     state.nominations.unasked.pop(pod.key, None)
     if not _is_alone(state, pod):
         return False

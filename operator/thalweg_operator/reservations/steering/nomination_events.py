@@ -18,7 +18,7 @@ from thalweg_operator.reservations.events import Answer, SchedulerAnswered, Sche
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.advise import watched_pod
-from thalweg_operator.reservations.steering.lone_pods import was_asked
+from thalweg_operator.reservations.steering.lone_pods import reserve_when_asked
 from thalweg_operator.reservations.steering.nominations import (
     BINDING_GRACE,
     GRACE,
@@ -138,7 +138,7 @@ def scheduler_asks(state: SteeringState, event: SchedulerAsks) -> None:
     if pod is None:
         return
     state.nominations.last_question = state.now
-    if was_asked(state, pod, event.nodes):
+    if reserve_when_asked(state, pod, event.nodes):
         return
     record = state.ledger.known_record(pod)
     if record is None or record.plannable_since is None:  # else its round is under way

@@ -9,29 +9,22 @@ from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate,
 from thalweg_operator.reservations.events import (
     Answer,
     CheapestPlanned,
-    DeviceClassSet,
-    DisruptionBudgetSet,
     Event,
     GateUnneeded,
     NamespaceSet,
     NodePut,
     NodeRemoved,
-    NumaNodeSet,
+    ObjectSet,
     PlanMade,
-    PodGroupPut,
-    PodGroupRemoved,
     PodPut,
     PodRemoved,
     PodsBlocked,
     PodsUnplaced,
     PoliciesChanged,
     PricesPlanned,
-    QueueSet,
     SchedulerAnswered,
     SchedulerAsks,
     ScoresPlanned,
-    StoragePut,
-    StorageRemoved,
     Synced,
     TimePassed,
     WriteAnswered,
@@ -72,19 +65,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             watches.pod_put(state, event.pod)
         case PodRemoved():
             watches.pod_removed(state, event.key)
-        case (
-            NodePut()
-            | NodeRemoved()
-            | NamespaceSet()
-            | StoragePut()
-            | StorageRemoved()
-            | DisruptionBudgetSet()
-            | DeviceClassSet()
-            | QueueSet()
-            | NumaNodeSet()
-            | PodGroupPut()
-            | PodGroupRemoved()
-        ):
+        case NodePut() | NodeRemoved() | NamespaceSet() | ObjectSet():
             watches.object_event(state, event)
         case PlanMade():
             plans.plan_made(state, event)

@@ -11,18 +11,11 @@ from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
 from thalweg_operator.reservations.events import (
-    DeviceClassSet,
-    DisruptionBudgetSet,
     NamespaceSet,
     NodePut,
     NodeRemoved,
-    NumaNodeSet,
     ObjectEvent,
-    PodGroupPut,
-    PodGroupRemoved,
-    QueueSet,
-    StoragePut,
-    StorageRemoved,
+    ObjectSet,
 )
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
@@ -127,22 +120,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
         case NamespaceSet(name, labels):
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
-        case StoragePut(value):
-            ledger.round_wanted |= cluster.put_storage(value)
-        case StorageRemoved(storage_key):
-            ledger.round_wanted |= cluster.remove_storage(storage_key)
-        case DisruptionBudgetSet(budget_key, budget):
-            ledger.round_wanted |= cluster.set_disruption_budget(budget_key, budget)
-        case DeviceClassSet(name, device_class):
-            ledger.round_wanted |= cluster.set_device_class(name, device_class)
-        case NumaNodeSet(name, report):
-            ledger.round_wanted |= cluster.numa.set_report(name, report)
-        case QueueSet(name, queue):
-            ledger.round_wanted |= cluster.queues.put(name, queue)
-        case PodGroupPut(group):
-            ledger.round_wanted |= cluster.put_pod_group(group)
-        case PodGroupRemoved(group_key):
-            ledger.round_wanted |= cluster.remove_pod_group(group_key)
+        case ObjectSet(store, key, value):
+            ledger.round_wanted |= store.put(cluster, key, value)
 
 
 def _node_changed(state: State, change: NodeChange) -> None:

@@ -1,0 +1,23 @@
+"""How objects of each kind are read: a wire struct and what makes the value of it.
+
+Not here: storage objects (``flowcore.api.storage_objects``), policies, and what is in dumps only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from flowcore.api.base import Interner, Wire
+from flowcore.api.devices import WireDeviceClass, to_device_class
+from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
+from flowcore.api.kinds import DEVICE_CLASS, DISRUPTION_BUDGET, NODE_TOPOLOGY, QUEUE, ObjectKind
+from flowcore.api.node_topology import WireNodeTopology, to_numa_node
+from flowcore.api.queues import WireQueue, to_queue
+
+READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], Any]]]] = {
+    DEVICE_CLASS: (WireDeviceClass, lambda wire, _intern: to_device_class(wire)),
+    DISRUPTION_BUDGET: (WireDisruptionBudget, lambda wire, _intern: to_disruption_budget(wire)),
+    NODE_TOPOLOGY: (WireNodeTopology, to_numa_node),
+    QUEUE: (WireQueue, lambda wire, _intern: to_queue(wire)),
+}

@@ -1,0 +1,138 @@
+"""Where a cluster has the objects of each kind: a row for each, beside pods, nodes and namespaces.
+
+Those three have events of their own, because the ledger acts on what changed about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from flowcore.api.kinds import DEVICE_CLASS, DISRUPTION_BUDGET, NODE_TOPOLOGY, POD_GROUPS, QUEUE, STORAGE, ObjectKind
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.devices import DeviceClass
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
+from flowcore.model.numa import NumaNode
+from flowcore.model.queues import Queue
+from flowcore.model.selectors import LabelSelector
+from flowcore.model.volumes import StorageKey, StorageObject, key_of
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+
+@dataclass(frozen=True, eq=False)
+class Store(Generic[K, V]):
+    """Where a cluster has the objects of some kinds.
+
+    Attributes:
+        kinds: that share it; the key of an object says which it is of.
+        key_of: the key of an object.
+        key_by_name: the key of an object of a kind, by its namespace ("" for kinds without) and name.
+        text: "namespace/name" of a key, or "name".
+        objects: all, by key.
+        put: takes an object that came or changed; None: it is gone. Returns whether a round is wanted.
+        unreadable: what stands for a version that cannot be read, by key and last version; None: that version stays.
+    """
+
+    kinds: tuple[ObjectKind, ...]
+    key_of: Callable[[V], K]
+    key_by_name: Callable[[ObjectKind, str, str], K]
+    text: Callable[[K], str]
+    objects: Callable[[Cluster], Mapping[K, V]]
+    put: Callable[[Cluster, K, V | None], bool]
+    unreadable: Callable[[K, V | None], V] | None = None
+
+
+def _name(_kind: ObjectKind, _namespace: str, name: str) -> str:
+    return name
+
+
+def _namespace_and_name(_kind: ObjectKind, namespace: str, name: str) -> str:
+    return f"{namespace}/{name}"
+
+
+def _storage_text(key: StorageKey) -> str:
+    _, namespace, name = key
+    return f"{namespace}/{name}" if namespace else name
+
+
+def _put_storage(cluster: Cluster, key: StorageKey, value: StorageObject | None) -> bool:
+    return cluster.remove_storage(key) if value is None else cluster.put_storage(value)
+
+
+def _put_pod_group(cluster: Cluster, key: GangKey, group: PodGroup | None) -> bool:
+    return cluster.remove_pod_group(key) if group is None else cluster.put_pod_group(group)
+
+
+def _unreadable_budget(key: str, _before: DisruptionBudget | None) -> DisruptionBudget:
+    """Which pods it protects is unknown, so that no pod of its namespace is evicted."""
+    namespace, _, name = key.partition("/")
+    return DisruptionBudget(namespace, name, LabelSelector())
+
+
+def _unreadable_queue(name: str, before: Queue | None) -> Queue:
+    """It selects no pods."""
+    return Queue(name, "" if before is None else before.uid, problem="the object cannot be read")
+
+
+STORAGE_OBJECTS: Final = Store[StorageKey, StorageObject](
+    STORAGE,
+    key_of,
+    lambda kind, namespace, name: (kind.kind, namespace, name),
+    _storage_text,
+    lambda cluster: cluster.storage.objects,
+    _put_storage,
+)
+DEVICE_CLASSES: Final = Store[str, DeviceClass](
+    (DEVICE_CLASS,),
+    lambda value: value.name,
+    _name,
+    str,
+    lambda cluster: cluster.device_classes,
+    Cluster.set_device_class,
+)
+NODE_TOPOLOGIES: Final = Store[str, NumaNode](
+    (NODE_TOPOLOGY,),
+    lambda report: report.name,
+    _name,
+    str,
+    lambda cluster: cluster.numa.reports,
+    lambda cluster, name, report: cluster.numa.set_report(name, report),
+)
+QUEUES: Final = Store[str, Queue](
+    (QUEUE,),
+    lambda queue: queue.name,
+    _name,
+    str,
+    lambda cluster: cluster.queues.objects,
+    lambda cluster, name, queue: cluster.queues.put(name, queue),
+    _unreadable_queue,
+)
+DISRUPTION_BUDGETS: Final = Store[str, DisruptionBudget](
+    (DISRUPTION_BUDGET,),
+    lambda budget: budget.key,
+    _namespace_and_name,
+    str,
+    lambda cluster: cluster.budgets.objects,
+    Cluster.set_disruption_budget,
+    _unreadable_budget,
+)
+GROUPS_OF_PODS: Final = Store[GangKey, PodGroup](
+    tuple(POD_GROUPS.values()),
+    lambda group: group.key,
+    lambda kind, namespace, name: GangKey(GangSource(kind.group), namespace, name),
+    lambda key: f"{key.namespace}/{key.name}",
+    lambda cluster: cluster.gangs.groups,
+    _put_pod_group,
+)
+STORES: Final[tuple[Store[Any, Any], ...]] = (
+    DEVICE_CLASSES,
+    NODE_TOPOLOGIES,
+    QUEUES,
+    DISRUPTION_BUDGETS,
+    STORAGE_OBJECTS,
+    GROUPS_OF_PODS,
+)

@@ -1,0 +1,1 @@
+"""Running pods whose own rules no longer hold, and what becomes of them."""

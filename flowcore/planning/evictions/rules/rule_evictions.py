@@ -1,0 +1,51 @@
+"""Running pods leave that break a rule of their own, each for a node where its rules hold."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+
+from flowcore.cluster.arrays.node_matching import seconds_before_eviction
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import DuringExecution
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.eligibility import MoveEligibility
+from flowcore.planning.evictions.rules.broken_rules import BrokenRule
+from flowcore.planning.evictions.state import EvictionState
+
+
+def evict_for_rules(
+    state: EvictionState, destinations: Destinations, moves: MoveEligibility, broken: Iterable[BrokenRule]
+) -> None:
+    """Decides which of these pods leave, in their order, within the limits of moves and PodDisruptionBudgets.
+
+    A pod without a node to go to stays, unless it is to be evicted in any case.
+    """
+    numbers = {pod.key: at for at, pod in enumerate(state.residents.pods[: state.residents.running_count])}
+    table = state.snapshot().table
+    for each in broken:
+        at = numbers[each.pod.key]
+        by_controller = each.evicted_in is not None
+        # The taint-eviction controller deletes pods: it asks no PodDisruptionBudget.
+        if not moves.within_limits(at) or not (by_controller or moves.may_be_evicted(at)):
+            continue
+        checkpoint = state.checkpoint()
+        state.let_leave(at, EvictionKind.RULE, (), reason=each.reason, by_controller=by_controller)
+        node = destinations.find(at, _evicting(each.pod.pod_class, table))
+        if node >= 0:
+            state.reserve_replacement(at, node, is_move=True)
+        elif each.pod.during_execution is DuringExecution.EVICT:
+            state.count_move(at)
+        else:
+            state.roll_back(checkpoint)
+
+
+def _evicting(pod_class: PodClass, table: NodeTable) -> Bools:
+    """bool[N]: nodes with a taint that would evict the pod again, now or later."""
+    if not table.taint_sets:
+        return np.zeros(len(table.nodes), dtype=np.bool_)
+    evicting = [seconds_before_eviction(pod_class.tolerations, taints) is not None for taints in table.taint_sets]
+    return np.array(evicting, dtype=np.bool_)[table.taint_codes]

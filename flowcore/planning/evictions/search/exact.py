@@ -1,0 +1,233 @@
+"""Small searches are decided once more by an integer program, which sees all waiting pods and all moves at once.
+
+It knows resources only: searches with rules between pods, gangs among the residents that leave, shares that are taken
+back, or several priorities stay as they were found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
+from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.search.program import (
+    EvictionProgram,
+    EvictionSolution,
+    Incoming,
+    Outgoing,
+    size_of,
+    solve_program,
+)
+from flowcore.planning.evictions.state import Checkpoint, Decisions, EvictionState
+
+#: Nodes and variables of a program.
+_MAX_NODES, _MAX_SIZE = 48, 6_000
+#: CP-SAT's deterministic time: some tenths of a second.
+_WORK = 0.3
+
+
+@dataclass(frozen=True, slots=True)
+class Candidates:
+    """Waiting pods of one demand that may preempt, all of one priority.
+
+    Attributes:
+        group: number of their atomic group; -1: each by itself.
+        nodes: that may take them, the most promising first.
+    """
+
+    demand: int
+    pods: tuple[PendingPod, ...]
+    group: int
+    fit_check: FitCheck
+    nodes: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """The program, and what its numbers stand for."""
+
+    program: EvictionProgram
+    nodes: tuple[int, ...]
+    members: tuple[tuple[int, ...], ...]
+    kinds: tuple[int, ...]
+
+
+class ExactSearch:
+    """Improves the decisions that a search made since a checkpoint."""
+
+    def __init__(
+        self,
+        state: EvictionState,
+        eligibility: Eligibility,
+        moves: MoveEligibility,
+        destinations: Destinations,
+        seed: int,
+    ) -> None:
+        self._state, self._eligibility, self._moves = state, eligibility, moves
+        self._destinations, self._seed = destinations, seed
+
+    def improve(self, checkpoint: Checkpoint, candidates: Sequence[Candidates], priority: int) -> None:
+        """Decides again, on a few nodes; the decisions stay where that brings nothing."""
+        state = self._state
+        found = state.decisions_since(checkpoint)
+        if not self._knows_all(found, candidates):
+            return
+        state.roll_back(checkpoint)
+        nodes = self._nodes(found, candidates)
+        kept = self._program(nodes, candidates, priority) if nodes else None
+        hint = None if kept is None else self._hint(kept, found, candidates)
+        if kept is not None and hint is not None and size_of(kept.program) <= _MAX_SIZE:
+            better = solve_program(kept.program, hint, work=_WORK, seed=self._seed)
+            if better is not None and self._apply(kept, better, candidates):
+                return
+        state.roll_back(checkpoint)
+        state.replay(found)
+
+    def _knows_all(self, found: Decisions, candidates: Sequence[Candidates]) -> bool:
+        """Whether a program can speak of all that was decided."""
+        known = {pod.key for each in candidates for pod in each.pods}
+        pods = self._state.residents.pods
+        return (
+            all(each.fit_check.by_node for each in candidates)
+            and all(arrival.pod.key in known for arrival in found.arrivals)
+            and not any(pods[at].gang or leaving.kind is EvictionKind.RECLAIM for at, leaving in found.leaving)
+        )
+
+    def _nodes(self, found: Decisions, candidates: Sequence[Candidates]) -> tuple[int, ...]:
+        """The nodes of the decisions, then the best of each demand in turn; none that is overcommitted."""
+        state, residents = self._state, self._state.residents
+        sound = np.all(state.free >= 0, axis=1).tolist()
+        decided = {arrival.node for arrival in found.arrivals}
+        for at, leaving in found.leaving:
+            decided |= {int(residents.nodes[at]), leaving.to} - {-1}
+        if len(decided) > _MAX_NODES or not all(sound[node] for node in decided):
+            return ()
+        room = np.argsort(-state.free_now.astype(np.float64).sum(axis=1), kind="stable").tolist()
+        in_turn = [node for turn in zip(*(each.nodes for each in candidates), strict=False) for node in turn]
+        order = [*sorted(decided), *in_turn, *(node for each in candidates for node in each.nodes), *room]
+        return tuple(dict.fromkeys(node for node in order if sound[node]))[:_MAX_NODES]
+
+    def _program(self, nodes: tuple[int, ...], candidates: Sequence[Candidates], priority: int) -> _Kept:
+        state, residents = self._state, self._state.residents
+        place = np.array(nodes, dtype=np.int64)
+        alike: dict[tuple[object, ...], list[int]] = {}
+        abilities: dict[int, tuple[bool, bool]] = {}
+        for node in nodes:
+            for at in residents.on(node):
+                pod = residents.pods[at]
+                if pod.gang or any(state.budgets[budget] <= 0 for budget in pod.budgets):
+                    continue
+                evicted = self._eligibility.may_leave(at, priority)
+                moved = self._moves.any and self._moves.may_move(at, priority) and self._destinations.allowed(at)[0]
+                if evicted or moved:
+                    abilities[at] = evicted, moved
+                    key = (node, residents.usage[at].tobytes(), pod.priority, pod.budgets, pod.owner, pod.policy,
+                           pod.pod_class, pod.signature, evicted, moved)  # fmt: skip
+                    alike.setdefault(key, []).append(at)
+        members = tuple(tuple(group) for group in alike.values())
+        tiers = {
+            each: rank for rank, each in enumerate(sorted({residents.pods[group[0]].priority for group in members}))
+        }
+        limits: dict[object, int] = {}
+        sizes: list[int] = []
+        kinds: dict[object, int] = {}
+        examples: list[int] = []
+
+        def limit(key: object, most: int) -> int:
+            if key not in limits:
+                limits[key] = len(sizes)
+                sizes.append(most)
+            return limits[key]
+
+        outgoing = []
+        for group in members:
+            at, pod = group[0], residents.pods[group[0]]
+            evicted, moved = abilities[at]
+            kind = (pod.pod_class, pod.signature, residents.usage[at].tobytes())
+            if moved and kind not in kinds:
+                kinds[kind] = len(examples)
+                examples.append(at)
+            move_limits = self._moves.limits(at) if moved else {}
+            outgoing.append(
+                Outgoing(
+                    node=nodes.index(int(residents.nodes[at])),
+                    usage=residents.usage[at],
+                    tier=tiers[pod.priority],
+                    most_victims=len(group) if evicted else 0,
+                    most_moved=len(group) if moved else 0,
+                    kind=kinds.get(kind, -1) if moved else -1,
+                    limits=tuple(limit(budget, state.budgets[budget]) for budget in pod.budgets),
+                    move_limits=tuple(limit(key, most) for key, most in move_limits.items()),
+                    count=len(group),
+                )
+            )
+        incoming = [
+            Incoming(state.demands[each.demand].requests, each.fit_check.possible[place], len(each.pods), each.group)
+            for each in candidates
+        ]
+        destinations: list[Bools] = [self._destinations.allowed(at)[1][place] for at in examples]
+        program = EvictionProgram(state.free[place], state.free_now[place], incoming, outgoing, destinations, sizes)
+        return _Kept(program, nodes, members, tuple(examples))
+
+    def _hint(self, kept: _Kept, found: Decisions, candidates: Sequence[Candidates]) -> EvictionSolution | None:
+        """The decisions in the program's terms; None: it cannot express them."""
+        program, place = kept.program, {node: at for at, node in enumerate(kept.nodes)}
+        arrivals = np.zeros((len(candidates), len(kept.nodes)), dtype=np.int64)
+        victims, moved = (np.zeros(len(kept.members), dtype=np.int64) for _ in range(2))
+        replacements = np.zeros((len(kept.kinds), len(kept.nodes)), dtype=np.int64)
+        demand_of = {pod.key: number for number, each in enumerate(candidates) for pod in each.pods}
+        for arrival in found.arrivals:
+            arrivals[demand_of[arrival.pod.key], place[arrival.node]] += 1
+        group_of = {at: number for number, group in enumerate(kept.members) for at in group}
+        for at, leaving in found.leaving:
+            group = group_of.get(at)
+            if group is None:
+                return None
+            if leaving.kind is EvictionKind.MIGRATION:
+                if program.outgoing[group].kind < 0:
+                    return None
+                moved[group] += 1
+                replacements[program.outgoing[group].kind, place[leaving.to]] += 1
+            else:
+                victims[group] += 1
+        return EvictionSolution(arrivals, victims, moved, replacements)
+
+    def _apply(self, kept: _Kept, solution: EvictionSolution, candidates: Sequence[Candidates]) -> bool:
+        """Decides what a solution says; whether every moved pod found a node that is not its own."""
+        state, residents = self._state, self._state.residents
+        arriving = [
+            (each.demand, pod, node)
+            for number, each in enumerate(candidates)
+            for pod, node in zip(each.pods, np.repeat(kept.nodes, solution.arrivals[number]).tolist(), strict=False)
+        ]
+        keys_on: dict[int, list[str]] = {}
+        for _, pod, node in arriving:
+            keys_on.setdefault(node, []).append(pod.key)
+        every = [pod.key for _, pod, _ in arriving]
+        moving: dict[int, list[int]] = {}
+        for number, group in enumerate(kept.members):
+            least_important_first = group[::-1]
+            victims, moved = int(solution.victims[number]), int(solution.moved[number])
+            for at in least_important_first[:victims]:
+                state.let_leave(at, self._eligibility.kind, keys_on.get(int(residents.nodes[at]), every))
+            for at in least_important_first[victims : victims + moved]:
+                state.let_leave(at, self._moves.kind, keys_on.get(int(residents.nodes[at]), every))
+                moving.setdefault(kept.program.outgoing[number].kind, []).append(at)
+        for kind, members in moving.items():
+            for node in np.repeat(kept.nodes, solution.replacements[kind]).tolist():
+                elsewhere = [at for at in members if int(residents.nodes[at]) != node]
+                if not elsewhere:
+                    return False
+                members.remove(elsewhere[0])
+                state.reserve_replacement(elsewhere[0], node, is_move=True)
+            if members:
+                return False
+        for demand, pod, node in arriving:
+            state.arrive(pod, demand, node)
+        return True

@@ -1,0 +1,178 @@
+"""Where the next pods of one demand go, and who leaves there for them."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
+from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.search.ladders import Bounds, Ladders
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
+from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.demands import Demand
+from flowcore.rules.filters.node_resources_fit import count_fitting
+
+#: Nodes of equal bounds that are looked at one by one.
+_MAX_TIES = 128
+#: The same for pods whose every verdict takes all filters, at least, and one in so many nodes: as kube-scheduler does
+#: (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
+_MIN_FILTERED_TIES, _FILTERED_TIES_OF_NODES = 100, 10
+
+
+class NodeSearch:
+    """Where the next pods of one demand go."""
+
+    def __init__(
+        self, state: EvictionState, number: int, fit_check: FitCheck, ladders: Ladders, nodes: Bools | None
+    ) -> None:
+        """``nodes``: bool[N], nodes to choose from; None: all."""
+        self._state, self.number, self.fit_check, self._ladders = state, number, fit_check, ladders
+        self._demand: Demand = state.demands[number]
+        self.priority = self._demand.group.pod_class.priority
+        self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
+        #: Whether moves may make room for its next pod.
+        self.moves_help = True
+        self._heap: list[tuple[tuple[float, ...], int, Victims]] = []
+        self._version: dict[int, int] = {}
+        self._stale: set[int] = set()
+        self._looked_at: set[int] = set()
+        #: Nodes that were not looked at yet, and the place among them; None: not computed.
+        self._bounds: Bounds | None = None
+        self._next = self._ties = 0
+        #: Decisions so far, where each concerns all nodes; and how many there were when all nodes were looked at again.
+        self._decisions = self._judged_at = 0
+
+    def with_room(self) -> int:
+        """The cheapest node that takes the next pod with nobody else leaving; -1: none.
+
+        Room that is free now goes first: then the pod waits for nobody.
+        """
+        nodes = np.nonzero(self._possible & self.fit_check.fits_now())[0]
+        if not len(nodes):
+            return -1
+        requests = self._demand.requests
+        asked = requests > 0
+        now = (self._state.free_now[nodes][:, asked] >= requests[asked]).all(axis=1)
+        cost = self._first_cost[nodes]
+        return int(nodes[np.lexsort((cost, ~now))[0]])
+
+    @cached_property
+    def _first_cost(self) -> Int64s:
+        return self._state.priced(self.number).first_cost
+
+    def bounds(self, may_leave: Bools, nodes: Bools | None = None) -> Bounds:
+        """Nodes that may take a pod once residents have left, the most promising first.
+
+        Args:
+            may_leave: bool[V], those that may.
+            nodes: bool[N], nodes to look at; None: all.
+        """
+        possible = self._possible if nodes is None else self._possible & nodes
+        return self._ladders.bounds(possible, may_leave, self._state.free, self._demand.requests)
+
+    def changed(self, nodes: Iterable[int]) -> None:
+        """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""
+        if self.fit_check.by_node:
+            for node in nodes:
+                self._version[node] = self._version.get(node, 0) + 1
+                self._stale.add(node)
+        else:
+            # What was found is judged again when it is chosen, the other nodes when nothing else is left.
+            self._decisions += 1
+
+    def best(self, eligibility: Eligibility, count: int) -> Victims | None:
+        """The node and victims that cost least for each pod, of up to ``count`` pods; None: nobody's leaving helps."""
+        if self._bounds is None:
+            mask = eligibility.mask(self.priority)
+            self._bounds = self.bounds(mask, self.fit_check.possible_without(mask))
+        for node in sorted(self._stale):
+            self._push(eligibility, node, count)
+        self._stale.clear()
+        while True:
+            if self._should_look_further(count):
+                node = int(self._bounds.nodes[self._next])
+                self._next += 1
+                self._looked_at.add(node)
+                self._push(eligibility, node, count)
+                continue
+            if not self._heap and not self._judge_anew(eligibility, count):
+                return None
+            if not self._heap:
+                continue
+            _, version, found = heapq.heappop(self._heap)
+            if self.fit_check.by_node and version != self._version_of(found.node):
+                continue
+            if version == self._version_of(found.node) and found.count <= count and self._holds(found):
+                return found
+            self._push(eligibility, found.node, count)
+
+    def _version_of(self, node: int) -> int:
+        return self._version.get(node, 0) + self._decisions
+
+    def _judge_anew(self, eligibility: Eligibility, count: int) -> bool:
+        """Looks at all nodes again that were looked at before the last decision; whether there are any."""
+        if self.fit_check.by_node or self._judged_at == self._decisions:
+            return False
+        self._judged_at = self._decisions
+        for node in sorted(self._looked_at):
+            self._push(eligibility, node, count)
+        return True
+
+    def _should_look_further(self, count: int) -> bool:
+        """Whether the next node may be better than the best so far, with victims shared by ``count`` pods."""
+        bounds = self._bounds
+        if bounds is None or self._next >= len(bounds.nodes):
+            return False
+        if not self._heap:
+            self._ties = 0
+            return True
+        known = self._heap[0][0][:2]
+        bound = (float(bounds.priority[self._next]), float(bounds.total[self._next]) / count)
+        if bound[0] < known[0]:
+            return True  # pods of lower priorities may suffice there
+        if bound > known:
+            return False
+        self._ties += 1
+        filtered_ties = max(_MIN_FILTERED_TIES, len(self._state.free) // _FILTERED_TIES_OF_NODES)
+        return self._ties <= (_MAX_TIES if self.fit_check.by_node else filtered_ties)
+
+    def _holds(self, found: Victims) -> bool:
+        state = self._state
+        needed: dict[str, int] = {}
+        for at in found.members:
+            if at in state.leaving:
+                return False
+            for budget in state.residents.pods[at].budgets:
+                needed[budget] = needed.get(budget, 0) + 1
+        return all(state.budgets[budget] >= number for budget, number in needed.items())
+
+    def _push(self, eligibility: Eligibility, node: int, count: int) -> None:
+        choices = eligibility.evictions(node, self.priority)
+        if not choices:
+            return
+        residents = self._state.residents
+        found = choose_victims(residents, self.fit_check, node, choices)
+        if found is None:
+            return
+        options = [found]
+        if count > 1 and self.fit_check.by_node:
+            most = self._most(node, choices[0], count)
+            if most > 1:
+                shared = choose_victims(residents, self.fit_check, node, choices, most)
+                if shared is not None:
+                    options.append(shared)
+        best = min(options, key=lambda each: (each.key[:3], -each.count, each.key))
+        heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
+
+    def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
+        """How many pods fit on a node if everybody of a choice leaves, ``count`` at most."""
+        free = self._state.free[node].copy()
+        for eviction in evictions:
+            for at in eviction.here:
+                free += self._state.residents.usage[at]
+        return min(count, int(count_fitting(self._demand.requests, free[np.newaxis])[0]))

@@ -1,0 +1,95 @@
+"""Who may leave so that a queue takes back what it lent (flowcore/costs/shares/reclaim.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.costs.shares.reclaim import Reclaim
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
+from flowcore.planning.evictions.search.node_search import NodeSearch
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
+from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.result import Placement
+
+#: Nodes that are looked at for one pod, and of these those where enough pods may leave.
+_MAX_NODES, _MAX_FOUND = 256, 16
+
+
+class ReclaimEligibility(Eligibility):
+    """Who may leave for the share of a queue: budgets and gangs are kept as in preemption."""
+
+    kind = EvictionKind.RECLAIM
+
+    def __init__(self, state: EvictionState, reclaim: Reclaim, placements: Sequence[Placement]) -> None:
+        """``placements``: those of the first part of the round."""
+        super().__init__(state)
+        self._first = reclaim.fork()
+        for placement in placements:
+            self._first.place(placement.pod)
+        self._known: tuple[tuple[tuple[str, ...], frozenset[int]], Reclaim] = (((), frozenset()), self._first)
+        #: bool[V] and str[V]: residents that may be evicted for a share at all, and their queues.
+        self._reclaimable: Bools = self._residents.evictable & np.array(
+            [
+                self._residents.is_running(at) and reclaim.is_reclaimable(pod)
+                for at, pod in enumerate(self._residents.pods)
+            ],
+            dtype=np.bool_,
+        )
+        self._queues = np.array([pod.queue for pod in self._residents.pods], dtype=object)
+        self._pod: PendingPod | None = None
+        self._allowed: frozenset[int] = frozenset()
+
+    def _reclaim(self) -> Reclaim:
+        """The shares with all decisions so far."""
+        state = self._state
+        made = tuple(arrival.pod.key for arrival in state.arrivals), frozenset(state.leaving)
+        if self._known[0] != made:
+            found = self._first.fork()
+            for arrival in state.arrivals:
+                found.place(arrival.pod)
+            for at in state.leaving:
+                found.leave(self._residents.pods[at])
+            self._known = made, found
+        return self._known[1]
+
+    def mask(self, priority: int) -> Bools:
+        """bool[V]: residents that may leave for the pod in hand as far as shares, budgets and gangs do not matter."""
+        queue = "" if self._pod is None else self._pod.queue
+        found: Bools = self._reclaimable & (self._residents.priorities <= priority) & (self._queues != queue)
+        found[list(self._state.leaving)] = False
+        return found
+
+    def may_leave(self, at: int, priority: int) -> bool:  # noqa: ARG002 - the shares have seen it
+        """Whether a resident may leave for the pod in hand, but for budgets and gangs."""
+        return at in self._allowed
+
+    def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
+        """See Eligibility; the least important may leave first."""
+        residents, pod, mask = self._residents, self._pod, self.mask(priority)
+        if pod is None:
+            return []
+        here = residents.on(node)[::-1]
+        gangs = {residents.pods[at].gang for at in here} - {""}
+        others = (at for gang in sorted(gangs) for at in residents.by_gang[gang])
+        candidates = [at for at in dict.fromkeys([*here, *others]) if mask[at]]
+        allowed = self._reclaim().allowed(pod, [residents.pods[at] for at in candidates])
+        self._allowed = frozenset(at for at, may in zip(candidates, allowed.tolist(), strict=True) if may)
+        return super().evictions(node, priority)
+
+    def best(self, this: NodeSearch, pod: PendingPod) -> Victims | None:
+        """Where pods leave for one that its queue's share is due to; None: nowhere."""
+        if not self._reclaim().may_reclaim(pod):
+            return None
+        self._pod = pod
+        found = (
+            victims
+            for node in this.bounds(self.mask(this.priority)).nodes[:_MAX_NODES].tolist()
+            if (choices := self.evictions(node, this.priority))
+            and (victims := choose_victims(self._residents, this.fit_check, node, choices)) is not None
+        )
+        return min(islice(found, _MAX_FOUND), key=lambda each: each.key, default=None)

@@ -1,0 +1,199 @@
+"""The search: waiting pods that found no node get one by moves, or else by victims, the most important pods first.
+
+Each step takes the node where a demand's next pods cost least by kube-scheduler's own order of victims. Several pods of
+a demand share victims: what counts is the victims for each pod.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.model.policies import Policy
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
+from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
+from flowcore.planning.evictions.search.ladders import Ladders
+from flowcore.planning.evictions.search.node_search import NodeSearch
+from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
+from flowcore.planning.evictions.search.victims import Victims, choose_victims
+from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.rules.verdicts import VerdictCache
+
+#: Nodes on which sets of moves are looked for, and sets that are really tried.
+_MAX_NODES, _MAX_TRIES = 96, 64
+
+
+class Search:
+    """Changes the state; what it decides can be rolled back.
+
+    Attributes:
+        destinations: finds nodes for those that leave.
+    """
+
+    def __init__(
+        self,
+        state: EvictionState,
+        policies: Mapping[str, Policy],
+        cache: VerdictCache,
+        moves: MoveEligibility,
+        reclaims: ReclaimEligibility | None = None,
+    ) -> None:
+        """``reclaims``: None: there are no queues."""
+        self._state, self._cache, self._moves = state, cache, moves
+        self._eligibility, self._reclaims = Eligibility(state), reclaims
+        self._ladders = Ladders(state.residents)
+        self._before = state.snapshot()
+        self._fit_checks: dict[tuple[int, int], FitCheck] = {}
+        self.destinations = Destinations(state, policies, cache)
+
+    def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
+        """Places as many of these pods of a demand as possible, in their order; returns how many.
+
+        Args:
+            preempts: whether pods may be evicted for them; if not, pods are only moved.
+            nodes: bool[N], nodes to choose from; None: all.
+        """
+        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, nodes)
+        placed = 0
+        while placed < len(pods):
+            took = self._place_next(this, pods[placed:], preempts=preempts)
+            if not took:
+                break
+            placed += took
+        return placed
+
+    def _fit_check(self, demand: int) -> FitCheck:
+        state, this = self._state, self._state.demands[demand]
+        # Waiting pods that have come may bring rules about others.
+        ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
+        found = self._fit_checks.get((demand, ruled))
+        if found is None:
+            everybody = state.snapshot(leavers_stay=True) if ruled else self._before
+            plain = is_plain(this.group.pod_class, this.group.signature, everybody)
+            found = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
+            self._fit_checks[demand, ruled] = found
+        return found
+
+    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
+        """Places the first pods, on one node; how many, 0: there is no way."""
+        node = this.with_room()
+        if node >= 0:
+            self._state.arrive(pods[0], this.number, node)
+            return 1
+        if self._moves.any and this.moves_help:
+            if self._move_for(this, pods[0]):
+                return 1
+            this.moves_help = False  # room for the moved only becomes less
+        if not preempts:
+            return 0
+        eligibility = self._eligibility
+        found = this.best(eligibility, len(pods))
+        if found is None and self._reclaims is not None:
+            eligibility = self._reclaims
+            found = self._reclaims.best(this, pods[0])
+        if found is None:
+            return 0
+        chosen = pods[: found.count]
+        for at in found.members:
+            self._state.let_leave(at, eligibility.kind, [pod.key for pod in chosen])
+        for pod in chosen:
+            self._state.arrive(pod, this.number, found.node)
+        this.changed({found.node, *self._nodes_of(found.members)})
+        return len(chosen)
+
+    def _nodes_of(self, members: Sequence[int]) -> set[int]:
+        """The nodes of residents, and of the gangs that they belong to."""
+        residents = self._state.residents
+        gangs = {residents.pods[at].gang for at in members} - {""}
+        others = (at for name in gangs for at in residents.by_gang[name])
+        return {int(residents.nodes[at]) for at in (*members, *others)}
+
+    def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
+        """Moves pods off one node for a waiting pod, as few as possible."""
+        state, residents = self._state, self._state.residents
+        candidates: list[Victims] = []
+        mask = self._moves.mask(this.priority) & self.destinations.may_fit()
+        places = KnownPlaces(self.destinations)
+        for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
+            movable = [
+                at
+                for at in residents.on(node)
+                if mask[at] and self._moves.may_move(at, this.priority) and places.has_any(at)
+            ]
+            if movable:
+                each_alone = [PossibleEviction((at,), (at,)) for at in movable]
+                found = choose_victims(residents, this.fit_check, node, [each_alone])
+                if found is not None:
+                    candidates.append(found)
+        candidates.sort(key=lambda each: (len(each.members), each.key))
+        for found in candidates[:_MAX_TRIES]:
+            checkpoint = state.checkpoint()
+            if self._move(found.members, pod.key):
+                state.arrive(pod, this.number, found.node)
+                this.changed({found.node, *(state.leaving[at].to for at in found.members)})
+                return True
+            state.roll_back(checkpoint)
+        return False
+
+    def _move(self, members: Sequence[int], key: str) -> bool:
+        """Decides moves one by one, so that each counts for the limits of the next."""
+        order = sorted(members, key=lambda at: -int(self._state.residents.usage[at].max()))
+        for at in order:
+            if not self._moves.may_move(at, 2**31):
+                return False
+            self._state.let_leave(at, self._moves.kind, [key])
+            if not self.destinations.reserve(at, is_move=True):
+                return False
+        return True
+
+    def improve(
+        self, checkpoint: Checkpoint, demands: Sequence[tuple[int, Sequence[PendingPod], int]], seed: int
+    ) -> None:
+        """Decides again what was decided since a checkpoint, by an integer program, where that may bring something.
+
+        Args:
+            demands: demand, its waiting pods, all of which may preempt, and their atomic group (-1: none).
+            seed: of the integer program.
+        """
+        state = self._state
+        arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
+        priorities = {state.demands[at].group.pod_class.priority for at in arrived or {at for at, _, _ in demands}}
+        if len(priorities) != 1:
+            return
+        (priority,) = priorities
+        demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
+        one_pod = sum(len(pods) for _, pods, _ in demands) == 1
+        if not (self._moves.any or (state.changed and not one_pod)):
+            return
+        may_leave = self._eligibility.mask(priority) | self._moves.mask(priority)
+        candidates = []
+        for at, pods, group in demands:
+            fit_check = self._fit_check(at)
+            nodes = NodeSearch(state, at, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
+            candidates.append(Candidates(at, tuple(pods), group, fit_check, tuple(nodes)))
+        exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
+        exact.improve(checkpoint, candidates, priority)
+
+    def find_replacements(self, holds: Callable[[], bool]) -> None:
+        """Gives preempted pods that a controller replaces a node, as far as there is room.
+
+        Where a policy may move such a pod it is a move.
+
+        Args:
+            holds: whether every filter still passes for the whole plan.
+        """
+        state, residents = self._state, self._state.residents
+        for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
+            pod = residents.pods[at]
+            if leaving.to >= 0 or not residents.is_running(at) or not pod.owner or pod.gang:
+                continue
+            is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(at)
+            checkpoint = state.checkpoint()
+            if self.destinations.reserve(at, is_move=is_move) and holds():
+                if is_move:
+                    leaving.kind = self._moves.kind
+            else:
+                state.roll_back(checkpoint)

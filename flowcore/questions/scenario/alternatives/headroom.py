@@ -1,0 +1,295 @@
+"""Headroom: how many more pods of a class fit now, and which new nodes would take how many waiting pods."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+import msgspec
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.errors import ModelError
+from flowcore.model.pods import Pod, PodClass, Toleration
+from flowcore.model.policies import SCHEDULER_NAME
+from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.scenario.alternatives.node_shapes import offers
+from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.hypothetical.apply_changes import applied
+from flowcore.questions.scenario.hypothetical.change_pods import to_waiting
+from flowcore.questions.scenario.hypothetical.changes import AddNodes
+from flowcore.questions.scenario.plan import plan_scenario, with_learnt_costs
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.moment import moment_text
+from flowcore.questions.scenario.redaction import Redaction
+from flowcore.questions.scenario.scenario import GovernedScenario, Scenario
+
+#: Most pods that are tried at once.
+MAX_LIMIT = 100_000
+#: Name of the copy that is planned.
+_COPY = "headroom"
+
+
+class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
+    """The question.
+
+    Attributes:
+        like: a pod, waiting or running, whose class is meant: ``namespace/name``; "": ``requests`` say the class.
+        requests: quantities by resource, of a pod without any rules; {}: no class is asked about. It tolerates taints
+            whose key is the name of an extended resource that it requests, as the API server's admission plug-in
+            ExtendedResourceToleration lets it.
+        tolerate: keys of taints that it tolerates too.
+        namespace: of the pod that ``requests`` describe.
+        limit: stop counting at so many pods.
+        scale_ups: how many shapes of new nodes to plan.
+    """
+
+    like: str = ""
+    requests: dict[str, str] = {}
+    namespace: str = "default"
+    limit: int = 10_000
+    scale_ups: int = 3
+    tolerate: list[str] = []
+
+
+class ScaleUp(msgspec.Struct, frozen=True, rename="camel"):
+    """New nodes that were planned.
+
+    Attributes:
+        like: the node that they are like.
+        count: how many nodes.
+        pods: how many waiting pods are placed with them, of which ``places`` names those that the asker may see.
+        cost: of the plan with them.
+    """
+
+    like: str
+    count: int
+    pods: int
+    places: list[str]
+    cost: int
+
+
+class HeadroomAnswer(msgspec.Struct, frozen=True, rename="camel"):
+    """The answer.
+
+    Attributes:
+        fits: how many more pods of the class are placed beside what the plan places now, while nobody leaves for
+            them; None: no class was asked about.
+        at_least: counting stopped at the limit, so more may fit.
+        reason: why one more is not placed; "": unknown, because counting stopped.
+        nodes: how many of them each node takes.
+        requests: what one of them asks for, in milli-cores of cpu, else in whole units.
+        waiting: how many pods wait in the plan, of which another node may take ``more_nodes_help``.
+        cost: of the plan.
+        scale_ups: new nodes that help, the best first.
+        notes: what is not known of the cluster.
+        now: the moment that the answer is for; "": unknown.
+        tolerates: keys of the taints that a pod described by requests tolerates.
+        tried: whether new nodes were tried.
+    """
+
+    fits: int | None
+    at_least: bool
+    reason: str
+    nodes: dict[str, int]
+    requests: dict[str, int]
+    waiting: int
+    more_nodes_help: int
+    cost: int
+    scale_ups: list[ScaleUp]
+    notes: list[str] = []
+    now: str = ""
+    tolerates: list[str] = []
+    tried: bool = True
+
+
+def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> HeadroomAnswer:
+    """Counts by planning copies; the scenario is the same as before when this returns.
+
+    Raises:
+        UnknownName: there is no pod of that name.
+        ModelError: a quantity cannot be read, or the limit is out of range.
+    """
+    if not 1 <= query.limit <= MAX_LIMIT:
+        raise ModelError("limit", f"{query.limit}: give a number from 1 to {MAX_LIMIT}")
+    copy = _copy(scenario, query, context)
+    plan = plan_scenario(scenario, context.now, context.models)
+    before = outcome_of(scenario, plan)
+    count = Count()
+    if copy is not None:
+        template, reason = _template(scenario, copy, context)
+        count = Count(reason=reason)
+        if template is not None:
+            count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
+    helped = [each for each in plan.result.unplaced if each.more_nodes_help]
+    permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
+    ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
+    redacted = Redaction(scenario, context)
+    planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
+    return HeadroomAnswer(
+        fits=None if copy is None else count.fits,
+        at_least=count.at_least,
+        reason=redacted(count.reason),
+        nodes=dict(count.nodes),
+        requests={} if copy is None else dict(copy.pod_class.requests),
+        waiting=before.summary.waiting,
+        more_nodes_help=len(helped),
+        cost=before.summary.cost,
+        scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
+        notes=[redacted(each) for each in before.warnings],
+        now=moment_text(context.now),
+        tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
+        tried=query.scale_ups > 0,
+    )
+
+
+def _planned(scenario: Scenario, change: AddNodes, before: PodsAfterPlan, context: AnswerContext) -> ScaleUp:
+    """Plans new nodes; those that stay empty are left away, and the rest is planned again."""
+    known = set(scenario.cluster.nodes)
+    with applied(scenario, [change], context):
+        after = outcome_of(scenario, plan_scenario(scenario, context.now, context.models))
+    used = {node for node in after.waiting.values() if node and node not in known}
+    if 0 < len(used) < change.count:
+        return _planned(scenario, AddNodes(len(used), change.like), before, context)
+    placed = [key for key, node in after.waiting.items() if node and before.node_of(key) == ""]
+    return ScaleUp(change.like, change.count, len(placed), context.visible(placed), after.summary.cost)
+
+
+# -- the class ---------------------------------------------------------------------------------------------------------
+
+
+def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> Pod | None:
+    """A waiting pod of the class; None: no class is asked about."""
+    if query.like and query.requests:
+        raise ModelError("", "give either a pod that the new ones are like or what they request, not both")
+    if query.tolerate and not query.requests:
+        raise ModelError("tolerate", "only a pod described by what it requests can be made to tolerate taints")
+    if query.like:
+        pod = scenario.cluster.pods.get(query.like)
+        if pod is None or not context.may_name(query.like):
+            raise UnknownName("", f"there is no pod {query.like}")
+        return copy_of(pod, context.now)
+    if not query.requests:
+        return None
+    requests = _amounts(query.requests)
+    return Pod(
+        query.namespace,
+        _COPY,
+        _COPY,
+        PodClass(requests=requests, tolerations=_tolerations(query)),
+        scheduler_name=SCHEDULER_NAME,
+        usage=requests,
+        created=context.now,
+    )
+
+
+def _tolerations(query: HeadroomQuery) -> tuple[Toleration, ...]:
+    """Of a pod described by its requests."""
+    devices = (Toleration(name, "Exists", effect="NoSchedule") for name in query.requests if is_extended(name))
+    return (*devices, *(Toleration(key, "Exists") for key in query.tolerate))
+
+
+def copy_of(pod: Pod, now: float) -> Pod:
+    """A waiting pod of the same class by itself: without a gang, and without a pod whose place it takes.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    return msgspec.structs.replace(
+        to_waiting(pod, now),
+        name=_COPY,
+        uid=_COPY,
+        gang=None,
+        replaces=None,
+        blocked_reason="" if pod.deleting else pod.blocked_reason,
+        deleting=False,
+        terminal=False,
+        succeeded=False,
+    )
+
+
+def _amounts(requests: dict[str, str]) -> Amounts:
+    for name in requests:
+        if not is_counted(name):
+            raise ModelError(f"requests.{name}", "nodes are not scheduled by this resource; give its full name")
+    return to_amounts(read_list(requests, "requests"))
+
+
+def _template(scenario: Scenario, copy: Pod, context: AnswerContext) -> tuple[PendingPod | None, str]:
+    """The copy as a round sees it; None and the reason where it is not planned."""
+    edits = Edits(scenario)
+    try:
+        edits.put_pod(copy)
+        plan = plan_scenario(scenario, context.now, context.models, only=(copy.key,))
+        if copy.key in plan.skipped:
+            return None, plan.skipped[copy.key]
+        (pending,) = plan.before.pending
+        return msgspec.structs.replace(pending, preempts=False), ""
+    finally:
+        edits.undo()
+
+
+# -- counting ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """How many copies fit; see HeadroomAnswer."""
+
+    fits: int = 0
+    at_least: bool = False
+    reason: str = ""
+    nodes: Mapping[str, int] = field(default_factory=dict)
+
+
+class _CopyCounter:
+    """Counts copies of one pod that find room beside a plan."""
+
+    def __init__(self, scenario: Scenario, context: AnswerContext, after: Snapshot, template: PendingPod) -> None:
+        self._space = replace(after, pending=(), gangs={}, running=None)
+        self._template, self._models = template, context.models
+        self._policies = with_learnt_costs(GovernedScenario(scenario).policies, scenario, context.now)
+
+    def count(self, limit: int) -> Count:
+        """The number of copies that are all placed, while one more is not."""
+        #: All of ``low`` copies are placed, and not all of ``high``.
+        low, high, guess = 0, 0, min(self._room(), limit)
+        placed: RoundResult | None = None
+        rejected: RoundResult | None = None
+        while rejected is None or low + 1 < high:
+            middle = guess if low < guess and (rejected is None or guess < high) else (low + high) // 2
+            tried = self._plan(middle)
+            guess = len(tried.placements)
+            if guess < middle:
+                high, rejected = middle, tried
+            else:
+                low, placed, guess = middle, tried, middle + 1
+                if low == limit:
+                    break
+        nodes = Counter(each.node for each in (placed.placements if placed is not None else ()))
+        if rejected is None or low == limit:
+            return Count(low, at_least=low == limit, nodes=nodes)
+        # One more beside those that fit: what keeps it out is no other copy that waits with it.
+        alone = rejected if placed is None else self._plan(1, placed.after)
+        return Count(low, at_least=False, reason=(alone.unplaced or rejected.unplaced)[0].reason, nodes=nodes)
+
+    def _plan(self, copies: int, space: Snapshot | None = None) -> RoundResult:
+        key = self._template.key
+        pending = tuple(
+            msgspec.structs.replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}")
+            for number in range(copies)
+        )
+        return run_round(replace(space or self._space, pending=pending), self._policies, self._models)
+
+    def _room(self) -> int:
+        """More copies than this find no room for what they request, whatever other rules say."""
+        requests = self._template.pod_class.requests
+        if not {name for name, _ in requests} <= set(self._space.resources):
+            return 0
+        wanted = self._space.vector(requests)
+        asks = wanted > 0
+        per_node = (self._space.free[:, asks] // wanted[asks]).min(axis=1) if len(self._space.free) else np.zeros(0)
+        return int(np.maximum(per_node, 0).sum())

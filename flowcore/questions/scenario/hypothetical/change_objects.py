@@ -1,0 +1,36 @@
+"""Hypothetical objects: those of the API that a change adds or replaces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from flowcore.model.cost_policy import KnownModels
+from flowcore.model.errors import ModelError
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.questions.scenario.reading.objects import ObjectReader, json_type, name_of, unread_kind, why_ignored
+
+
+def put(edits: Edits, objects: Iterable[dict[str, Any]], context: AnswerContext) -> list[str]:
+    """Puts objects; returns sentences about what of them does not count.
+
+    Raises:
+        ModelError: an object does not match its kind; the message names the object.
+    """
+    reader, notes = ObjectReader(edits, context.now, KnownModels(tuple(context.models))), []
+    for item in objects:
+        kind = item.get("kind")
+        if not isinstance(kind, str) or not kind:
+            raise ModelError("kind", f"expected a kind of the API, got {json_type(kind)}")
+        if unread := unread_kind(item):
+            notes.append(f"a {unread} object is ignored: {why_ignored(kind)}")
+            continue
+        shown = kind
+        try:
+            namespace, name = name_of(item)
+            shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+            reader.put(item, shown)
+        except ModelError as error:
+            raise ModelError("", f"{shown}: {error}") from error
+    return [*notes, *reader.resolve_priorities(), *reader.warnings]

@@ -1,0 +1,89 @@
+"""Hypothetical changes of pods."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from flowcore.model.pods import Pod
+from flowcore.questions.scenario.context import AnswerContext, UnknownName
+from flowcore.questions.scenario.hypothetical.changed_pods import PodChange, changed
+from flowcore.questions.scenario.hypothetical.changes import MovePod
+from flowcore.questions.scenario.reading.edits import Edits
+
+
+def find_pod(edits: Edits, key: str, context: AnswerContext) -> Pod:
+    """A pod by its key.
+
+    Raises:
+        UnknownName: there is none that the asker may see.
+    """
+    pod = edits.scenario.cluster.pods.get(key)
+    if pod is None or not context.may_name(key):
+        raise UnknownName("", f"there is no pod {key}")
+    return pod
+
+
+def to_waiting(pod: Pod, now: float) -> Pod:
+    """A running pod as its controller creates it anew: it waits from now on.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    return msgspec.structs.replace(
+        pod,
+        node_name="",
+        created=now,
+        usage=pod.pod_class.requests,
+        nominated_node="",
+        planned_node="",
+        unschedulable_message="",
+        unschedulable_reason="",
+        unschedulable_since=0.0,
+        started=0.0,
+        immovable_reason="",
+    )
+
+
+def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
+    """Running pods wait; those that are being deleted are gone.
+
+    Args:
+        now: seconds since the epoch.
+    """
+    for pod in pods:
+        if pod.deleting:
+            edits.remove_pod(pod.key)
+        else:
+            edits.put_pod(to_waiting(pod, now))
+
+
+def running(edits: Edits, keys: Iterable[str], context: AnswerContext) -> list[Pod]:
+    """The running pods of these keys.
+
+    Raises:
+        UnknownName: there is no such pod, or it does not run.
+    """
+    found = [find_pod(edits, key, context) for key in keys]
+    for pod in found:
+        if not pod.node_name or pod.terminal:
+            raise UnknownName("", f"pod {pod.key} does not run, so it cannot be evicted")
+    return found
+
+
+def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:
+    """Puts a pod on a node."""
+    pod = find_pod(edits, change.pod, context)
+    if change.node not in edits.scenario.cluster.nodes:
+        raise UnknownName("", f"there is no node {change.node}")
+    edits.put_pod(msgspec.structs.replace(pod, node_name=change.node, nominated_node="", planned_node=""))
+
+
+def change(edits: Edits, wanted: PodChange, context: AnswerContext) -> None:
+    """Changes what a pod asks for.
+
+    Raises:
+        ModelError: there is no such pod, or a value of the change is none that it may have.
+    """
+    edits.put_pod(changed(find_pod(edits, wanted.pod, context), wanted))

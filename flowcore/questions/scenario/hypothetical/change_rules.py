@@ -1,0 +1,41 @@
+"""Hypothetical changes of what policies and queues allow."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.constraints import Conflict, Exclusive
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.questions.scenario.context import UnknownName
+from flowcore.questions.scenario.hypothetical.changes import RaiseCap, RaiseQueueLimit
+from flowcore.questions.scenario.reading.edits import Edits
+
+#: Most pods that a constraint may be told to let into a domain.
+MAX_CAP = 2**31 - 1
+
+
+def raise_cap(edits: Edits, change: RaiseCap) -> None:
+    """Lets more pods into each domain of a constraint."""
+    policy = edits.scenario.policies.get(change.policy)
+    if policy is None:
+        raise UnknownName("", f"there is no FlowSchedulingPolicy {change.policy}")
+    found = next((each for each in policy.constraints if each.name == change.constraint), None)
+    if not isinstance(found, Conflict | Exclusive):
+        raise UnknownName("", f"policy {change.policy} has no constraint {change.constraint} with maxPerDomain")
+    if not 0 <= change.value <= MAX_CAP:
+        raise ModelError("value", f"{change.value}: give a number from 0 to {MAX_CAP}")
+    raised = msgspec.structs.replace(found, max_per_domain=change.value)
+    constraints = tuple(raised if each is found else each for each in policy.constraints)
+    edits.put_policy(msgspec.structs.replace(policy, constraints=constraints))
+
+
+def raise_queue_limit(edits: Edits, change: RaiseQueueLimit) -> None:
+    """Lets a queue use more of a resource."""
+    queue = edits.scenario.cluster.queues.objects.get(change.queue)
+    if queue is None:
+        raise UnknownName("", f"there is no FlowQueue {change.queue}")
+    if not 0 <= change.amount <= MAX_AMOUNT:
+        raise ModelError("amount", f"{change.amount}: give a number from 0 to {MAX_AMOUNT}")
+    limit = tuple(sorted({**dict(queue.limit), change.resource: change.amount}.items()))
+    edits.put_queue(msgspec.structs.replace(queue, limit=limit))

@@ -1,0 +1,69 @@
+"""What two plans side by side come to, in words."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from flowcore.questions.scenario.alternatives.workload_changes import WorkloadChange, WorkloadCount
+
+
+def in_short(changes: Iterable[WorkloadChange]) -> str:
+    """The sum of changes: "16 pods move, 3 more wait, 3 more are evicted"; "" where no number differs."""
+    moved = waiting = evicted = pods = 0
+    for change in changes:
+        before, after = change.before, change.after
+        moved += after.moved - before.moved
+        waiting += _waits(after) - _waits(before)
+        evicted += after.evicted - before.evicted
+        pods += after.pods - before.pods
+    return ", ".join(
+        part
+        for part in (
+            _more(moved, "pod moves", "pods move", ""),
+            _more(waiting, "waits", "wait"),
+            _more(evicted, "is evicted", "are evicted"),
+            _more(pods, "pod is there", "pods are there"),
+        )
+        if part
+    )
+
+
+def change_sentence(change: WorkloadChange) -> str:
+    """What becomes of one workload: "with a node 31 -> 28 of 60; 3 moved"."""
+    return "; ".join(_parts(change.before, change.after))
+
+
+def _parts(before: WorkloadCount, after: WorkloadCount) -> Iterator[str]:
+    if not after.pods:
+        yield f"{_count(before.pods, 'pod')} gone"
+        return
+    if not before.pods:
+        yield f"{_count(after.pods, 'new pod')}, {after.placed:,} with a node"
+        return
+    gone = before.pods - after.pods
+    if gone > 0:
+        yield f"{_count(gone, 'pod')} gone"
+    elif gone:
+        yield _count(-gone, "new pod")
+    if before.placed - gone != after.placed:
+        yield f"with a node {before.placed:,} -> {after.placed:,} of {after.pods:,}"
+    if before.moved != after.moved:
+        yield f"moved {before.moved:,} -> {after.moved:,}" if before.moved else f"{after.moved:,} moved"
+    if before.evicted != after.evicted:
+        yield f"evicted {before.evicted:,} -> {after.evicted:,}" if before.evicted else f"{after.evicted:,} evicted"
+
+
+def _waits(count: WorkloadCount) -> int:
+    """Pods that waited before the plan and have no node; who is evicted is told of apart."""
+    return count.waiting - count.evicted
+
+
+def _more(number: int, one: str, several: str, more: str = "more ") -> str:
+    if not number:
+        return ""
+    word = more if number > 0 else "fewer "
+    return f"{abs(number):,} {word}{one if abs(number) == 1 else several}"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""How objects come into a scenario: one by one, from a dump, from a saved state."""

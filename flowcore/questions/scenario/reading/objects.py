@@ -1,0 +1,257 @@
+"""Objects of the API, as they are put into a scenario: from the files of a dump, or as a hypothetical change."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+
+from flowcore.api import (
+    STORAGE_KINDS,
+    Interner,
+    WireDeviceClass,
+    WireDisruptionBudget,
+    WireNamespace,
+    WireNode,
+    WireNodeTopology,
+    WirePod,
+    WirePodGroup,
+    WireQueue,
+    to_device_class,
+    to_disruption_budget,
+    to_labels,
+    to_node,
+    to_numa_node,
+    to_pod,
+    to_pod_group,
+    to_queue,
+    to_storage_object,
+)
+from flowcore.api.kinds import (
+    DISRUPTION_BUDGET,
+    IN_DUMPS,
+    KINDS,
+    NODE_METRICS,
+    NODE_TOPOLOGY,
+    POD_METRICS,
+    PRIORITY_CLASS,
+    QUEUE,
+    RESOURCE_CLAIMS,
+    ObjectKind,
+)
+from flowcore.api.metrics import to_node_sample, to_pod_sample
+from flowcore.api.policies import parse_policy
+from flowcore.api.priority_classes import PriorityClass, PriorityClasses, check_priority_class
+from flowcore.model.cost_policy import KnownModels
+from flowcore.model.data import DATA
+from flowcore.model.errors import ModelError
+from flowcore.model.gang_spec import GangSource
+from flowcore.model.volumes import data_problem
+from flowcore.questions.scenario.reading.dump_commands import ADD_PRIORITIES
+from flowcore.questions.scenario.reading.edits import Edits
+
+_READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
+#: API groups of each kind that is read.
+_GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
+_NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
+_RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
+#: Kinds whose controllers create pods.
+WORKLOADS = frozenset(
+    ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
+)
+
+
+def json_type(value: Any) -> str:
+    """The JSON type of a value, for messages."""
+    names = {type(None): "nothing", dict: "an object", list: "a list", str: "a string", bool: "a boolean"}
+    return names.get(type(value), "a number")
+
+
+def unread_kind(item: dict[str, Any]) -> str:
+    """The kind of an object that plans do not depend on, with its API group where another has such a kind; "": read."""
+    kind, version = item["kind"], item.get("apiVersion") or ""
+    group = api_group(item)
+    # Without apiVersion the kind is taken for Kubernetes' own, except PodGroup, a kind of several projects.
+    if kind not in _GROUPS or (group not in _GROUPS[kind] and (version or kind == "PodGroup")):
+        return f"{kind}.{group}" if kind in _GROUPS else str(kind)
+    return ""
+
+
+def why_ignored(kind: str) -> str:
+    """Why objects of a kind are ignored."""
+    return "only existing pods are planned" if kind in WORKLOADS else "plans do not depend on this kind"
+
+
+def api_group(item: dict[str, Any]) -> str:
+    """The API group of an object; "" for the core group."""
+    return str(item.get("apiVersion") or "").rpartition("/")[0]
+
+
+def name_of(item: dict[str, Any]) -> tuple[str, str]:
+    """Namespace ("" for kinds without namespaces) and name of an object of a kind that is read.
+
+    Raises:
+        ModelError: it has no name.
+    """
+    metadata = item.get("metadata")
+    if not isinstance(metadata, dict):
+        raise ModelError("metadata", f"expected an object, got {json_type(metadata)}")
+    name = metadata.get("name")
+    if not isinstance(name, str) or not name:
+        raise ModelError("metadata.name", "required value")
+    namespace = metadata.get("namespace") or "default"
+    return str(namespace) if item["kind"] in _NAMESPACED else "", name
+
+
+def _spec_of(item: dict[str, Any]) -> dict[str, Any]:
+    spec: dict[str, Any] = item["spec"]
+    return spec
+
+
+class ObjectReader:
+    """Puts objects of the API into a scenario, one by one.
+
+    Args:
+        now: seconds since the epoch: samples of the future do not count.
+        models: the cost models that policies may name.
+        checked_spec: the spec of a policy or queue once it is validated, with defaults; raises ModelError. Default: it
+            was validated before.
+
+    Attributes:
+        warnings: sentences about annotations and samples that do not count.
+    """
+
+    def __init__(
+        self,
+        edits: Edits,
+        now: float,
+        models: KnownModels,
+        checked_spec: Callable[[dict[str, Any]], dict[str, Any]] = _spec_of,
+    ) -> None:
+        self._edits, self._now, self._models, self._checked_spec = edits, now, models, checked_spec
+        self._intern = Interner()
+        #: Pods whose priority the API server has not written into the spec.
+        self._without_priority: dict[str, WirePod] = {}
+        self.warnings: list[str] = []
+
+    def put(self, item: dict[str, Any], shown: str) -> None:
+        """Puts an object of a kind that is read.
+
+        Args:
+            shown: the object for warnings.
+
+        Raises:
+            ModelError: it does not match its kind.
+        """
+        try:
+            self._put(item, shown)
+        except msgspec.ValidationError as error:
+            problem, _, path = str(error).partition(" - at `")
+            where = path.removeprefix("key` in `").removeprefix("$").removeprefix(".").rstrip("`")
+            raise ModelError(where, problem) from error
+
+    def _put(self, item: dict[str, Any], shown: str) -> None:
+        kind, edits, intern = item["kind"], self._edits, self._intern
+        if kind == "Node":
+            edits.put_node(to_node(msgspec.convert(item, WireNode), intern))
+        elif kind == "Pod":
+            self._put_pod(msgspec.convert(item, WirePod), shown)
+        elif kind == "Namespace":
+            namespace = msgspec.convert(item, WireNamespace).metadata
+            edits.put_namespace(namespace.name, to_labels(namespace.labels))
+        elif kind in STORAGE_KINDS:
+            storage_object = to_storage_object(kind, item)
+            if storage_object is not None:
+                edits.put_storage(storage_object)
+                if problem := data_problem(storage_object):
+                    self.warnings.append(f"{shown}: annotation {DATA}: {problem}; it is ignored")
+        elif kind == "PodGroup":
+            source = GangSource(str(item.get("apiVersion")).partition("/")[0])
+            edits.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
+        elif kind == NODE_TOPOLOGY.kind:
+            edits.put_numa(to_numa_node(msgspec.convert(item, WireNodeTopology), intern))
+        elif kind == DISRUPTION_BUDGET.kind:
+            self._put_budget(msgspec.convert(item, WireDisruptionBudget), shown)
+        elif kind == PRIORITY_CLASS.kind:
+            priority_class = msgspec.convert(item, PriorityClass)
+            check_priority_class(priority_class)
+            edits.put_priority_class(priority_class)
+        elif kind in _RESOURCE_CLAIMS:
+            edits.put_named(kind, *name_of(item))
+        elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
+            self._put_sample(item)
+        elif kind == "DeviceClass":
+            edits.put_device_class(to_device_class(msgspec.convert(item, WireDeviceClass)))
+        else:
+            self._put_rules(item)
+
+    def _put_rules(self, item: dict[str, Any]) -> None:
+        spec = item.get("spec")
+        if not isinstance(spec, dict):
+            raise ModelError("spec", f"expected an object, got {json_type(spec)}")
+        if item["kind"] == QUEUE.kind:
+            queue = to_queue(msgspec.convert(item | {"spec": self._checked_spec(item)}, WireQueue))
+            if queue.problem:
+                raise ModelError("", queue.problem)
+            self._edits.put_queue(queue)
+            return
+        self._edits.put_policy(parse_policy(item["metadata"]["name"], self._checked_spec(item), self._models))
+
+    def _put_pod(self, wire: WirePod, shown: str) -> None:
+        pod = to_pod(wire, self._intern)
+        if pod.bad_annotation and not pod.blocked_reason:
+            problem = pod.annotation_problem or "it has no known value"
+            self.warnings.append(f"{shown}: {pod.bad_annotation}: {problem}; it is ignored")
+        self._edits.put_pod(pod)
+        self._edits.set_names(pod.key, _claims_of(wire))
+        self._without_priority.pop(pod.key, None)
+        if wire.spec.priority is None or wire.spec.preemption_policy is None:
+            self._without_priority[pod.key] = wire
+
+    def _put_budget(self, wire: WireDisruptionBudget, shown: str) -> None:
+        self._edits.put_disruption_budget(to_disruption_budget(wire))
+        if wire.status is None:
+            self.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
+
+    def _put_sample(self, item: dict[str, Any]) -> None:
+        """A bad sample is left out, and the others count."""
+        try:
+            if item["kind"] == NODE_METRICS.kind:
+                self._edits.put_node_sample(*to_node_sample(item, self._now))
+            else:
+                self._edits.put_pod_sample(*to_pod_sample(item, self._now))
+        except ModelError as error:
+            self.warnings.append(f"{error}. This sample does not count")
+
+    def resolve_priorities(self) -> Iterator[str]:
+        """Gives pods the priority of their PriorityClass, which may have come later than the pod.
+
+        Yields:
+            sentences about classes that are not there.
+        """
+        classes = PriorityClasses(self._edits.scenario.priority_classes.values())
+        for key, wire in self._without_priority.items():
+            spec = classes.resolve(wire.spec)
+            if spec is not None:
+                self._edits.put_pod(to_pod(msgspec.structs.replace(wire, spec=spec), self._intern))
+                continue
+            named = (PRIORITY_CLASS.kind, "", wire.spec.priority_class_name or "")
+            self._edits.set_names(key, (*_claims_of(wire), named))
+            yield (
+                f"Pod {key}: spec.priorityClassName: the files do not contain PriorityClass "
+                f"{wire.spec.priority_class_name}, so its priority counts as 0. Add "
+                f"the classes: {ADD_PRIORITIES}"
+            )
+
+
+def _claims_of(wire: WirePod) -> tuple[tuple[str, str, str], ...]:
+    """The resource claims and templates that a pod names, by kind, namespace and name."""
+    namespace, found = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
+    for claim in wire.spec.resource_claims or ():
+        for kind, name in zip(
+            _RESOURCE_CLAIMS, (claim.resource_claim_name, claim.resource_claim_template_name), strict=True
+        ):
+            if name:
+                found.append((kind, namespace, name))
+    return tuple(found)
