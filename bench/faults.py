@@ -1,8 +1,7 @@
 """How long it takes until everything runs after a fault: the fault tests, timed.
 
     python bench/faults.py
-    python bench/faults.py --slow --only worker
-    python bench/faults.py --slow
+    python bench/faults.py --only worker
 
 While pods of both deliveries and gangs arrive that fill a cluster exactly, something breaks. Time runs from when it is
 mended until every pod that can run is bound; 0 means that all were bound before. The tests also check that no pod is
@@ -27,7 +26,7 @@ _ROOT = Path(__file__).parents[1]
 _COLUMNS = ("fault", "seconds to converge", "MiB before", "MiB after")
 
 
-def _run(only: str, report: Path, *, slow: bool) -> int:
+def _run(only: str, report: Path) -> int:
     """Pytest's exit code."""
     command = [
         sys.executable,
@@ -43,7 +42,7 @@ def _run(only: str, report: Path, *, slow: bool) -> int:
         "junit_family=xunit1",
         f"--junit-xml={report}",
         "-m",
-        "" if slow else "not slow",
+        "slow",
         *(["-k", only] if only else []),
     ]
     return subprocess.run(command, cwd=_ROOT, check=False, stdout=sys.stderr).returncode
@@ -58,14 +57,13 @@ def _rows(report: Path) -> list[dict[str, str]]:
 
 @click.command()
 @click.option("--only", default="", metavar="WORD", help="Faults whose name has this word.")
-@click.option("--slow", is_flag=True, help="Also those that take minutes.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(only: str, slow: bool, output: str) -> None:  # noqa: FBT001 - click calls it
+def main(only: str, output: str) -> None:
     """Measures the time to converge after each fault."""
     told = conditions()
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
-        code = _run(only, report, slow=slow)
+        code = _run(only, report)
         rows = _rows(report) if report.exists() else []
     if output == "json":
         sys.stdout.buffer.write(msgspec.json.encode({"conditions": told, "rows": rows}) + b"\n")

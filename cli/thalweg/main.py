@@ -16,7 +16,7 @@ from thalweg.commands.plan import plan
 from thalweg.commands.replay import replay
 from thalweg.commands.run import run
 from thalweg.commands.scheduler_config import scheduler_config
-from thalweg.commands.status import status, top
+from thalweg.commands.status import status
 from thalweg.commands.uninstall import uninstall
 from thalweg.commands.up import up
 from thalweg.commands.view import view
@@ -56,7 +56,6 @@ main.add_command(replay)
 main.add_command(run)
 main.add_command(scheduler_config)
 main.add_command(status)
-main.add_command(top)
 main.add_command(uninstall)
 main.add_command(up)
 main.add_command(view)

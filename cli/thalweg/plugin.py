@@ -14,8 +14,9 @@ from click.shell_completion import ShellComplete
 
 from thalweg.commands.dump import dump
 from thalweg.commands.headroom import headroom
+from thalweg.commands.old_names import OLD_TOP
 from thalweg.commands.plan import plan
-from thalweg.commands.status import status, top
+from thalweg.commands.status import status
 from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
 from thalweg.program import PLANS, Program
@@ -40,11 +41,11 @@ def main() -> None:
       kubectl thalweg plan -n shop
       kubectl thalweg what-if --drain worker-3
       kubectl thalweg status
-      kubectl thalweg top
+      kubectl thalweg status --watch
     """  # noqa: D301 - click's mark for "leave these lines as they are"
 
 
-for _command in (why, plan, what_if, headroom, status, top, dump):
+for _command in (why, plan, what_if, headroom, status, dump, OLD_TOP):
     main.add_command(_command)
 
 

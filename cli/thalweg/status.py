@@ -1,12 +1,12 @@
-"""``thalweg status``."""
+"""What ``thalweg status`` shows: the question, and its answer as lines and tables."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from datetime import UTC, datetime
-from functools import partial
+from typing import Any, Final
 
-from rich.console import Console
 from thalweg_view.pictures.policies import QueueRow
 from thalweg_view.rounds import RoundHistory, RoundRow
 from thalweg_view.status import StatusAnswer, StatusQuery, answer_status
@@ -14,10 +14,22 @@ from thalweg_view.view_data import SourceInfo, ViewData
 
 from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
-from thalweg.asking import tell
-from thalweg.source import SourceOperation, SourceOptions
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.reading.moment import parse_moment
+from thalweg.source import SourceOperation
 from thalweg.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
-from thalweg.workload_tables import print_workloads
+
+#: Orders of the waiting workloads, as the key s goes through them.
+_ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {
+    "age": lambda row: (row.since or float("inf"), row.workload),
+    "pods": lambda row: (-row.waiting, row.workload),
+    "namespace": lambda row: (row.namespace, row.since),
+    "reason": lambda row: (row.why, row.since),
+}
+SORTS: Final = tuple(_ORDERS)
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+
+Tables = list[tuple[tuple[str, ...], list[tuple[str, ...]]]]
 
 
 def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
@@ -31,38 +43,24 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
 QUESTION = SourceOperation("status", StatusAnswer, of_dump, method="GET")
 
 
-def run_status(source: SourceOptions, output: str, *, watch: bool, pods: bool = False) -> None:
-    """Asks for the status and prints it."""
-    tell(source, QUESTION, lambda _: StatusQuery(pods), partial(show, pods=pods), output=output, watch=watch)
-
-
-def show(answer: StatusAnswer, *, pods: bool = False) -> None:
-    """Prints a status; what waits by workload, or all pods."""
+def show(answer: StatusAnswer) -> None:
+    """Prints a status."""
     console = stdout_console()
     for line in summary(answer):
         console.print(line, markup=False)
-    console.print()
-    if pods:
-        _show_table(console, ("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods])
-    else:
-        print_workloads(console, [each for each in answer.workloads if each.waiting])
-    _show_table(console, ("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer))
-    for policy in answer.policies:
-        if policy.held:
-            console.print(f"{policy.name}: waiting Auto. {policy.held}\n", markup=False)
-    _show_table(console, ("QUEUE", "USED", "FAIR", "BORROWED", "WAITING"), queue_rows(answer.queues))
-    _show_table(console, ("REASON", "PODS"), code_rows(answer))
-
-
-def _show_table(console: Console, header: tuple[str, ...], rows: list[tuple[str, ...]]) -> None:
-    if rows:
+    for header, rows in tables_of(answer, SORTS[0]):
+        console.print()
         print_table(console, header, rows[:MAX_ROWS])
         print_truncated(console, len(rows))
-        console.print()
 
 
 def summary(answer: StatusAnswer) -> list[str]:
-    """The cluster and the newest round in two or three lines."""
+    """The cluster and the newest round in two or three lines, and what policies decided by themselves."""
+    held = [f"{each.name}: waiting Auto. {each.held}" for each in answer.policies if each.held]
+    return [*_cluster_and_round(answer), *held]
+
+
+def _cluster_and_round(answer: StatusAnswer) -> list[str]:
     overview = answer.overview
     pods = f"{counted(overview.running, 'running pod')}, {counted(overview.waiting, 'waiting pod')}"
     lines = [f"{counted(overview.nodes, 'node')}, {pods}"]
@@ -121,3 +119,36 @@ def proof(row: RoundRow) -> str:
 def clock(seconds: float) -> str:
     """A time of day."""
     return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
+
+
+def tables_of(answer: StatusAnswer, sort: str) -> Tables:
+    """Headers and rows of all tables that have rows. What waits is a row for each workload, or for each pod if asked.
+
+    Args:
+        sort: order of the waiting workloads, one of ``SORTS``.
+    """
+    now = parse_moment(answer.now) if answer.now else 0.0
+    waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[sort])
+    tables: Tables = [
+        (("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods]),
+        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PODS", "QUEUE", "REASON"),
+         [(each.workload, age(now - each.since) if each.since and now else "-", f"{each.waiting:,} of {each.pods:,}",
+           each.queue or "-", each.why) for each in ([] if answer.pods else waiting)]),
+        (("PLACED LATELY", "PODS", "BOUND", "ROUND", "AT"),
+         [(each.workload, f"{each.pods:,}", f"{each.bound:,}", str(each.round), clock(each.time))
+          for each in answer.placed]),
+        (("REASON", "PODS"), code_rows(answer)),
+        (("QUEUE", "USED", "FAIR", "BORROWED", "WAITING"), queue_rows(answer.queues)),
+        (("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer)),
+        (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"), round_rows(answer)),
+        (("LEAVES", "NODE", "TO", "WHY"), [(each.pod, each.node, each.to or "-", each.kind) for each in answer.moves]),
+    ]  # fmt: skip
+    return [(header, rows) for header, rows in tables if rows]
+
+
+def age(seconds: float) -> str:
+    """A time span as kubectl has it: 45s, 12m, 3h, 2d."""
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= 2 * unit or (unit == _MINUTE and seconds >= unit):
+            return f"{int(seconds // unit)}{letter}"
+    return f"{max(0, int(seconds))}s"

@@ -43,9 +43,13 @@ class _Filed(Generic[T]):
             self.index.add(term)
         pods.change(node, delta, revision)
         if not pods.by_node:
-            del self.pods[term]
-            self.index.remove(term)
+            self.remove(term)
         return came or not pods.by_node
+
+    def remove(self, term: T) -> None:
+        """Removes a term that no pod brings any more."""
+        del self.pods[term]
+        self.index.remove(term)
 
     def find(self, namespace: str, namespace_labels: Labels, labels: Labels) -> Iterator[tuple[T, MatchingPods]]:
         """The terms that speak of pods with these labels in this namespace."""
@@ -58,6 +62,10 @@ class _Place(Enum):
     SHARED = "shared"
     HOME = "home"
     UNHEEDED = "unheeded"
+
+
+#: Members of an Enum are slow to look up.
+_SHARED, _HOME, _UNHEEDED = _Place.SHARED, _Place.HOME, _Place.UNHEEDED
 
 
 class _OfNamespace(Generic[T]):
@@ -79,16 +87,19 @@ class _OfNamespace(Generic[T]):
     def place(self, term: T) -> _Place | None:
         """Where a term holds; None: no pod brings it."""
         if term in self.shared:
-            return _Place.SHARED
+            return _SHARED
         if term in self.home.pods:
-            return _Place.HOME
-        return _Place.UNHEEDED if term in self.unheeded else None
+            return _HOME
+        return _UNHEEDED if term in self.unheeded else None
 
     def new_place(self, *, about_others: bool) -> _Place:
         """Where a term holds that comes now."""
         if about_others and len(self.shared) < MAX_TERMS_ABOUT_OTHERS:
-            return _Place.SHARED
-        return _Place.HOME if len(self.home.pods) < MAX_TERMS_AT_HOME else _Place.UNHEEDED
+            return _SHARED
+        return _HOME if len(self.home.pods) < MAX_TERMS_AT_HOME else _UNHEEDED
+
+    def __contains__(self, term: T) -> bool:
+        return term in self.home.pods or term in self.shared or term in self.unheeded
 
     def __bool__(self) -> bool:
         return bool(self.shared or self.home.pods or self.unheeded)
@@ -107,34 +118,51 @@ class PodTerms(Generic[T]):
         self._base: PodTerms[T] | None = base
         #: The terms of all namespaces that hold for pods of others.
         self._shared: _Filed[T] = _Filed()
+        #: By namespace; some bring no term any more. To make these anew for each pod that comes and goes costs more.
         self._of: dict[str, _OfNamespace[T]] = {}
+        self._terms = 0
         #: Answers by namespace and labels, until a term comes or goes that may be among them.
         self._answers: dict[str, dict[Labels, tuple[tuple[T, MatchingPods], ...]]] = {}
         self._kept = 0
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return bool(self._of) or bool(self._base)
+        return self._terms > 0 or bool(self._base)
 
     def change(self, term: T, namespace: str, node: str, delta: int, revision: int) -> None:
         """So many more (or fewer) pods of a namespace bring a term on a node."""
         own = self._of.get(namespace)
         if own is None:
             own = self._of[namespace] = _OfNamespace()
-        place, about_others = self.place(term, namespace), term.scope.reaches_beyond(namespace)
-        if place is None:
-            place = own.new_place(about_others=about_others)
-        self._count(own, place, term, namespace, node, delta, revision)
-        gone = own.place(term) is None
-        if about_others and place is not _Place.SHARED:
-            if gone:
-                own.beyond.pop(term, None)
-            else:
+        pods = own.home.pods.get(term)
+        if pods is not None:  # as for most terms of most pods
+            pods.change(node, delta, revision)
+            if not pods.by_node:
+                own.home.remove(term)
+                self.forget_answers(namespace)
+                self._term_gone(own, term, namespace, revision)
+            return
+        known, about_others = self.place(term, namespace), term.scope.reaches_beyond(namespace)
+        place = own.new_place(about_others=about_others) if known is None else known
+        if term not in own:
+            self._terms += 1
+            if about_others and place is not _SHARED:
                 own.beyond[term] = None
-        if gone and self._base is None:
+        self._count(own, place, term, namespace, node, delta, revision)
+        if term not in own:
+            self._term_gone(own, term, namespace, revision)
+
+    def _term_gone(self, own: _OfNamespace[T], term: T, namespace: str, revision: int) -> None:
+        """No pod of the namespace brings a term any more."""
+        self._terms -= 1
+        own.beyond.pop(term, None)
+        if self._base is None:
             self._advance(own, namespace, revision)
-        if gone and not own:
-            del self._of[namespace]
+
+    def age(self) -> None:
+        """To be called now and then: forgets answers, and namespaces that bring no term any more."""
+        self.forget_answers()
+        self._of = {namespace: own for namespace, own in self._of.items() if own}
 
     def place(self, term: T, namespace: str) -> _Place | None:
         """Where a term of pods of a namespace holds; None: they do not bring it."""
@@ -145,7 +173,7 @@ class PodTerms(Generic[T]):
         self, own: _OfNamespace[T], place: _Place, term: T, namespace: str, node: str, delta: int, revision: int
     ) -> None:
         base = None if self._base is None else self._base.pods_at(place, term, namespace)
-        if place is _Place.SHARED:
+        if place is _SHARED:
             nodes = own.shared.setdefault(term, {})
             nodes[node] = nodes.get(node, 0) + delta
             if not nodes[node]:
@@ -156,7 +184,7 @@ class PodTerms(Generic[T]):
                 names, selector = term.scope
                 for name in names if selector is None else (None,):
                     self.forget_answers(name)
-        elif place is _Place.HOME:
+        elif place is _HOME:
             if own.home.change(term, base, node, delta, revision):
                 self.forget_answers(namespace)
         else:
@@ -172,13 +200,13 @@ class PodTerms(Generic[T]):
         while own.beyond and len(own.shared) < MAX_TERMS_ABOUT_OTHERS:
             term = next(iter(own.beyond))
             del own.beyond[term]
-            self._move(own, term, _Place.SHARED, namespace, revision)
+            self._move(own, term, _SHARED, namespace, revision)
         while own.unheeded and len(own.home.pods) < MAX_TERMS_AT_HOME:
-            self._move(own, next(iter(own.unheeded)), _Place.HOME, namespace, revision)
+            self._move(own, next(iter(own.unheeded)), _HOME, namespace, revision)
 
     def _move(self, own: _OfNamespace[T], term: T, place: _Place, namespace: str, revision: int) -> None:
-        before = _Place.HOME if term in own.home.pods else _Place.UNHEEDED
-        pods = own.home.pods[term] if before is _Place.HOME else own.unheeded[term]
+        before = _HOME if term in own.home.pods else _UNHEEDED
+        pods = own.home.pods[term] if before is _HOME else own.unheeded[term]
         for node, count in list(pods.by_node.items()):
             self._count(own, before, term, namespace, node, -count, revision)
             self._count(own, place, term, namespace, node, count, revision)
@@ -186,11 +214,11 @@ class PodTerms(Generic[T]):
     def pods_at(self, place: _Place, term: T, namespace: str) -> MatchingPods | None:
         """The pods that bring a term: of all namespaces where it is shared, else those of one."""
         pods = None
-        if place is _Place.SHARED:
+        if place is _SHARED:
             pods = self._shared.pods.get(term)
         elif namespace in self._of:
             own = self._of[namespace]
-            pods = (own.home.pods if place is _Place.HOME else own.unheeded).get(term)
+            pods = (own.home.pods if place is _HOME else own.unheeded).get(term)
         return self._base.pods_at(place, term, namespace) if pods is None and self._base is not None else pods
 
     def forget_answers(self, namespace: str | None = None) -> None:
@@ -198,8 +226,8 @@ class PodTerms(Generic[T]):
         if namespace is None:
             self._answers.clear()
             self._kept = 0
-        else:
-            answers = self._answers.pop(namespace, {})
+        elif namespace in self._answers:
+            answers = self._answers.pop(namespace)
             self._kept -= sum(_size(labels, answer) for labels, answer in answers.items())
 
     def find(self, namespace: str, labels: Labels) -> tuple[tuple[T, MatchingPods], ...]:
@@ -228,7 +256,7 @@ class PodTerms(Generic[T]):
         if self._base is None:
             return tuple(found)
         for term, pods in self._base.find(namespace, labels):
-            at_home = self._base.pods_at(_Place.HOME, term, namespace) is pods
+            at_home = self._base.pods_at(_HOME, term, namespace) is pods
             known = self._shared if not at_home else None if own is None else own.home
             if known is None or term not in known.pods:
                 found.append((term, pods))
@@ -237,8 +265,8 @@ class PodTerms(Generic[T]):
     def beyond_limits(self, terms: Iterable[T], namespace: str) -> tuple[int, int]:
         """Of these terms of running pods of a namespace: those that hold there only, and those that hold nowhere."""
         places = [(self.place(term, namespace), term.scope.reaches_beyond(namespace)) for term in terms]
-        at_home = sum(place is _Place.HOME and about_others for place, about_others in places)
-        return at_home, sum(place is _Place.UNHEEDED for place, _ in places)
+        at_home = sum(place is _HOME and about_others for place, about_others in places)
+        return at_home, sum(place is _UNHEEDED for place, _ in places)
 
 
 def limits_problem(at_home: int, nowhere: int) -> str:

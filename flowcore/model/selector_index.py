@@ -22,7 +22,7 @@ class Scope(NamedTuple):
 
     def reaches_beyond(self, namespace: str) -> bool:
         """Whether there may be other namespaces than this one in it."""
-        return self.selector is not None or any(name != namespace for name in self.names)
+        return self.selector is not None or (len(self.names) > 0 and set(self.names) != {namespace})
 
 
 #: The scope of what is about all namespaces.
@@ -146,20 +146,25 @@ class ScopedIndex(Generic[_S]):
     def add(self, item: _S) -> None:
         """Adds an item."""
         names, selector = item.scope
-        for name in dict.fromkeys(names):
-            self._by_name.setdefault(name, SelectorIndex()).add(item, item.selector)
+        for name in dict.fromkeys(names) if len(names) > 1 else names:
+            index = self._by_name.get(name)
+            if index is None:
+                index = self._by_name[name] = SelectorIndex()
+            index.add(item, item.selector)
         if selector is not None:
             self._with_selector.add(item, item.selector)
 
     def remove(self, item: _S) -> None:
         """Removes an item."""
-        for name in dict.fromkeys(item.scope.names):
+        names, selector = item.scope
+        for name in dict.fromkeys(names) if len(names) > 1 else names:
             index = self._by_name.get(name)
             if index is not None:
                 index.remove(item)
                 if not len(index):
                     del self._by_name[name]
-        self._with_selector.remove(item)
+        if selector is not None:
+            self._with_selector.remove(item)
 
     def find(self, namespace: str, namespace_labels: Labels, labels: Labels) -> Iterator[_S]:
         """The items that are about pods with these labels in this namespace, each once."""

@@ -85,3 +85,17 @@ def test_a_wrong_word_is_answered_with_usage() -> None:
 def test_the_version() -> None:
     """A name and a number."""
     assert re.fullmatch(r"thalweg, version \d+\.\d+\.\d+\S*\n", thalweg("--version").stdout)
+
+
+def test_an_option_means_one_thing() -> None:
+    """--context is the kubeconfig's, as for kubectl, wherever it is; and where a command has it, --kubeconfig is."""
+    with_context = 0
+    for command in main.commands.values():
+        options = {name: option for option in command.params for name in option.opts}
+        if (context := options.get("--context")) is None:
+            continue
+        with_context += 1
+        assert isinstance(context, click.Option)
+        assert context.help == "Context of the kubeconfig. Default: its current context."
+        assert "--kubeconfig" in options
+    assert with_context > 10

@@ -9,7 +9,12 @@ from thalweg.commands.old_names import OLD_NAMES
 from thalweg.main import main
 
 #: Words of an old command, and of the new one.
-SAME = [(("simulate",), ("plan",)), (("explain",), ("why", "--nodes")), (("explain", "q"), ("why", "q", "--nodes"))]
+SAME = [
+    (("simulate",), ("plan",)),
+    (("explain",), ("why", "--nodes")),
+    (("explain", "q"), ("why", "q", "--nodes")),
+    (("top",), ("status",)),
+]
 
 
 @pytest.fixture

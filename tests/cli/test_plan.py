@@ -1,4 +1,4 @@
-"""`thalweg plan`, `status` and `top` on a dump: what people read."""
+"""`thalweg plan` and `status` on a dump: what people read."""
 
 import io
 import json
@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
-from thalweg.status import of_dump, show
-from thalweg.top import SORTS, age, screen_of, tables_of
+from thalweg.status import SORTS, age, of_dump, show, tables_of
+from thalweg.status_run import screen_of
 from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 
@@ -76,7 +76,8 @@ def test_the_status_for_people(dump: Path) -> None:
         "2 nodes, 1 running pod, 1 waiting pod",
         "the plan for this dump: 2 placed, 1 pending",
     ]
-    assert "pod/default/large  waits: NodeResourcesFit" in done.stdout
+    (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("pod/default/large")]
+    assert row[2:] == ["1", "of", "1", "-", "NodeResourcesFit"]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("watching")]
     assert row == ["watching", "Observe", "1", "0", "1"]
     assert "REASON            PODS\nNodeResourcesFit  1" in done.stdout
@@ -109,9 +110,9 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
     assert leaving == ["default/web-1", "default/web-2"]
 
 
-def test_top_without_a_terminal_is_tables(dump: Path) -> None:
+def test_the_status_has_what_waits_longest(dump: Path) -> None:
     """What waits longest, for how long and why; and what the plan places."""
-    done = thalweg("top", "-f", dump)
+    done = thalweg("status", "-f", dump)
     lines = done.stdout.splitlines()
     waits = next(at for at, line in enumerate(lines) if line.startswith("WAITS LONGEST"))
     assert lines[waits + 1].split()[0] == "pod/default/large"
@@ -119,7 +120,7 @@ def test_top_without_a_terminal_is_tables(dump: Path) -> None:
     assert any(line.startswith("PLACED LATELY") for line in lines)
 
 
-def test_top_sorts_what_waits() -> None:
+def test_the_key_s_sorts_what_waits() -> None:
     """By age the oldest is first; by pods the one of which most wait."""
     rows = [PlannedWorkload("job/b/few", 2, 0, 2, {"X": 2}, since=10.0),
             PlannedWorkload("job/a/many", 9, 1, 8, {"Y": 8}, since=50.0)]  # fmt: skip
@@ -138,7 +139,7 @@ def test_the_status_says_what_auto_decided(capsys: pytest.CaptureFixture[str]) -
     assert "p: waiting Auto. New pods get the gate." in capsys.readouterr().out
 
 
-def test_the_screen_of_top() -> None:
+def test_the_screen_of_watch() -> None:
     """Rounds, leaving pods and the newest round's proof are drawn; names that look like markup are text."""
     answer = of_dump(Scenario(), StatusQuery(), AnswerContext(0.0))
     answer = msgspec.structs.replace(

@@ -64,7 +64,7 @@ def test_no_api_server_is_one_sentence(tmp_path: Path) -> None:
             }
         )
     )
-    for words in (("plan",), ("top",), ("why", "--nodes")):
+    for words in (("plan",), ("status",), ("why", "--nodes")):
         done = thalweg(*words, "--kubeconfig", file)
         assert (done.returncode, done.stdout) == (2, "")
         assert done.stderr.startswith(f"Error: cannot use the API server (--kubeconfig {file}): ")
@@ -212,7 +212,7 @@ def test_a_dump_without_nodes_is_one_sentence(tmp_path: Path) -> None:
     """As for `plan`."""
     file = tmp_path / "dump.yaml"
     file.write_text(to_yaml(pod("p")))
-    for command in ("plan", "status", "top"):
+    for command in ("plan", "status"):
         done = thalweg(command, "-f", file)
         assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
         assert "no Node found" in done.stderr
@@ -225,11 +225,11 @@ def test_the_plugins_commands_are_those_of_thalweg() -> None:
         assert main.commands[name] is command
 
 
-def test_top_without_a_terminal_prints_once(tmp_path: Path) -> None:
+def test_the_status_in_a_pipe_is_lines(tmp_path: Path) -> None:
     """Tables as lines for a pipe: what waits, and for how long."""
     file = tmp_path / "dump.yaml"
     file.write_text(to_yaml(node("a"), pod("p", "9")))
-    done = thalweg("top", "-f", file)
+    done = thalweg("status", "-f", file)
     assert (done.returncode, done.stderr) == (0, "")
     assert "\x1b" not in done.stdout
     assert done.stdout.startswith("1 node, 0 running pods, 1 waiting pod\n")
@@ -254,3 +254,4 @@ def test_completion_for_kubectl() -> None:
     assert [line.split("\t")[0] for line in found] == ["--all-namespaces"]
     assert [*completions("plan", "-o", "")][:3] == ["table", "json", ":4"]
     assert completions("plan", "--kubeconfig", "")[-2] == ":0"
+    assert completions("to") == [":4", ""]  # an old name

@@ -19,7 +19,9 @@ from fcntl import ioctl
 from pathlib import Path
 
 import pytest
+from aiohttp import web
 from support.cli import node, pod, thalweg
+from support.fake_api import listening
 from thalweg.dump_source import DumpSource
 from thalweg.progress import passing, progress
 from thalweg.status import QUESTION
@@ -185,3 +187,45 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
 
     asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION, compute=compute), StatusQuery()))
     assert "planning 5 pending pods on 2 nodes" in shown.getvalue()
+
+
+@pytest.mark.parametrize("words", [("status", "--watch"), ("top",)], ids=lambda words: words[0])
+async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Drawn until the key q; s sorts what waits in another way, and the terminal is left as it was."""
+    api = web.Application()
+    items = {"nodes": [node("a")], "pods": [pod("large", "9")]}
+
+    async def listed(request: web.Request) -> web.Response:
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items[request.match_info["kind"]]})
+
+    api.router.add_get("/api/v1/{kind:nodes|pods}", listed)
+    async with listening(api) as port:
+        (tmp_path / "config").write_text(json.dumps({
+            "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}],
+        }))  # fmt: skip
+        shown = await asyncio.to_thread(_on_screen, *words, "--direct", "--kubeconfig", str(tmp_path / "config"))
+    assert "pod/default/large" in shown
+    assert "now by pods" in shown
+
+
+def _on_screen(*arguments: str) -> str:
+    """What the command draws: s is pressed until it sorts by pods, then q until it ends."""
+    ours, theirs = pty.openpty()
+    ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 150, 0, 0))
+    before, until = termios.tcgetattr(theirs), time.monotonic() + 60
+    command = [sys.executable, "-m", "thalweg", *arguments]
+    with subprocess.Popen(command, stdin=theirs, stdout=theirs, stderr=subprocess.DEVNULL) as process:
+        shown = b""
+        while process.poll() is None and time.monotonic() < until:
+            if select.select([ours], [], [], 0.2)[0]:
+                shown += os.read(ours, 65536)
+            if b"now by age" in shown:  # keys that come before the command reads keys are lost
+                os.write(ours, b"q" if b"now by pods" in shown else b"s")
+        process.kill()
+    assert process.returncode == 0, shown
+    assert termios.tcgetattr(theirs) == before
+    os.close(theirs)
+    os.close(ours)
+    return shown.decode()

@@ -56,7 +56,6 @@ CANNOT_RUN_OURS = {
     "certificates": "needs a cluster; tests/e2e/test_certificates.py runs it",
     "replay": "needs a record of the reader's; tests/e2e/test_state_dump.py makes one",
     "status": "needs a live operator",
-    "top": "needs a live operator",
     "view": "serves until it is stopped",
 }
 

@@ -125,7 +125,7 @@ async def test_killed_while_a_gang_is_bound(
 ) -> None:
     """Before and after each of the first bindings of a gang: the other replica binds the rest while other pods come."""
     await scene.operator.stop()
-    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="32", pods=300)
+    await scene.nodes(*(f"n{number}" for number in range(5)), cpu="64", pods=300)
     (tmp_path / "first").mkdir()
     (tmp_path / "second").mkdir()
     async with (

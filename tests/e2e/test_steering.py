@@ -198,7 +198,11 @@ async def test_held_pods_are_asked_about_twice(scene: ClusterScenario) -> None:
 
 
 async def test_priorities(scene: ClusterScenario) -> None:
-    """Of a backlog that does not fit, those of the highest priority run; nobody is evicted for a pod that is held."""
+    """Of a backlog that does not fit, those of the highest priority run when room comes.
+
+    Where the policy evicts nobody, kube-scheduler evicts nobody either for a pod that is held.
+    """
+    await scene.policy("steered", selects={"podSelector": {}}, delivery="Extender", preemption={"mode": "Never"})
     for name, value in (("low", 10), ("high", 1000)):
         await scene.priority_class(name, value)
     await scene.nodes("a", "b", cpu="2")

@@ -38,7 +38,7 @@ class Fault:
         strike: breaks something while pods arrive; returns when it is mended.
         within: seconds after that in which every pod that can run is bound. For machines that are busy; usual times
             are in the table.
-        slow: whether it takes minutes; `bench/faults.py` leaves it out without `--slow`.
+        slow: whether it takes minutes.
     """
 
     name: str

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any, Final
 
 import click
 
 from thalweg.commands.plan import plan
+from thalweg.commands.status import status
 from thalweg.commands.why import why
 
 
@@ -37,7 +39,15 @@ def _explain(**arguments: Any) -> None:
     click.get_current_context().invoke(why, **{**arguments, "nodes": True})
 
 
+def _top(**arguments: Any) -> None:
+    """It printed once where there was no terminal, and for a dump."""
+    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
+    click.get_current_context().invoke(status, **{**arguments, "watch": on_terminal and not arguments["files"]})
+
+
+OLD_TOP: Final = _old_name("top", status, "status --watch", _top)
 OLD_NAMES: Final = (
     _old_name("simulate", plan, "plan", _simulate),
     _old_name("explain", why, "why --nodes", _explain),
+    OLD_TOP,
 )

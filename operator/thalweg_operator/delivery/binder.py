@@ -132,7 +132,7 @@ class Binder:
         await self._queue.run()
 
     def end(self) -> None:
-        """From now on only what would leave gangs partially placed otherwise is sent (``wanted.bind_problem``)."""
+        """From now on only bindings are sent that complete a gang (``write_checks.bind_problem``)."""
         self._ends = True
 
     async def drain(self) -> None:

@@ -1,8 +1,8 @@
 """What becomes of a reservation by the answers to its binding: a gang is bound as a whole, or not at all.
 
 Bindings are separate requests, and the API server may refuse some of a gang's. Before any pod of the gang may have a
-node, the gang ends: its other bindings are not sent any more (``wanted.bind_problem``). Once it has begun it is to be
-completed: the place of a refused pod is kept while the pod pauses, for some tries.
+node, the gang ends: its other bindings are not sent any more (``write_checks.bind_problem``). Once it has begun, it is
+completed if possible: the place of a refused pod is kept while the pod pauses, for some tries.
 """
 
 from __future__ import annotations
