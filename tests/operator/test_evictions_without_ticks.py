@@ -3,8 +3,9 @@
 import pytest
 from support.fake_cluster.eviction_scene import EvictionScene, sized
 from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction
+from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
 
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import STEERED_NAME
 
@@ -83,3 +84,30 @@ def test_the_plan_evicts_who_leaves_by_itself(to: str) -> None:
     eviction = PlannedEviction("ns/web", "u-web", Departure.RULE, to, "its node lost a label")
     scene.state.apply(PlanMade(1, scene.state.generation, (), evictions=[eviction]))
     assert scene.evictions() == ["web"]
+
+
+def test_a_group_of_which_more_is_to_come_evicts_nobody() -> None:
+    """A plan comes in parts. The rest of a gang may find its place taken, so time alone begins nothing before the end."""
+    scene = EvictionScene()
+    ends = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
+    placements = []
+    for number in range(2):
+        scene.node(f"n{number}")
+        scene.pod(f"victim-{number}", 1000, node_name=f"n{number}")
+        urgent = PodClass(requests=sized(1000).requests, priority=1000)
+        scene.pod(f"g{number}", 1000, pod_class=urgent, gang=ends, scheduler_name="thalweg")
+        pod, victim = scene.state.pods[f"ns/g{number}"], scene.state.pods[f"ns/victim-{number}"]
+        policy = scene.state.shell.state.policy_of(pod)
+        assert policy is not None
+        eviction = PlannedEviction(victim.key, victim.uid, Departure.PREEMPTION)
+        placements.append(
+            PlannedPlacement(pod, policy, f"n{number}", (number, 0), "g", False, victims=(eviction,), waits=True)
+        )
+    generation = scene.state.generation
+    scene.state.apply(PlanMade(1, generation, placements[:1], ("g",), last=False))
+    scene.now += 1
+    scene.tick()
+    assert not scene.asked
+    assert not scene.nominated
+    scene.state.apply(PlanMade(1, generation, placements[1:], ("g",), first=False))
+    assert len(scene.dry_runs()) == 2

@@ -146,7 +146,8 @@ def _time_passed(state: State) -> None:
     now = state.now
     nomination_upkeep.time_passed(state)
     bindings.send_again(state)
-    if now - state.victims_seen >= _VICTIMS_EVERY:
+    # Of a plan that is still coming, the rest of a group may find its places taken: nobody leaves for its first pods.
+    if now - state.victims_seen >= _VICTIMS_EVERY and not state.is_delivering:
         state.victims_seen = now
         victims.look_after_victims(state)
         replacements.look_after_places(state)
