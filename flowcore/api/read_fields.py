@@ -7,24 +7,20 @@ from typing import Any, Final
 import msgspec
 
 from flowcore.api.base import Wire, WireMeta
-from flowcore.api.devices import WireDeviceClass
-from flowcore.api.disruption_budgets import WireDisruptionBudget
 from flowcore.api.gangs import WirePodGroup
 from flowcore.api.kinds import (
-    DEVICE_CLASS,
-    DISRUPTION_BUDGET,
     NAMESPACE,
     NODE,
-    NODE_TOPOLOGY,
     POD,
     POD_GROUPS,
     PRIORITY_CLASS,
+    QUEUE,
     RESOURCE_CLAIMS,
 )
-from flowcore.api.node_topology import WireNodeTopology
 from flowcore.api.nodes import WireNamespace, WireNode
 from flowcore.api.pod_objects import WirePod
 from flowcore.api.priority_classes import PriorityClass
+from flowcore.api.reading import READ_BY
 from flowcore.api.storage_objects import READ_ANNOTATIONS, STORAGE_WIRES
 from flowcore.model.nodes import MEASURED_BANDWIDTH
 
@@ -39,10 +35,8 @@ _WIRES: Final[dict[str, type[Wire]]] = {
     NODE.kind: WireNode,
     POD.kind: WirePod,
     NAMESPACE.kind: WireNamespace,
-    DEVICE_CLASS.kind: WireDeviceClass,
-    DISRUPTION_BUDGET.kind: WireDisruptionBudget,
-    NODE_TOPOLOGY.kind: WireNodeTopology,
     PRIORITY_CLASS.kind: PriorityClass,
+    **{kind.kind: wire for kind, (wire, _) in READ_BY.items() if kind != QUEUE},
     **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
     **STORAGE_WIRES,
     **dict.fromkeys((kind.kind for kind in RESOURCE_CLAIMS), _Named),

@@ -29,6 +29,8 @@ class Store(Generic[K, V]):
 
     Attributes:
         kinds: that share it; the key of an object says which it is of.
+        saved: of a line of a saved state, what its "saved" says, and the field with the object.
+        type: of the objects.
         key_of: the key of an object.
         key_by_name: the key of an object of a kind, by its namespace ("" for kinds without) and name.
         text: "namespace/name" of a key, or "name".
@@ -38,6 +40,8 @@ class Store(Generic[K, V]):
     """
 
     kinds: tuple[ObjectKind, ...]
+    saved: tuple[str, str]
+    type: Any
     key_of: Callable[[V], K]
     key_by_name: Callable[[ObjectKind, str, str], K]
     text: Callable[[K], str]
@@ -80,6 +84,8 @@ def _unreadable_queue(name: str, before: Queue | None) -> Queue:
 
 STORAGE_OBJECTS: Final = Store[StorageKey, StorageObject](
     STORAGE,
+    ("Storage", "storage"),
+    StorageObject,
     key_of,
     lambda kind, namespace, name: (kind.kind, namespace, name),
     _storage_text,
@@ -88,6 +94,8 @@ STORAGE_OBJECTS: Final = Store[StorageKey, StorageObject](
 )
 DEVICE_CLASSES: Final = Store[str, DeviceClass](
     (DEVICE_CLASS,),
+    ("DeviceClass", "device_class"),
+    DeviceClass,
     lambda value: value.name,
     _name,
     str,
@@ -96,6 +104,8 @@ DEVICE_CLASSES: Final = Store[str, DeviceClass](
 )
 NODE_TOPOLOGIES: Final = Store[str, NumaNode](
     (NODE_TOPOLOGY,),
+    ("NodeResourceTopology", "numa_node"),
+    NumaNode,
     lambda report: report.name,
     _name,
     str,
@@ -104,6 +114,8 @@ NODE_TOPOLOGIES: Final = Store[str, NumaNode](
 )
 QUEUES: Final = Store[str, Queue](
     (QUEUE,),
+    ("Queue", "queue"),
+    Queue,
     lambda queue: queue.name,
     _name,
     str,
@@ -113,6 +125,8 @@ QUEUES: Final = Store[str, Queue](
 )
 DISRUPTION_BUDGETS: Final = Store[str, DisruptionBudget](
     (DISRUPTION_BUDGET,),
+    ("PodDisruptionBudget", "disruption_budget"),
+    DisruptionBudget,
     lambda budget: budget.key,
     _namespace_and_name,
     str,
@@ -122,6 +136,8 @@ DISRUPTION_BUDGETS: Final = Store[str, DisruptionBudget](
 )
 GROUPS_OF_PODS: Final = Store[GangKey, PodGroup](
     tuple(POD_GROUPS.values()),
+    ("PodGroup", "pod_group"),
+    PodGroup,
     lambda group: group.key,
     lambda kind, namespace, name: GangKey(GangSource(kind.group), namespace, name),
     lambda key: f"{key.namespace}/{key.name}",

@@ -7,22 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import or_
+from typing import Any
 
 import msgspec
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.devices import DeviceClass
-from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.cluster.kinds import STORES, Store
 from flowcore.model.errors import ModelError
-from flowcore.model.gang_spec import PodGroup
 from flowcore.model.nodes import Node
-from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad, UsageSample
-from flowcore.model.volumes import StorageObject
 
 VERSION = 2
 
@@ -139,53 +137,28 @@ class _SavedNamespace(_Line, frozen=True, tag="Namespace"):
     labels: Labels
 
 
-class _SavedStorage(_Line, frozen=True, tag="Storage"):
-    storage: StorageObject
-
-
-class _SavedDeviceClass(_Line, frozen=True, tag="DeviceClass"):
-    device_class: DeviceClass
-
-
-class _SavedPodGroup(_Line, frozen=True, tag="PodGroup"):
-    pod_group: PodGroup
-
-
-class _SavedDisruptionBudget(_Line, frozen=True, tag="PodDisruptionBudget"):
-    disruption_budget: DisruptionBudget
-
-
-class _SavedNumaNode(_Line, frozen=True, tag="NodeResourceTopology"):
-    numa_node: NumaNode
-
-
 class _SavedPolicy(_Line, frozen=True, tag="Policy"):
     policy: Policy
     held: str = ""
 
 
-class _SavedQueue(_Line, frozen=True, tag="Queue"):
-    queue: Queue
-
-
-_Object = (
-    _SavedNode
-    | _SavedPod
-    | _SavedNamespace
-    | _SavedStorage
-    | _SavedDeviceClass
-    | _SavedDisruptionBudget
-    | _SavedPodGroup
-    | _SavedNumaNode
-    | _SavedPolicy
-    | _SavedQueue
-    | _SavedLoad
-    | _SavedNodeSample
-    | _SavedPodSample
-)
+#: The line of an object that has a row.
+_LINES: dict[Store[Any, Any], Any] = {
+    store: msgspec.defstruct(
+        f"_Saved{store.saved[0]}",
+        [(store.saved[1], store.type)],
+        bases=(_Line,),
+        frozen=True,
+        tag_field="saved",
+        tag=store.saved[0],
+    )
+    for store in STORES
+}
+_STORE_OF = {line: store for store, line in _LINES.items()}
+_OTHERS = _SavedNode | _SavedPod | _SavedNamespace | _SavedPolicy | _SavedLoad | _SavedNodeSample | _SavedPodSample
 _encoder = msgspec.json.Encoder()
 _header = msgspec.json.Decoder(Header)
-_object = msgspec.json.Decoder(_Object)
+_object: msgspec.json.Decoder[_Line] = msgspec.json.Decoder(reduce(or_, _LINES.values(), _OTHERS))
 
 
 def to_lines(
@@ -200,17 +173,12 @@ def to_lines(
         policies: in force; None: those of the cluster.
     """
     pods = list(cluster.pods.values())
-    objects: list[_Object] = [
+    objects: list[_Line] = [
         *(_SavedNode(each) for each in cluster.nodes.values()),
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),
-        *(_SavedStorage(each) for each in cluster.storage.objects.values()),
-        *(_SavedDeviceClass(each) for each in cluster.device_classes.values()),
-        *(_SavedDisruptionBudget(each) for each in cluster.budgets.objects.values()),
-        *(_SavedPodGroup(each) for each in cluster.gangs.groups.values()),
-        *(_SavedNumaNode(each) for each in cluster.numa.reports.values()),
+        *(line(value) for store, line in _LINES.items() for value in store.objects(cluster).values()),
         *(_SavedPolicy(each, beside.held.get(each.name, ""))
           for each in (cluster.policies.ordered if policies is None else policies) if each != BUILT_IN),
-        *(_SavedQueue(each) for each in cluster.queues.objects.values()),
         *(_SavedLoad(each) for each in beside.loads.values()),
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
@@ -255,7 +223,7 @@ def put_lines(lines: Iterable[str], cluster: Cluster) -> ReadState:
     return state
 
 
-def _put(line: _Object, cluster: Cluster, state: ReadState) -> None:
+def _put(line: _Line, cluster: Cluster, state: ReadState) -> None:
     match line:
         case _SavedNode():
             cluster.put_node(line.node)
@@ -263,18 +231,6 @@ def _put(line: _Object, cluster: Cluster, state: ReadState) -> None:
             _put_pod(line, cluster, state)
         case _SavedNamespace():
             cluster.set_namespace(line.name, line.labels)
-        case _SavedStorage():
-            cluster.put_storage(line.storage)
-        case _SavedDeviceClass(device_class):
-            cluster.set_device_class(device_class.name, device_class)
-        case _SavedDisruptionBudget(budget):
-            cluster.set_disruption_budget(budget.key, budget)
-        case _SavedPodGroup():
-            cluster.put_pod_group(line.pod_group)
-        case _SavedNumaNode(report):
-            cluster.numa.set_report(report.name, report)
-        case _SavedQueue(queue):
-            cluster.queues.put(queue.name, queue)
         case _SavedPolicy():
             state.policies.append(line.policy)
             if line.held:
@@ -285,6 +241,10 @@ def _put(line: _Object, cluster: Cluster, state: ReadState) -> None:
             state.node_samples[line.name] = line.sample
         case _SavedPodSample():
             state.pod_samples[line.key] = line.sample
+        case _:
+            store = _STORE_OF[type(line)]
+            value = getattr(line, store.saved[1])
+            store.put(cluster, store.key_of(value), value)
 
 
 def _put_pod(line: _SavedPod, cluster: Cluster, state: ReadState) -> None:

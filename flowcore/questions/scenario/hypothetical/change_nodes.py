@@ -8,6 +8,7 @@ from itertools import count
 
 import msgspec
 
+from flowcore.cluster.kinds import STORAGE_OBJECTS
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod
@@ -134,7 +135,7 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
         names.append(name)
         edits.put_node(as_new(like, name))
         if isinstance(drivers, CsiNode):
-            edits.put_storage(msgspec.structs.replace(drivers, name=name))
+            edits.put_object(STORAGE_OBJECTS, msgspec.structs.replace(drivers, name=name))
         for pod in permanent:
             pod_name = f"{pod.name}-{name}"
             edits.put_pod(msgspec.structs.replace(pod, name=pod_name, uid=f"{pod.uid}-{name}", node_name=name))

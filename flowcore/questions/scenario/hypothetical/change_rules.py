@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.cluster.kinds import QUEUES
 from flowcore.model.constraints import Conflict, Exclusive
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import MAX_AMOUNT
@@ -38,4 +39,4 @@ def raise_queue_limit(edits: Edits, change: RaiseQueueLimit) -> None:
     if not 0 <= change.amount <= MAX_AMOUNT:
         raise ModelError("amount", f"{change.amount}: give a number from 0 to {MAX_AMOUNT}")
     limit = tuple(sorted({**dict(queue.limit), change.resource: change.amount}.items()))
-    edits.put_queue(msgspec.structs.replace(queue, limit=limit))
+    edits.put_object(QUEUES, msgspec.structs.replace(queue, limit=limit))

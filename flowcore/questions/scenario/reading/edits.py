@@ -11,17 +11,13 @@ from typing import Any
 
 from flowcore.api.priority_classes import PriorityClass
 from flowcore.cluster.cluster import Cluster
-from flowcore.model.devices import DeviceClass
-from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.gang_spec import GangKey, PodGroup
+from flowcore.cluster.kinds import K, Store, V
+from flowcore.model.gang_spec import GangKey
 from flowcore.model.nodes import Node
-from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
-from flowcore.model.queues import Queue
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import UsageSample
-from flowcore.model.volumes import StorageObject, key_of
 from flowcore.questions.scenario.scenario import Scenario
 
 
@@ -32,7 +28,7 @@ class Edits:
         self.scenario = scenario
         self._cluster = scenario.cluster
         #: What puts each changed object back, by kind and key, in the order of the first changes.
-        self._before: dict[tuple[str, object], Callable[[], object]] = {}
+        self._before: dict[tuple[object, object], Callable[[], object]] = {}
         self._order = _Order(self._cluster)
         self._gangs: dict[GangKey, list[str]] = {}
         #: The parts of the scenario beside the cluster, and what they were.
@@ -87,48 +83,12 @@ class Edits:
         self._note("namespace", name, lambda: cluster.set_namespace(name, before))
         cluster.set_namespace(name, labels)
 
-    def put_storage(self, stored: StorageObject) -> None:
-        """Adds or replaces a storage object."""
-        cluster, key = self._cluster, key_of(stored)
-        before = cluster.storage.objects.get(key)
-        self._note(
-            "storage", key, lambda: cluster.remove_storage(key) if before is None else cluster.put_storage(before)
-        )
-        cluster.put_storage(stored)
-
-    def put_device_class(self, device_class: DeviceClass) -> None:
-        """Adds or replaces a DeviceClass."""
-        cluster, before = self._cluster, self._cluster.device_classes.get(device_class.name)
-        self._note("device class", device_class.name, lambda: cluster.set_device_class(device_class.name, before))
-        cluster.set_device_class(device_class.name, device_class)
-
-    def put_disruption_budget(self, budget: DisruptionBudget) -> None:
-        """Adds or replaces a PodDisruptionBudget."""
-        cluster, before = self._cluster, self._cluster.budgets.objects.get(budget.key)
-        self._note("budget", budget.key, lambda: cluster.set_disruption_budget(budget.key, before))
-        cluster.set_disruption_budget(budget.key, budget)
-
-    def put_pod_group(self, group: PodGroup) -> None:
-        """Adds or replaces a PodGroup."""
-        cluster, before = self._cluster, self._cluster.gangs.groups.get(group.key)
-        self._note(
-            "pod group",
-            group.key,
-            lambda: cluster.remove_pod_group(group.key) if before is None else cluster.put_pod_group(before),
-        )
-        cluster.put_pod_group(group)
-
-    def put_numa(self, report: NumaNode) -> None:
-        """Adds or replaces the report on the NUMA zones of a node."""
-        numa, before = self._cluster.numa, self._cluster.numa.reports.get(report.name)
-        self._note("zones", report.name, lambda: numa.set_report(report.name, before))
-        numa.set_report(report.name, report)
-
-    def put_queue(self, queue: Queue) -> None:
-        """Adds or replaces a FlowQueue."""
-        queues, before = self._cluster.queues, self._cluster.queues.objects.get(queue.name)
-        self._note("queue", queue.name, lambda: queues.put(queue.name, before))
-        queues.put(queue.name, queue)
+    def put_object(self, store: Store[K, V], value: V) -> None:
+        """Adds or replaces an object of a kind that has a row (``flowcore.cluster.kinds``)."""
+        cluster, key = self._cluster, store.key_of(value)
+        before = store.objects(cluster).get(key)
+        self._note(store, key, lambda: store.put(cluster, key, before))
+        store.put(cluster, key, value)
 
     def put_policy(self, policy: Policy) -> None:
         """Adds or replaces a policy."""
@@ -157,7 +117,7 @@ class Edits:
         """Adds or replaces the measured usage of a pod."""
         self.scenario.pod_samples[key] = sample
 
-    def _note(self, kind: str, key: object, undo: Callable[[], object]) -> None:
+    def _note(self, kind: object, key: object, undo: Callable[[], object]) -> None:
         self._before.setdefault((kind, key), undo)
 
     def undo(self) -> None:

@@ -10,19 +10,15 @@ import msgspec
 from flowcore.api import (
     STORAGE_KINDS,
     Interner,
-    WireDeviceClass,
     WireDisruptionBudget,
     WireNamespace,
     WireNode,
-    WireNodeTopology,
     WirePod,
     WirePodGroup,
     WireQueue,
-    to_device_class,
     to_disruption_budget,
     to_labels,
     to_node,
-    to_numa_node,
     to_pod,
     to_pod_group,
     to_queue,
@@ -33,7 +29,6 @@ from flowcore.api.kinds import (
     IN_DUMPS,
     KINDS,
     NODE_METRICS,
-    NODE_TOPOLOGY,
     POD_METRICS,
     PRIORITY_CLASS,
     QUEUE,
@@ -43,6 +38,8 @@ from flowcore.api.kinds import (
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.api.policies import parse_policy
 from flowcore.api.priority_classes import PriorityClass, PriorityClasses, check_priority_class
+from flowcore.api.reading import READ_BY
+from flowcore.cluster.kinds import DISRUPTION_BUDGETS, GROUPS_OF_PODS, QUEUES, STORAGE_OBJECTS, STORES
 from flowcore.model.cost_policy import KnownModels
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
@@ -56,6 +53,13 @@ _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 _GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
 _RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
+#: Kinds of which nothing is checked and told beside their shape: where the cluster has them, and how they are read.
+_PLAIN = {
+    kind.kind: (store, *READ_BY[kind])
+    for store in STORES
+    for kind in store.kinds
+    if kind in READ_BY and kind not in (QUEUE, DISRUPTION_BUDGET)
+}
 #: Kinds whose controllers create pods.
 WORKLOADS = frozenset(
     ("CronJob", "DaemonSet", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet")
@@ -163,14 +167,12 @@ class ObjectReader:
         elif kind in STORAGE_KINDS:
             storage_object = to_storage_object(kind, item)
             if storage_object is not None:
-                edits.put_storage(storage_object)
+                edits.put_object(STORAGE_OBJECTS, storage_object)
                 if problem := data_problem(storage_object):
                     self.warnings.append(f"{shown}: annotation {DATA}: {problem}; it is ignored")
         elif kind == "PodGroup":
             source = GangSource(str(item.get("apiVersion")).partition("/")[0])
-            edits.put_pod_group(to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
-        elif kind == NODE_TOPOLOGY.kind:
-            edits.put_numa(to_numa_node(msgspec.convert(item, WireNodeTopology), intern))
+            edits.put_object(GROUPS_OF_PODS, to_pod_group(msgspec.convert(item, WirePodGroup), source, intern))
         elif kind == DISRUPTION_BUDGET.kind:
             self._put_budget(msgspec.convert(item, WireDisruptionBudget), shown)
         elif kind == PRIORITY_CLASS.kind:
@@ -181,8 +183,9 @@ class ObjectReader:
             edits.put_named(kind, *name_of(item))
         elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
             self._put_sample(item)
-        elif kind == "DeviceClass":
-            edits.put_device_class(to_device_class(msgspec.convert(item, WireDeviceClass)))
+        elif kind in _PLAIN:
+            store, wire, to_value = _PLAIN[kind]
+            edits.put_object(store, to_value(msgspec.convert(item, wire), intern))
         else:
             self._put_rules(item)
 
@@ -194,7 +197,7 @@ class ObjectReader:
             queue = to_queue(msgspec.convert(item | {"spec": self._checked_spec(item)}, WireQueue))
             if queue.problem:
                 raise ModelError("", queue.problem)
-            self._edits.put_queue(queue)
+            self._edits.put_object(QUEUES, queue)
             return
         self._edits.put_policy(parse_policy(item["metadata"]["name"], self._checked_spec(item), self._models))
 
@@ -210,7 +213,7 @@ class ObjectReader:
             self._without_priority[pod.key] = wire
 
     def _put_budget(self, wire: WireDisruptionBudget, shown: str) -> None:
-        self._edits.put_disruption_budget(to_disruption_budget(wire))
+        self._edits.put_object(DISRUPTION_BUDGETS, to_disruption_budget(wire))
         if wire.status is None:
             self.warnings.append(f"{shown}: it has no status, so none of its pods is evicted or moved")
 
