@@ -291,7 +291,7 @@ async def test_watching(scene: ClusterScenario, plane: tuple[ControlPlane, Api])
     assert process.stdout is not None
     try:
         async with asyncio.timeout(120):
-            while b"0 placed, 0 pending" not in await process.stdout.readline():
+            while b"no pending pods" not in await process.stdout.readline():
                 pass
             await scene.create("large", "3")
             while b"large" not in await process.stdout.readline():
