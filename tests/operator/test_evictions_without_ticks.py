@@ -87,7 +87,7 @@ def test_the_plan_evicts_who_leaves_by_itself(to: str) -> None:
 
 
 def test_a_group_of_which_more_is_to_come_evicts_nobody() -> None:
-    """A plan comes in parts. The rest of a gang may find its place taken, so time alone begins nothing before the end."""
+    """A plan comes in parts. The rest of a gang may find its places taken: time alone begins nothing."""
     scene = EvictionScene()
     ends = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     placements = []
