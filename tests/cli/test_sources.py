@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
@@ -15,10 +16,12 @@ from click.testing import CliRunner
 from support.cli import node, pod, thalweg, to_yaml
 from support.fake_api import listening
 from support.operator import free_address
+from support.repository import ROOT
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.main import main
 from thalweg.plugin import main as plugin
 from thalweg.source import target_of
+from thalweg_view.operations import OPERATIONS
 
 
 def test_targets_with_and_without_namespace() -> None:
@@ -255,3 +258,13 @@ def test_completion_for_kubectl() -> None:
     assert [*completions("plan", "-o", "")][:3] == ["table", "json", ":4"]
     assert completions("plan", "--kubeconfig", "")[-2] == ":0"
     assert completions("to") == [":4", ""]  # an old name
+
+
+def test_every_question_has_an_operation() -> None:
+    """What is asked of a dump can be asked of a live operator, by the same name and method."""
+    text = "".join(path.read_text() for path in (ROOT / "cli" / "thalweg").glob("*.py"))
+    asked = dict(re.findall(r'SourceOperation\("([\w-]+)"[^\n]*?(?:method="(\w+)")?\)\n', text))
+    assert len(asked) >= 5
+    assert {name: method or "POST" for name, method in asked.items()} == {
+        name: OPERATIONS[name].method for name in asked
+    }

@@ -18,6 +18,7 @@ from flowcore.model.cost_policy import CostWeights, DataLocality, UnscheduledPri
 from flowcore.model.gang_spec import GangSource
 from flowcore.model.policies import Delivery, Policy, Selects
 from flowcore.model.queues import Queue
+from flowcore.model.running_pods import EvictionKind
 
 ROOT = Path(__file__).parents[2]
 
@@ -130,3 +131,12 @@ def test_the_table_of_kinds_agrees_with_the_parsers() -> None:
         "/apis/resource.k8s.io/v1/deviceclasses",
         "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies",
     }
+
+
+def test_the_status_has_every_reason_to_evict() -> None:
+    """What a policy would evict is told with the reason; the API server refuses a word that the enum lacks."""
+    (definition,) = (each for each in custom_resource_definitions() if each["spec"]["names"]["plural"] == PLURAL)
+    (version,) = definition["spec"]["versions"]
+    status = version["schema"]["openAPIV3Schema"]["properties"]["status"]["properties"]
+    proposed = status["rescheduling"]["properties"]["proposals"]["items"]["properties"]
+    assert set(proposed["kind"]["enum"]) == set(EvictionKind)
