@@ -304,8 +304,8 @@ class PodIndex:
     def age(self) -> None:
         """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
         self._forget(self._matching.age())
-        self.anti_affinity.age()
-        self.preferred.age()
+        self.anti_affinity.forget_answers()
+        self.preferred.forget_answers()
         selectors = (of.selector for of in self._matching)
         used = {key for each in selectors if each is not None for key, _ in label_pairs(each) or ()}
         self._by_label = {key: signatures for key, signatures in self._by_label.items() if key in used}

@@ -118,16 +118,14 @@ class PodTerms(Generic[T]):
         self._base: PodTerms[T] | None = base
         #: The terms of all namespaces that hold for pods of others.
         self._shared: _Filed[T] = _Filed()
-        #: By namespace; some bring no term any more. To make these anew for each pod that comes and goes costs more.
         self._of: dict[str, _OfNamespace[T]] = {}
-        self._terms = 0
         #: Answers by namespace and labels, until a term comes or goes that may be among them.
         self._answers: dict[str, dict[Labels, tuple[tuple[T, MatchingPods], ...]]] = {}
         self._kept = 0
 
     def __bool__(self) -> bool:
         """Whether there are any."""
-        return self._terms > 0 or bool(self._base)
+        return bool(self._of) or bool(self._base)
 
     def change(self, term: T, namespace: str, node: str, delta: int, revision: int) -> None:
         """So many more (or fewer) pods of a namespace bring a term on a node."""
@@ -144,25 +142,19 @@ class PodTerms(Generic[T]):
             return
         known, about_others = self.place(term, namespace), term.scope.reaches_beyond(namespace)
         place = own.new_place(about_others=about_others) if known is None else known
-        if term not in own:
-            self._terms += 1
-            if about_others and place is not _SHARED:
-                own.beyond[term] = None
+        if about_others and place is not _SHARED and term not in own:
+            own.beyond[term] = None
         self._count(own, place, term, namespace, node, delta, revision)
         if term not in own:
             self._term_gone(own, term, namespace, revision)
 
     def _term_gone(self, own: _OfNamespace[T], term: T, namespace: str, revision: int) -> None:
         """No pod of the namespace brings a term any more."""
-        self._terms -= 1
         own.beyond.pop(term, None)
         if self._base is None:
             self._advance(own, namespace, revision)
-
-    def age(self) -> None:
-        """To be called now and then: forgets answers, and namespaces that bring no term any more."""
-        self.forget_answers()
-        self._of = {namespace: own for namespace, own in self._of.items() if own}
+        if not own:
+            del self._of[namespace]
 
     def place(self, term: T, namespace: str) -> _Place | None:
         """Where a term of pods of a namespace holds; None: they do not bring it."""

@@ -86,23 +86,26 @@ def test_the_plan_evicts_who_leaves_by_itself(to: str) -> None:
     assert scene.evictions() == ["web"]
 
 
-def test_a_group_of_which_more_is_to_come_evicts_nobody() -> None:
-    """A plan comes in parts. The rest of a gang may find its places taken: time alone begins nothing."""
-    scene = EvictionScene()
-    ends = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
-    placements = []
+def gang_in_two_parts() -> tuple[EvictionScene, list[PlannedPlacement]]:
+    """Two nodes, each full of one pod, and the placements of a gang of two urgent pods."""
+    scene, placements = EvictionScene(), []
+    membership = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=2))
     for number in range(2):
         scene.node(f"n{number}")
-        scene.pod(f"victim-{number}", 1000, node_name=f"n{number}")
+        victim = scene.pod(f"victim-{number}", 1000, node_name=f"n{number}")
         urgent = PodClass(requests=sized(1000).requests, priority=1000)
-        scene.pod(f"g{number}", 1000, pod_class=urgent, gang=ends, scheduler_name="thalweg")
-        pod, victim = scene.state.pods[f"ns/g{number}"], scene.state.pods[f"ns/victim-{number}"]
+        pod = scene.pod(f"g{number}", 1000, pod_class=urgent, gang=membership)
         policy = scene.state.shell.state.policy_of(pod)
         assert policy is not None
         eviction = PlannedEviction(victim.key, victim.uid, Departure.PREEMPTION)
-        placements.append(
-            PlannedPlacement(pod, policy, f"n{number}", (number, 0), "g", False, victims=(eviction,), waits=True)
-        )
+        place = PlannedPlacement(pod, policy, f"n{number}", (number, 0), "g", False, victims=(eviction,), waits=True)
+        placements.append(place)
+    return scene, placements
+
+
+def test_a_group_of_which_more_is_to_come_evicts_nobody() -> None:
+    """A plan comes in parts. The rest of a gang may find its places taken: time alone begins nothing."""
+    scene, placements = gang_in_two_parts()
     generation = scene.state.generation
     scene.state.apply(PlanMade(1, generation, placements[:1], ("g",), last=False))
     scene.now += 1
@@ -111,3 +114,45 @@ def test_a_group_of_which_more_is_to_come_evicts_nobody() -> None:
     assert not scene.nominated
     scene.state.apply(PlanMade(1, generation, placements[1:], ("g",), first=False))
     assert len(scene.dry_runs()) == 2
+
+
+def test_a_victim_that_goes_between_two_parts_lets_no_pod_of_its_gang_go_first() -> None:
+    """The rest of the gang has victims of its own: none of it is bound before they have left."""
+    scene, placements = gang_in_two_parts()
+    generation = scene.state.generation
+    scene.state.apply(PlanMade(1, generation, placements[:1], ("g",), last=False))
+    scene.gone("victim-0")
+    scene.state.apply(PlanMade(1, generation, placements[1:], ("g",), first=False))
+    scene.tick()
+    assert not scene.bound
+    assert [call.pod.name for call in scene.asked] == ["victim-1"]
+    scene.gone("victim-1")
+    scene.tick()
+    assert scene.state.held == {"ns/g0", "ns/g1"}
+
+
+def test_a_gang_whose_rest_is_to_come_is_not_evicted() -> None:
+    """It is partially placed for too long, and the plan in hand completes it."""
+    scene, placements = EvictionScene(), []
+    spec = {"selects": {"podSelector": {}}, "gangs": {"timeout": "30s", "onPartialBind": "Evict"}}
+    scene.policies.offer("own", "u", 2, spec)
+    membership = GangRef(GangKey(GangSource.THALWEG, "ns", "g"), GangSpec(min_member=3))
+    for number in range(3):
+        scene.node(f"n{number}")
+        pod = scene.pod(f"g{number}", 1000, gang=membership, node_name="" if number else "n0")
+        if number:
+            policy = scene.state.shell.state.policy_of(pod)
+            assert policy is not None
+            placements.append(PlannedPlacement(pod, policy, f"n{number}", (number, 0), "g", False))
+    scene.tick()
+    scene.now += 29
+    scene.tick()
+    generation = scene.state.generation
+    scene.state.apply(PlanMade(1, generation, placements[:1], ("g",), last=False))
+    scene.now += 1.5
+    scene.tick()
+    assert not scene.evictions()
+    scene.state.apply(PlanMade(1, generation, placements[1:], ("g",), first=False))
+    scene.tick()
+    assert set(scene.bound) == {"ns/g1", "ns/g2"}
+    assert not scene.asked

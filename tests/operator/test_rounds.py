@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
+from support.leaks import grown_containers, tracked_objects
 from support.operator import until
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.watches.sinks import pod_decoder
@@ -26,6 +27,7 @@ from flowcore.api import Interner
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint, WeightedTerm
 from flowcore.model.nodes import Node, Report, Taint
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
 
@@ -627,6 +629,20 @@ async def test_a_worker_is_told_everything_again_after_changes_were_discarded() 
     case.loop.discard_changes()
     await case.loop.prepare()
     assert [(each.reset, len(each.nodes)) for each in case.worker.requests] == [(True, 1), (True, 2)]
+
+
+def test_a_standby_keeps_nothing_of_namespaces_that_came_and_went() -> None:
+    """It makes no rounds, after which the leader forgets."""
+    case, term = Case(), AffinityTerm("zone", LabelSelector(), ("ns",))
+    index = case.state.shell.state.cluster.occupancy.pod_index
+    grown = tracked_objects(index=index)
+    for number in range(20):
+        signature = PodSignature(f"ci-{number}", constraints=InterPodConstraints(anti_affinity=(term,)))
+        index.change(signature, "n", 1)
+        index.change(signature, "n", -1)
+    assert not index.has_terms
+    case.loop.discard_changes()
+    assert not grown_containers(grown, tracked_objects(index=index))
 
 
 async def test_a_worker_that_cannot_be_prepared_is_told_by_the_first_round() -> None:

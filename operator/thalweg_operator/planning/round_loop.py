@@ -382,4 +382,3 @@ class RoundLoop:
         self._turns.retain(cluster.waiting.values())
         if request.number % CACHE_GENERATION == 0:
             cluster.policies.age()
-            cluster.occupancy.pod_index.age()

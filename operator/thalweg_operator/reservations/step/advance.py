@@ -146,8 +146,9 @@ def _time_passed(state: State) -> None:
     now = state.now
     nomination_upkeep.time_passed(state)
     bindings.send_again(state)
-    # Of a plan that is still coming, the rest of a group may find its places taken: nobody leaves for its first pods.
-    if now - state.victims_seen >= _VICTIMS_EVERY and not state.is_delivering:
+    if state.is_delivering:
+        return  # the rest of a group may find its places taken, or make a partial gang whole: nobody leaves before
+    if now - state.victims_seen >= _VICTIMS_EVERY:
         state.victims_seen = now
         victims.look_after_victims(state)
         replacements.look_after_places(state)

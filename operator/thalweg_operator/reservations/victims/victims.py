@@ -74,6 +74,8 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
         keys: of pods that wait, or waited just now.
     """
     ledger = state.ledger
+    if state.is_delivering:
+        return  # more of a group may come, with victims of its own; the next look settles what is left
     for members in _awaiting(ledger, keys):
         if any(member.victims for member in members):
             continue
