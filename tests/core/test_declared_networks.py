@@ -313,12 +313,13 @@ def test_a_gang_that_cannot_run_keeps_no_room_from_a_network() -> None:
     assert Counter(each.pod.policy for each in result.placements) == {"net": 2}
 
 
-def test_pods_of_gangs_are_told_that_a_network_knows_none() -> None:
+@pytest.mark.parametrize("gangs", [{"g": Gang("g", 1)}, {}], ids=["known", "not known"])
+def test_pods_of_gangs_are_told_that_a_network_knows_none(gangs: dict[str, Gang]) -> None:
     """They wait, and the policy's other pods do not wait for them."""
     state = snapshot(
         [node("n", 4000)], [msgspec.structs.replace(governed(["a"], "net")[0], gangs=("g",)), *governed(["b"], "net")]
     )
-    result = run_round(replace(state, gangs={"g": Gang("g", 1)}), POLICIES, WITH_EVERYWHERE)
+    result = run_round(replace(state, gangs=gangs), POLICIES, WITH_EVERYWHERE)
     assert [each.pod.uid for each in result.placements] == ["b"]
     told = "The network of cost model Everywhere decides about pods by themselves, and g needs several at once."
     assert [(each.reason, each.code) for each in result.unplaced] == [(told, "NetworkRefused")]

@@ -88,10 +88,10 @@ def network_classes(
 
 
 def _gang_of(pod: PendingPod, snapshot: Snapshot) -> str:
-    """The gang that binds the pod to others; "": none does."""
+    """The gang that binds the pod to others; "": none does. One that is not known may."""
     for name in pod.gangs:
         gang = snapshot.gangs.get(name)
-        if gang is not None and (gang.min_placed > 0 or gang.topology_key or gang.unschedulable_reason):
+        if gang is None or gang.min_placed > 0 or gang.topology_key or gang.unschedulable_reason:
             return name
     return ""
 
