@@ -58,18 +58,22 @@ def tell(
         question: what is asked.
         query: from the namespace of names without one to the query, or to several.
         show: prints an answer for people.
-        output: ``json`` prints the answer as JSON instead.
+        output: ``json`` prints the answer as JSON instead; of several queries an array of their answers.
         watch: print again whenever the answer changes, until Ctrl-C.
     """
 
-    def put(answer: _Answer) -> None:
-        warn(getattr(answer, "warnings", ()))
+    def put(answers: Sequence[_Answer], *, again: bool) -> None:
+        for answer in answers:
+            warn(getattr(answer, "warnings", ()))
         if output == "json":
-            click.echo(msgspec.json.encode(answer))
+            click.echo(msgspec.json.encode(answers if len(answers) > 1 else answers[0]))
             return
-        show(answer)
-        if not options.files and (now := getattr(answer, "now", "")):
-            click.echo(f"as of {now}")
+        for number, answer in enumerate(answers):
+            if number or again:
+                click.echo()
+            show(answer)
+            if not options.files and (now := getattr(answer, "now", "")):
+                click.echo(f"as of {now}")
 
     run(_tell(options, question, query, put, watch=watch))
 
@@ -92,7 +96,7 @@ async def _tell(
     options: SourceOptions,
     question: SourceOperation[Any, _Answer],
     query: Callable[[str], msgspec.Struct | Sequence[msgspec.Struct]],
-    put: Callable[[_Answer], None],
+    put: Callable[..., None],
     *,
     watch: bool,
 ) -> None:
@@ -102,10 +106,7 @@ async def _tell(
         while True:
             answers = [await source.ask(question, each) for each in queries]
             if list(map(_timeless, answers)) != list(map(_timeless, last)):
-                for at, answer in enumerate(answers):
-                    if at or last:
-                        click.echo()
-                    put(answer)
+                put(answers, again=bool(last))
                 last = answers
             if not watch:
                 return

@@ -163,8 +163,10 @@ def print_nodes(console: Console, explanation: Explanation) -> None:
         print_table(console, ("NODES", "FITS", "FILTER", "REASON"), rows[:MAX_ROWS])
     print_truncated(console, len(rows))
     if explanation.nobody_leaves:
-        console.print(f"no running pod would leave for it: {explanation.nobody_leaves}", markup=False)
-    evictions.print_evictions(console, "WOULD LEAVE", explanation.evictions)
+        console.print(
+            f"if it waited alone, no running pod would leave for it: {explanation.nobody_leaves}", markup=False
+        )
+    evictions.print_evictions(console, "WOULD LEAVE IF IT WAITED ALONE", explanation.evictions)
 
 
 def _node_rows(verdicts: Verdicts) -> list[tuple[str, ...]]:

@@ -112,7 +112,8 @@ def run_plan(
     source: SourceOptions, policy: str, options: PlanOptions, printed: Printed, *, all_namespaces: bool
 ) -> None:
     """Asks for the plan and prints it."""
-    everywhere = all_namespaces or (source.files and not source.namespace)
+    # Two ways of placing are compared for the whole cluster, and so is the line above them.
+    everywhere = all_namespaces or options.compare or (source.files and not source.namespace)
     tell(
         source,
         question(options),

@@ -12,6 +12,7 @@ from flowcore.questions.diagnosis.answers import WhyKind
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "find-out-why-a-pod-waits.md"
 TAINTED = node("b", taints=[{"key": "gpu", "effect": "NoSchedule"}])
 CART = pod("cart-0", "3", metadata={"namespace": "shop"})
+NEXT = pod("cart-1", "3", metadata={"namespace": "shop"})
 
 
 def ask(*arguments: str, objects: tuple[Manifest, ...] = (node("a", "2"), TAINTED, CART)) -> CompletedProcess[str]:
@@ -63,3 +64,25 @@ def test_what_cannot_be_answered() -> None:
         assert done.stdout == ""
         assert len(done.stderr.splitlines()) == 1
         assert words in done.stderr
+
+
+def test_several_targets_have_one_array() -> None:
+    """As JSON: what reads one document reads all answers."""
+    answers = json.loads(ask("shop/cart-0", "shop/cart-1", "-o", "json", objects=(node("a"), CART, NEXT)).stdout)
+    assert [answer["pod"] for answer in answers] == ["shop/cart-0", "shop/cart-1"]
+
+
+def test_nobody_is_told_to_wait_for_evictions_that_nobody_makes() -> None:
+    """The plan evicts in thought: no policy governs the pod, so who schedules it decides."""
+    low = pod("low", "2", metadata={"namespace": "shop"}, status={"phase": "Running"}, nodeName="a", priority=0)
+    high = pod("high", "2", metadata={"namespace": "shop"}, schedulerName="default-scheduler", priority=9)
+    answer = json.loads(ask("shop/high", "--no-fixes", "-o", "json", objects=(node("a", "2"), low, high)).stdout)
+    assert answer["kind"] == "HandedOver", answer
+    assert "once shop/low has left, and no policy governs it" in answer["text"]
+
+
+def test_a_comparison_is_of_the_whole_cluster() -> None:
+    """So is the line above it, whatever the namespace of the question is."""
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a"), CART]})
+    lines = thalweg("plan", "--compare", "-n", "other", "-f", "-", stdin=dump).stdout.splitlines()
+    assert lines[0].startswith("1 placed, 0 pending")

@@ -206,7 +206,8 @@ def test_pods_that_a_policy_keeps_together() -> None:
 def test_victims_that_leave() -> None:
     """Pods that terminate already, and pods that the plan evicts."""
     low = pod("low", "2", nodeName="a", priority=1, status=RUNS)
-    answer = why("default/p", node("a", "2"), low, pod("p", "2", priority=2))
+    waits = pod("p", "2", priority=2, schedulerName="thalweg")
+    answer = why("default/p", node("a", "2"), low, waits, policy(delivery="Binder"))
     assert (answer.kind, answer.text) == (WhyKind.VICTIMS_LEAVING, "Its room is on a, once default/low has left.")
     going = pod("low", "2", nodeName="a", status=RUNS, metadata=DELETION_TIMESTAMP)
     answer = why("default/p", node("a", "2"), going, pod("p", "2"))

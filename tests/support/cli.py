@@ -101,8 +101,8 @@ def explain(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, A
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     done = thalweg("why", *names, "--nodes", "--no-fixes", "-f", "-", "-o", "json", stdin=dump)
     assert done.returncode == 0, done.stderr
-    answers: list[dict[str, Any]] = [json.loads(line) for line in done.stdout.splitlines() if line]
-    return answers if names else answers[0]  # type: ignore[return-value]
+    answers: list[dict[str, Any]] | dict[str, Any] = json.loads(done.stdout)
+    return [answers] if isinstance(answers, dict) else answers
 
 
 def node(name: str, cpu: str = "4", **more: Any) -> Manifest:

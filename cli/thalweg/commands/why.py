@@ -26,11 +26,12 @@ def why(
 
     The target is a pod, or the pods of a gang, deployment, job, statefulset or replicaset, as kubectl names them.
     The first line has the words of the pod's condition and its Event. There are at most ten lines.
+    Of several targets -o json has an array.
 
     --nodes adds the verdict of every node. The verdicts are those of kube-scheduler's filters for the present state,
     before any other waiting pod is placed. If the pod fits on no node, the output also says which running pods would
-    leave for it, or why none would. Without a target each waiting pod gets one line. -o json has all pods and all
-    nodes. This is planned here, of a dump or as with --direct.
+    leave for it if it waited alone, or why none would. Without a target each waiting pod gets one line. -o json has
+    all pods and all nodes. This is planned here, of a dump or as with --direct.
 
     Exit code 2: the files or the operator cannot be read, there is no such target, or nothing of it waits.
 

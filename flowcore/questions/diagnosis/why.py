@@ -11,6 +11,7 @@ from flowcore.questions.diagnosis.blocked import why_skipped
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
+from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_names import missing_names
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
@@ -66,7 +67,7 @@ def diagnose(scenario: Scenario, plan: ScenarioPlan, pod: Pod, context: AnswerCo
         return why_skipped(plan.skipped[pod.key], pod, scenario, governed, context)
     for placement in plan.result.placements:
         if placement.pod.key == pod.key:
-            if placement.victims:
+            if placement.victims and governed.governs(pod) and governed.policy_of(pod).delivery.acts:
                 return waits_for_victims(scenario, placement.node, placement.victims)
             return _placed(placement, pod, governed)
     unplaced = next(each for each in plan.result.unplaced if each.pod.key == pod.key)
@@ -87,21 +88,24 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
 
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
-    policy, node = governed.policy_of(pod), placement.node
+    policy, victims = governed.policy_of(pod), placement.victims
+    node = f"{placement.node} for it"
+    if victims:
+        node += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
     if not governed.governs(pod):
         return Finding(
             WhyKind.HANDED_OVER,
-            f"The plan has {node} for it, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            f"The plan has {node}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
             (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
     if policy.delivery.acts and not policy.delivery.through_kube_scheduler:
         return Finding(
             WhyKind.PLANNED,
-            f"It waits for nothing: the plan has room for it on {node}.",
+            f"It waits for nothing: the plan has room for it on {placement.node}.",
             next="Wait for the next round. If that does not bind it, look at the operator: thalweg doctor.",
         )
     binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
     says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
-    text = f"The plan has {node} for it, and kube-scheduler {binds}."
+    text = f"The plan has {node}, and kube-scheduler {binds}."
     return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")
