@@ -298,12 +298,12 @@ class Cluster:
         self.occupancy.generation += 1
         return True
 
-    def put_storage(self, each: StorageObject) -> bool:
+    def put_storage(self, stored: StorageObject) -> bool:
         """Takes a new or changed storage object; whether a waiting pod may be placed now."""
-        if not self.storage.put(each):
+        if not self.storage.put(stored):
             return False
         self.occupancy.generation += 1
-        return self.storage.may_unblock(each, gone=False)
+        return self.storage.may_unblock(stored, gone=False)
 
     def remove_storage(self, key: StorageKey) -> bool:
         """A storage object is gone; whether a waiting pod may be placed now."""

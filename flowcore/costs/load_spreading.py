@@ -42,21 +42,21 @@ class LoadSpreading:
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
         allowed = np.maximum(load.pods_allowed, 1.0)
-        found: Float64s = OMEGA * weights.least_requested * allowed * energy(load.pods / allowed)
-        return found
+        total: Float64s = OMEGA * weights.least_requested * allowed * energy(load.pods / allowed)
+        return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 3] = OMEGA * weights.least_requested * slope(load.pods / np.maximum(load.pods_allowed, 1.0))
-        return found
+        slopes = np.zeros((*load.pods.shape, 4))
+        slopes[..., 3] = OMEGA * weights.least_requested * slope(load.pods / np.maximum(load.pods_allowed, 1.0))
+        return slopes
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
         """See CostModel."""
         allowed = np.maximum(load.pods_allowed, 1.0)
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 3] = OMEGA * weights.least_requested * bend(load.pods / allowed) / allowed
-        return found
+        bends = np.zeros((*load.pods.shape, 4))
+        bends[..., 3] = OMEGA * weights.least_requested * bend(load.pods / allowed) / allowed
+        return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""

@@ -59,28 +59,28 @@ class NetworkAware:
         offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
         network = offered / unit[2] * energy(load.taken[..., 2] / np.maximum(offered, 1.0))
         pods = allowed * energy(load.pods / allowed)
-        found: Float64s = weights.least_requested * (OMEGA * network + _FULL_OF_PODS * pods)
-        return found
+        total: Float64s = weights.least_requested * (OMEGA * network + _FULL_OF_PODS * pods)
+        return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
-        offered, found = load.capacity[..., 2], np.zeros((*load.pods.shape, 4))
+        offered, slopes = load.capacity[..., 2], np.zeros((*load.pods.shape, 4))
         used = np.where(offered > 0, slope(load.taken[..., 2] / np.maximum(offered, 1.0)), 0.0)
-        found[..., 2] = OMEGA * weights.least_requested * used / unit[2]
+        slopes[..., 2] = OMEGA * weights.least_requested * used / unit[2]
         pods = load.pods / np.maximum(load.pods_allowed, 1.0)
-        found[..., 3] = _FULL_OF_PODS * weights.least_requested * slope(pods)
-        return found
+        slopes[..., 3] = _FULL_OF_PODS * weights.least_requested * slope(pods)
+        return slopes
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""
         offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
         share_of_one = np.where(offered > 0, 1.0 / np.maximum(offered, 1.0), 0.0)
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 2] = (
+        bends = np.zeros((*load.pods.shape, 4))
+        bends[..., 2] = (
             OMEGA * weights.least_requested * bend(load.taken[..., 2] * share_of_one) * share_of_one / unit[2]
         )
-        found[..., 3] = _FULL_OF_PODS * weights.least_requested * bend(load.pods / allowed) / allowed
-        return found
+        bends[..., 3] = _FULL_OF_PODS * weights.least_requested * bend(load.pods / allowed) / allowed
+        return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """See CostModel."""

@@ -40,9 +40,9 @@ class NumaIndex:
 
         It begins with all nodes that have a report. The follower empties it.
         """
-        found = set(self.reports)
-        self._followers.append(found)
-        return found
+        changed = set(self.reports)
+        self._followers.append(changed)
+        return changed
 
     def claims_changed(self, node: str) -> None:
         """What pods take on a node that its report may not show is something else now."""
