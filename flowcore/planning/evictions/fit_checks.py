@@ -56,9 +56,9 @@ def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -
 def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, cache: VerdictCache) -> Bools:
     """bool[N]: nodes that pass every filter that reads nothing but the node."""
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for each in IN_ORDER:
-        if each.state is None:
-            for rejection in cache.run_filter(each, pod_class, signature, snapshot):
+    for which in IN_ORDER:
+        if which.state is None:
+            for rejection in cache.run_filter(which, pod_class, signature, snapshot):
                 fits &= ~rejection.nodes
     return fits
 
@@ -78,8 +78,8 @@ class ResourceFit:
 
     def fits_now(self) -> Bools:
         """See FitCheck."""
-        found: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
-        return found
+        fits: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
+        return fits
 
     def possible_without(self, _may_leave: Bools) -> Bools | None:
         """See FitCheck."""
@@ -88,18 +88,18 @@ class ResourceFit:
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
         """See FitCheck."""
         free = self._state.free[node]
-        usages = [self.usage(at) for at in without]
+        usages = [self.usage(resident) for resident in without]
         for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
             if int(free[column]) + sum(usage[place] for usage in usages) < request * count:
                 return False
         return True
 
-    def usage(self, at: int) -> Sequence[int]:
+    def usage(self, resident: int) -> Sequence[int]:
         """What a resident uses of the resources that the demand asks for."""
-        found = self._usage.get(at)
-        if found is None:
-            found = self._usage[at] = self._state.residents.usage[at][self._columns].tolist()
-        return found
+        usage = self._usage.get(resident)
+        if usage is None:
+            usage = self._usage[resident] = self._state.residents.usage[resident][self._columns].tolist()
+        return usage
 
     def missing(self, node: int, count: int) -> list[int]:
         """What is missing of these resources for so many pods; not above zero where there is enough."""
@@ -140,7 +140,7 @@ class FilteredFit:
         if count > 1:
             return False
         usage = self._state.residents.usage
-        free = self._state.free[node][self._asked] + sum(usage[at][self._asked] for at in without)
+        free = self._state.free[node][self._asked] + sum(usage[resident][self._asked] for resident in without)
         if (free < self._requests).any():
             return False
         snapshot = self._state.snapshot(without)

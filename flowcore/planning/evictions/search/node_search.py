@@ -104,12 +104,12 @@ class NodeSearch:
                 return None
             if not self._heap:
                 continue
-            _, version, found = heapq.heappop(self._heap)
-            if self.fit_check.by_node and version != self._version_of(found.node):
+            _, version, victims = heapq.heappop(self._heap)
+            if self.fit_check.by_node and version != self._version_of(victims.node):
                 continue
-            if version == self._version_of(found.node) and found.count <= count and self._holds(found):
-                return found
-            self._push(eligibility, found.node, count)
+            if version == self._version_of(victims.node) and victims.count <= count and self._holds(victims):
+                return victims
+            self._push(eligibility, victims.node, count)
 
     def _version_of(self, node: int) -> int:
         return self._version.get(node, 0) + self._decisions
@@ -141,13 +141,13 @@ class NodeSearch:
         filtered_ties = max(_MIN_FILTERED_TIES, len(self._state.free) // _FILTERED_TIES_OF_NODES)
         return self._ties <= (_MAX_TIES if self.fit_check.by_node else filtered_ties)
 
-    def _holds(self, found: Victims) -> bool:
+    def _holds(self, victims: Victims) -> bool:
         state = self._state
         needed: dict[str, int] = {}
-        for at in found.members:
-            if at in state.leaving:
+        for member in victims.members:
+            if member in state.leaving:
                 return False
-            for budget in state.residents.pods[at].budgets:
+            for budget in state.residents.pods[member].budgets:
                 needed[budget] = needed.get(budget, 0) + 1
         return all(state.budgets[budget] >= number for budget, number in needed.items())
 
@@ -156,23 +156,23 @@ class NodeSearch:
         if not choices:
             return
         residents = self._state.residents
-        found = choose_victims(residents, self.fit_check, node, choices)
-        if found is None:
+        victims = choose_victims(residents, self.fit_check, node, choices)
+        if victims is None:
             return
-        options = [found]
+        options = [victims]
         if count > 1 and self.fit_check.by_node:
             most = self._most(node, choices[0], count)
             if most > 1:
                 shared = choose_victims(residents, self.fit_check, node, choices, most)
                 if shared is not None:
                     options.append(shared)
-        best = min(options, key=lambda each: (each.key[:3], -each.count, each.key))
+        best = min(options, key=lambda option: (option.key[:3], -option.count, option.key))
         heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
         """How many pods fit on a node if everybody of a choice leaves, ``count`` at most."""
         free = self._state.free[node].copy()
         for eviction in evictions:
-            for at in eviction.here:
-                free += self._state.residents.usage[at]
+            for member in eviction.here:
+                free += self._state.residents.usage[member]
         return min(count, int(count_fitting(self._demand.requests, free[np.newaxis])[0]))
