@@ -44,11 +44,11 @@ class Residents:
         pods = (*known, *(_as_running(each) for each in placements))
         rows: dict[Amounts, Int64s] = {}
         usage = np.zeros((len(pods), len(snapshot.resources)), dtype=np.int64)
-        for at, pod in enumerate(pods):
+        for resident, pod in enumerate(pods):
             row = rows.get(pod.usage)
             if row is None:
                 row = rows[pod.usage] = snapshot.vector(pod.usage)
-            usage[at] = row
+            usage[resident] = row
         nodes = np.array([index[pod.node] for pod in pods], dtype=np.int64)
         return cls(running, pods, tuple(placements), nodes, usage)
 

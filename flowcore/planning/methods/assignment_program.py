@@ -29,11 +29,11 @@ def price_runs(prices: Int64s, steps: int) -> list[Float64s]:
 
 def pods_per_run(runs: Sequence[Float64s], pending: int) -> list[float]:
     """How many pods of each run are left pending, if so many of all are: the cheapest first, which come last."""
-    found: list[float] = []
+    pods: list[float] = []
     for run in reversed(runs):
-        found.append(float(min(pending, len(run))))
-        pending -= int(found[-1])
-    return found[::-1]
+        pods.append(float(min(pending, len(run))))
+        pending -= int(pods[-1])
+    return pods[::-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -131,7 +131,9 @@ class PartedPortfolio:
     def _joined(self) -> Candidate:
         """The best candidates of all parts as one, of the problem."""
         conclusions = [portfolio.conclude() for portfolio in self._portfolios]
-        if self._last is not None and all(one is other for one, other in zip(self._last[0], conclusions, strict=True)):
+        if self._last is not None and all(
+            last is conclusion for last, conclusion in zip(self._last[0], conclusions, strict=True)
+        ):
             return self._last[1]
         commits = [
             Commit(part[commit.demand], commit.node, commit.count)

@@ -235,10 +235,10 @@ class Portfolio:
             return
         penalties, relaxed = self._relaxed
         self.bound = max(self.bound, relaxed.bound)
-        found = relaxed.conclude()
-        if found is not self._compared:
-            self._compared = found
-            self.offer(penalties.restore(found))
+        conclusion = relaxed.conclude()
+        if conclusion is not self._compared:
+            self._compared = conclusion
+            self.offer(penalties.restore(conclusion))
 
     def _relax(self) -> None:
         """The round in fractions: its prices give a bound, and say later what pods are worth."""

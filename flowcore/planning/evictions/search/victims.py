@@ -95,7 +95,10 @@ def _fewer(
     allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.key[0]]
     missing = [amount for amount in fit_check.missing(node, count) if amount > 0]
     columns = [place for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
-    freed = {id(each): [sum(fit_check.usage(at)[place] for at in each.here) for place in columns] for each in allowed}
+    freed = {
+        id(eviction): [sum(fit_check.usage(member)[place] for member in eviction.here) for place in columns]
+        for eviction in allowed
+    }
     fewest = max(
         _at_least(amount, [freed[id(eviction)][place] for eviction in allowed]) for place, amount in enumerate(missing)
     )

@@ -71,7 +71,9 @@ def _gang(name: str, size: int, policy: Policy, constraint: OneDomain | Global, 
     nodes = _nodes_with_pods(policy, constraint, snapshot)
     if isinstance(constraint, Global):
         # Nodes that have one already need none; a limit keeps further pods away from them.
-        matching = {at for at, node in enumerate(snapshot.table.nodes) if constraint.nodes.matches(node.labels)}
+        matching = {
+            node_row for node_row, node in enumerate(snapshot.table.nodes) if constraint.nodes.matches(node.labels)
+        }
         lacking = matching - set(nodes.tolist())
         return Gang(name, len(lacking), partially_placed=len(lacking) < len(matching))
     column = snapshot.table.column(constraint.topology_key)
