@@ -112,10 +112,10 @@ class ViewToken:
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         try:
             answer = await self._client.request("POST", _SELF, body=msgspec.json.encode(wanted))
-            found = service_account(_selves.read(answer).status.user_info.username)
+            account = service_account(_selves.read(answer).status.user_info.username)
         except (Refused, UnreadableJson):
             return None
-        return None if found is None else NamespacedName(*found)
+        return None if account is None else NamespacedName(*account)
 
     async def _of_account(self, account: NamespacedName) -> str:
         wanted = {

@@ -93,7 +93,9 @@ def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
 
 def _resources(spec: WirePodSpec) -> int:
     lists = [
-        each.resources.requests for each in (*(spec.containers or ()), *(spec.init_containers or ())) if each.resources
+        container.resources.requests
+        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
+        if container.resources
     ]
     lists += [spec.resources.requests if spec.resources else None, spec.overhead]
     most = sum(len(each) for each in lists if each)

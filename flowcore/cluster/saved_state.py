@@ -184,8 +184,8 @@ def to_lines(
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
     ]  # fmt: skip
     yield _encoder.encode(Header(VERSION, now, beside.complete)) + b"\n"
-    for each in objects:
-        yield _encoder.encode(each) + b"\n"
+    for record in objects:
+        yield _encoder.encode(record) + b"\n"
     for pod in pods:
         key = pod.key
         saved = _SavedPod(pod, beside.planned.get(key, ""), beside.awaiting.get(key), beside.foreseen.get(key))

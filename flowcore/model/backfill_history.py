@@ -47,8 +47,8 @@ class BackfillHistory(msgspec.Struct, frozen=True):
     def expired(self) -> BackfillHistory:
         """As it is now: holds whose deadline has passed rest, and who kept quiet for as long as a rest is forgotten."""
         records = []
-        for each in self.records:
-            record = each
+        for group_record in self.records:
+            record = group_record
             if record.deadline is not None and record.deadline <= self.now:
                 record = BackfillRecord(
                     record.name, None, record.deadline + record.next_backoff, min(2 * record.next_backoff, MAX_BACKOFF)
@@ -76,10 +76,10 @@ class BackfillHistory(msgspec.Struct, frozen=True):
                 records[name] = BackfillRecord(name, self.now + max_seconds, self.now, min(backoff, MAX_BACKOFF))
             elif before.deadline is None:
                 records[name] = msgspec.structs.replace(before, deadline=self.now + max_seconds)
-        latest = sorted(records.values(), key=lambda each: (-(each.deadline or each.backoff_until), each.name))[
+        latest = sorted(records.values(), key=lambda record: (-(record.deadline or record.backoff_until), record.name))[
             :_MAX_RECORDS
         ]
-        return BackfillHistory(self.now, tuple(sorted(latest, key=lambda each: each.name)))
+        return BackfillHistory(self.now, tuple(sorted(latest, key=lambda record: record.name)))
 
     def with_placed(self, group: str, namespaces: Iterable[str]) -> BackfillHistory:
         """With a unit placed: if room was kept for it, that was of use, and it is as if it never had been."""

@@ -58,14 +58,14 @@ class GenerationalCache(Generic[K, V]):
 
     def get(self, key: K) -> V | None:
         """The value of a key, None where there is none. Whoever gets it asks for it."""
-        found = self._newer.get(key)
-        if found is None:
-            found = self._older.pop(key, None)
-            if found is None:
+        entry = self._newer.get(key)
+        if entry is None:
+            entry = self._older.pop(key, None)
+            if entry is None:
                 return None
-            self._newer[key] = found
-            self._bytes += found[1]
-        return found[0]
+            self._newer[key] = entry
+            self._bytes += entry[1]
+        return entry[0]
 
     def __getitem__(self, key: K) -> V:
         """The value of a key that is there. This does not count as asking for it."""
@@ -94,9 +94,9 @@ class GenerationalCache(Generic[K, V]):
     def pop(self, key: K) -> None:
         """Forgets a key."""
         if self._older.pop(key, None) is None:
-            found = self._newer.pop(key, None)
-            if found is not None:
-                self._bytes -= found[1]
+            entry = self._newer.pop(key, None)
+            if entry is not None:
+                self._bytes -= entry[1]
 
     def clear(self) -> None:
         """Forgets all keys."""
@@ -110,11 +110,11 @@ class GenerationalCache(Generic[K, V]):
 
     def mapped(self, change: Callable[[K, V], V | None]) -> GenerationalCache[K, V]:
         """The same keys with other values of about the same size; without those whose value becomes None."""
-        found: GenerationalCache[K, V] = GenerationalCache(self._most)
-        for ours, theirs in ((self._older, found._older), (self._newer, found._newer)):
-            for key, (value, nbytes) in ours.items():
+        cache: GenerationalCache[K, V] = GenerationalCache(self._most)
+        for entries, changed_entries in ((self._older, cache._older), (self._newer, cache._newer)):
+            for key, (value, nbytes) in entries.items():
                 changed = change(key, value)
                 if changed is not None:
-                    theirs[key] = changed, nbytes
-        found._bytes = sum(nbytes for _, nbytes in found._newer.values())
-        return found
+                    changed_entries[key] = changed, nbytes
+        cache._bytes = sum(nbytes for _, nbytes in cache._newer.values())
+        return cache

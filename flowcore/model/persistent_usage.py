@@ -46,9 +46,9 @@ class PersistentUsageSums:
         priority = pod.pod_class.priority if governed and not pod.permanent else ALWAYS
         if priority <= self._above:
             return
-        at = (pod.node_name, priority)
-        self._pod_counts[at] += 1
-        amounts = self._amounts.setdefault(at, Counter())
+        key = (pod.node_name, priority)
+        self._pod_counts[key] += 1
+        amounts = self._amounts.setdefault(key, Counter())
         for name, amount in pod.usage:
             amounts[name] += amount
 

@@ -241,18 +241,18 @@ class PodTerms(Generic[T]):
 
     def _find(self, namespace: str, labels: Labels) -> tuple[tuple[T, MatchingPods], ...]:
         asked = namespace, self._namespaces.get(namespace, ()), labels
-        found = list(self._shared.find(*asked))
+        terms = list(self._shared.find(*asked))
         own = self._of.get(namespace)
         if own is not None:
-            found += own.home.find(*asked)
+            terms += own.home.find(*asked)
         if self._base is None:
-            return tuple(found)
+            return tuple(terms)
         for term, pods in self._base.find(namespace, labels):
             at_home = self._base.pods_at(_HOME, term, namespace) is pods
             known = self._shared if not at_home else None if own is None else own.home
             if known is None or term not in known.pods:
-                found.append((term, pods))
-        return tuple(found)
+                terms.append((term, pods))
+        return tuple(terms)
 
     def beyond_limits(self, terms: Iterable[T], namespace: str) -> tuple[int, int]:
         """Of these terms of running pods of a namespace: those that hold there only, and those that hold nowhere."""

@@ -174,7 +174,9 @@ class Operator:
         set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self.problem)
         needed = {
-            kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
+            kind: reflector
+            for kind, reflector in self._reflectors.items()
+            if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
         }
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
@@ -189,8 +191,8 @@ class Operator:
         """What is wrong with each watched kind, the policies and the lease; "": nothing."""
         now = asyncio.get_running_loop().time()
         heard = {
-            kind: (each.synced.is_set(), each.last_confirmed)
-            for kind, each in self._reflectors.items()
+            kind: (reflector.synced.is_set(), reflector.last_confirmed)
+            for kind, reflector in self._reflectors.items()
             if kind != DISRUPTION_BUDGETS
         }
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
@@ -233,8 +235,8 @@ class Operator:
 
     async def _run_until_stopped(self) -> None:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, self._stop.set)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         try:
             self._start()

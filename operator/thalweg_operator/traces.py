@@ -63,8 +63,8 @@ class OpenTelemetryTracer:
             if phase.name == "worker" and reply is not None:
                 # How the way there and the way back share the rest of the time is not known: half each.
                 worker_began = began + phase.start + max(0.0, phase.seconds - reply.seconds) / 2
-                for each in reply.phases:
-                    self._phase(child, each, worker_began)
+                for worker_phase in reply.phases:
+                    self._phase(child, worker_phase, worker_began)
         span.end(_nanoseconds(trace.ended))
 
     def _phase(self, parent: Span, phase: RoundPhase, began: float) -> Span:

@@ -123,8 +123,8 @@ def preemption_page() -> ScenePage:
     )
 
 
-def _fate(pod: Pod, found: Preemptions) -> str:
-    eviction = next((each for each in found.evictions if each.pod.key == pod.key), None)
+def _fate(pod: Pod, preemptions: Preemptions) -> str:
+    eviction = next((each for each in preemptions.evictions if each.pod.key == pod.key), None)
     if eviction is None:
         return f"stays on {pod.node_name}"
     return f"leaves {pod.node_name} for {eviction.to}" if eviction.to else f"leaves {pod.node_name}"

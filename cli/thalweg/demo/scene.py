@@ -133,8 +133,8 @@ def demo_snapshot(
         evicts: whether running pods may leave.
     """
     scenario = Scenario(policies={} if policy is BUILT_IN else {policy.name: policy})
-    for each in nodes:
-        scenario.cluster.put_node(each)
+    for node in nodes:
+        scenario.cluster.put_node(node)
     for pod in pods:
         scenario.cluster.put_pod(pod)
     governed = GovernedScenario(scenario)

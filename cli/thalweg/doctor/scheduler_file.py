@@ -90,11 +90,11 @@ def parse(text: str) -> SchedulerFile:
         SchedulerFileError: it is none.
     """
     try:
-        found = msgspec.convert(yaml.safe_load(text), SchedulerFile)
+        parsed = msgspec.convert(yaml.safe_load(text), SchedulerFile)
     except yaml.YAMLError as error:
         raise SchedulerFileError(f"not valid YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
         raise SchedulerFileError(str(error)) from error
-    if found.kind != KIND:
-        raise SchedulerFileError(f'kind is "{found.kind}", not {KIND}')
-    return found
+    if parsed.kind != KIND:
+        raise SchedulerFileError(f'kind is "{parsed.kind}", not {KIND}')
+    return parsed

@@ -134,8 +134,8 @@ def _too_small(pod: UnplacedCase) -> Bools:
     after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
     if node_resources_fit.not_offered(pod_class, after):
         return np.ones(len(after.table.nodes), dtype=np.bool_)
-    found: Bools = np.any(after.allocatable < after.vector(pod_class.requests), axis=1)
-    return found
+    small: Bools = np.any(after.allocatable < after.vector(pod_class.requests), axis=1)
+    return small
 
 
 def _nearest(pod: UnplacedCase, nodes: Int64s) -> int:

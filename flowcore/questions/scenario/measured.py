@@ -75,6 +75,6 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         )
     return MeasuredUsage(
         tuple(store.measured_load(name, arrivals[name], now) for name in cluster.nodes),
-        {key: found for key, found in waiting if found is not None},
+        {key: usage for key, usage in waiting if usage is not None},
         tuple(refused),
     )

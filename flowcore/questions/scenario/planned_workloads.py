@@ -137,9 +137,9 @@ def leaving_workloads(
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
     groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
-    for each in evictions:
-        wanting = tuple(sorted({named(key) for key in each.for_pods}))
-        groups.setdefault((named(each.pod.key), each.kind, wanting), []).append(bool(each.to))
+    for eviction in evictions:
+        wanting = tuple(sorted({named(key) for key in eviction.for_pods}))
+        groups.setdefault((named(eviction.pod.key), eviction.kind, wanting), []).append(bool(eviction.to))
     rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 

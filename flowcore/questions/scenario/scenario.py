@@ -158,10 +158,10 @@ class GovernedScenario:
         Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
         """
         return any(
-            other.node_name == pod.nominated_node
-            and other.deleting
-            and other.pod_class.priority < pod.pod_class.priority
-            for other in (self._scenario.running() if pod.nominated_node else ())
+            running.node_name == pod.nominated_node
+            and running.deleting
+            and running.pod_class.priority < pod.pod_class.priority
+            for running in (self._scenario.running() if pod.nominated_node else ())
         )
 
     def round_input(

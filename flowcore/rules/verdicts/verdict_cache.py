@@ -241,8 +241,8 @@ def _encoded(rejections: Iterable[Rejection], legend: list[Any], count: int) -> 
     codes = [sets.setdefault(tuple(of[rejected[:, node]].tolist()), len(sets)) for node in first.tolist()]
     # Another column may hold the earlier legend: never in place.
     legend[2] = np.zeros((len(reasons), len(sets)), dtype=np.bool_)
-    for code, each in enumerate(sets):
-        legend[2][list(each), code] = True
+    for code, reason_numbers in enumerate(sets):
+        legend[2][list(reason_numbers), code] = True
     return np.array(codes, dtype=np.int64)[alike].astype(np.min_scalar_type(len(sets) - 1))
 
 

@@ -144,10 +144,14 @@ class ConditionWriter:
         now = self._clock()
         if now - self._pruned_at >= _PRUNE_EVERY:
             self._pruned_at = now
-            self._written = {key: at for key, at in self._written.items() if key in self._shell.cluster.waiting}
+            self._written = {
+                key: written for key, written in self._written.items() if key in self._shell.cluster.waiting
+            }
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
         due = sorted(
-            (each.due, key) for key, each in self._wanted.items() if each.due <= now and key not in self._sending
+            (condition.due, key)
+            for key, condition in self._wanted.items()
+            if condition.due <= now and key not in self._sending
         )
         # By place within their namespace: namespaces take turns.
         places: Counter[tuple[str, bool]] = Counter()
@@ -156,7 +160,7 @@ class ConditionWriter:
             lane = key.partition("/")[0], key in self._written
             ordered.append((lane[1], places[lane], key))
             places[lane] += 1
-        ordered.sort(key=lambda each: each[:2])
+        ordered.sort(key=lambda entry: entry[:2])
         return [key for *_, key in ordered]
 
     async def _try(self, key: str, _tries: int) -> Outcome:

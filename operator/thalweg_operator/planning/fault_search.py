@@ -88,7 +88,7 @@ class FaultSearch:
         if item not in self._failed_once and not self._failures[pod_class]:
             # The worker may have ended for another reason: plan the other classes first.
             self._failed_once.add(item)
-            same_class = [part for part in self._parts if all(self._classes[other] == pod_class for other in part)]
+            same_class = [part for part in self._parts if all(self._classes[member] == pod_class for member in part)]
             others = (part for part in self._parts if part not in same_class)
             self._parts = deque((*others, (item,), *same_class))
             return None

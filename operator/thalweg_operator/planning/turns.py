@@ -206,8 +206,8 @@ class NamespaceTurns:
         # A new pod does not wait until others are planned again that were planned in vain.
         has_new = any(lot.is_new for lot in lots)
         rests = (has_new and now - self._retried_at < _REST) or (calm and now < self._rests_until)
-        part = CALM_BOUND if has_new else bound
-        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, part, costs, now)
+        share = CALM_BOUND if has_new else bound
+        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, share, costs, now)
         if any(not lot.is_new for lot in taken):
             self._retried_at = now
         picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
@@ -289,7 +289,7 @@ class NamespaceTurns:
 
     # --- turns ---
 
-    def _take(self, limited: Sequence[_Lot], part: float, costs: Mapping[str, float], now: float) -> list[_Lot]:
+    def _take(self, limited: Sequence[_Lot], share: float, costs: Mapping[str, float], now: float) -> list[_Lot]:
         """The lots that the round plans.
 
         Args:
@@ -298,7 +298,7 @@ class NamespaceTurns:
         """
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
         left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
-        again = self._within(min(left, part, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
+        again = self._within(min(left, share, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
         self._allowance -= _cost(again, costs)
         return [*new, *again]
 

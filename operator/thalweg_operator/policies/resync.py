@@ -140,15 +140,15 @@ class PolicyResync:
             for standing in before:
                 self._store.forget(standing.name, standing.uid)
             return False
-        found = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
-        for meta, item in found:
+        listed = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
+        for meta, item in listed:
             try:
                 spec = _specs.read(item).spec
             except UnreadableJson as error:
                 self._bad_input.refuse("policy", "spec", meta.name, str(error))
                 continue  # the last version stays in force
             self._store.offer(meta.name, meta.uid, meta.generation, spec)
-        uids = {meta.uid for meta, _ in found}
+        uids = {meta.uid for meta, _ in listed}
         for standing in before:
             if standing.uid not in uids:
                 self._store.forget(standing.name, standing.uid)

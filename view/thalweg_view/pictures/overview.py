@@ -81,7 +81,7 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
         len(nodes),
         used[PODS],
         len(waiting),
-        dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
+        dict(sorted(codes.items(), key=lambda entry: (-entry[1], entry[0]))),
         [
             ResourceSum(name, unit_of(name), allocatable[name], used[name], planned[name])
             for name in sorted(allocatable)

@@ -128,8 +128,8 @@ class LessRequested:
         free = snapshot.free[:, snapshot.resources.index(self.resource)]
         # In thousandths of what is asked for, so that resources can be summed.
         short = np.clip(asked - np.maximum(free, 0), 0, None)
-        found: Int64s = (short.astype(np.float64) * 1000 / asked).astype(np.int64)
-        return found
+        lacking: Int64s = (short.astype(np.float64) * 1000 / asked).astype(np.int64)
+        return lacking
 
     def settle(self, site: Site) -> list[Change]:
         """See Relaxation."""
@@ -177,8 +177,8 @@ class OpenNode:
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:  # noqa: ARG002 - open to all alike
         """See Relaxation."""
-        found: Int64s = np.where(self._has(snapshot), 0, NEVER)
-        return found
+        preferred: Int64s = np.where(self._has(snapshot), 0, NEVER)
+        return preferred
 
     def settle(self, site: Site) -> list[Change]:
         """See Relaxation."""
@@ -188,8 +188,8 @@ class OpenNode:
         else:
             chosen = _enough_nodes(site, self._has(site.snapshot) & site.mask)
         if self.taint == _CORDON:
-            return [Uncordon(nodes[at].name) for at in chosen]
-        return [RemoveTaint(nodes[at].name, self.taint.key, self.taint.effect) for at in chosen]
+            return [Uncordon(nodes[row].name) for row in chosen]
+        return [RemoveTaint(nodes[row].name, self.taint.key, self.taint.effect) for row in chosen]
 
     def _has(self, snapshot: Snapshot) -> Bools:
         table = snapshot.table
@@ -259,8 +259,8 @@ class HigherCap:
         if own and len(site.wanted.keys) > 1:
             codes = Domains.unordered(limit.topology_key, site.snapshot.table).codes
             _, first = np.unique(codes[site.mask], return_index=True)
-            there = counts[site.mask][first]
-            while int(np.maximum(value - there, 0).sum()) < len(site.wanted.keys):
+            running = counts[site.mask][first]
+            while int(np.maximum(value - running, 0).sum()) < len(site.wanted.keys):
                 value += 1
         return [RaiseCap(self.policy, self.constraint, value)] if value > limit.max_pods else []
 

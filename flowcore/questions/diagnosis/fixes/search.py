@@ -81,7 +81,9 @@ def find_fixes(
     """
     asked = set(keys)
     unplaced = [
-        each.pod.key for each in plan.result.unplaced if each.pod.key in asked and each.code not in _BEYOND_CHANGES
+        unplaced.pod.key
+        for unplaced in plan.result.unplaced
+        if unplaced.pod.key in asked and unplaced.code not in _BEYOND_CHANGES
     ]
     if not unplaced:
         return []
@@ -131,7 +133,7 @@ class _Search:
             self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)
         if not self._found:
             self._relax_and_make_room()
-        self._found.sort(key=lambda each: each[0])
+        self._found.sort(key=lambda fix_entry: fix_entry[0])
         return [fix for _, fix in self._found[:limit]]
 
     def _harmless(self) -> int:
@@ -141,7 +143,7 @@ class _Search:
     # --- sorts of changes ---
 
     def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
-        return sorted(proposals, key=lambda each: size(each, self._pods))
+        return sorted(proposals, key=lambda proposal: size(proposal, self._pods))
 
     def _moves(self) -> Iterable[Proposal]:
         running = self._plan.before.running
@@ -218,11 +220,11 @@ class _Search:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
         left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
         least, most = 0, len(levels) - 1
-        for at in range(_MAX_BISECTIONS):
+        for step in range(_MAX_BISECTIONS):
             if least >= most:
                 break
             # Whom the highest priority displaces is what is most likely needed.
-            middle = bisect_left(levels, displaced + 1, least, most - 1) if not at else (least + most) // 2
+            middle = bisect_left(levels, displaced + 1, least, most - 1) if not step else (least + most) // 2
             outcome = self._outcome((*before, *at_priority(self._pods, levels[middle])))
             if outcome is not None and self._left(outcome) <= left:
                 most = middle

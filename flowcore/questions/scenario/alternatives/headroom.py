@@ -138,7 +138,9 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         waiting=before.summary.waiting,
         more_nodes_help=len(helped),
         cost=before.summary.cost,
-        scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
+        scale_ups=sorted(
+            (shape for shape in planned if shape.pods), key=lambda shape: (-shape.pods, shape.cost, shape.count)
+        ),
         notes=[redacted(each) for each in before.warnings],
         now=moment_text(context.now),
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),

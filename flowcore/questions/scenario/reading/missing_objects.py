@@ -74,10 +74,11 @@ def without_claims(verdicts: Verdicts) -> Verdicts:
             (
                 name,
                 tuple(
-                    Rejection(NO_CLAIMS_MESSAGE, r.nodes) if "persistentvolumeclaim" in r.reason else r for r in found
+                    Rejection(NO_CLAIMS_MESSAGE, r.nodes) if "persistentvolumeclaim" in r.reason else r
+                    for r in rejections
                 ),
             )
-            for name, found in verdicts.by_filter
+            for name, rejections in verdicts.by_filter
         ),
     )
 

@@ -250,11 +250,11 @@ class ObjectReader:
 
 def _claims_of(wire: WirePod) -> tuple[tuple[str, str, str], ...]:
     """The resource claims and templates that a pod names, by kind, namespace and name."""
-    namespace, found = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
+    namespace, claims = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
     for claim in wire.spec.resource_claims or ():
         for kind, name in zip(
             _RESOURCE_CLAIMS, (claim.resource_claim_name, claim.resource_claim_template_name), strict=True
         ):
             if name:
-                found.append((kind, namespace, name))
-    return tuple(found)
+                claims.append((kind, namespace, name))
+    return tuple(claims)

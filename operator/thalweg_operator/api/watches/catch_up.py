@@ -85,8 +85,8 @@ class CatchUp:
         """Returns when these kinds are up to date; ``relisted``: those that are not are listed again."""
         while behind := [each for each in reflectors if not self._is_current(each, since)]:
             if relisted:
-                for each in behind:
-                    each.relist()
+                for reflector in behind:
+                    reflector.relist()
             await asyncio.sleep(_LOOK)  # a reflector has no event for each version
 
     def _is_current(self, reflector: Reflector[Any], since: float) -> bool:

@@ -245,8 +245,8 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""
         gone, version = set(self._sink.keys()), ""
-        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as found:
-            async for page in found:
+        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as listed:
+            async for page in listed:
                 version = page.metadata.resource_version
                 for index, item in enumerate(page.items or ()):
                     gone.discard(self._store(item))

@@ -219,10 +219,10 @@ def storage_object_decoder(
     to_object = storage_decoder(kind, intern)
 
     def decode(raw: bytes | msgspec.Raw) -> StorageObject | None:
-        found = to_object(raw)
-        if found is not None and (problem := data_problem(found)):
-            bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(found)[1:]), f"{problem}; it is ignored")
-        return found
+        stored = to_object(raw)
+        if stored is not None and (problem := data_problem(stored)):
+            bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(stored)[1:]), f"{problem}; it is ignored")
+        return stored
 
     return decode
 

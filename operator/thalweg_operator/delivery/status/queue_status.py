@@ -51,15 +51,15 @@ class QueueStatus:
 
     async def _counts(self) -> dict[str, tuple[int, int]]:
         """Pods with and without a node of each accepted queue, those of queues below it included."""
-        cluster, found = self._cluster, dict[str, tuple[int, int]]()
+        cluster, counts = self._cluster, dict[str, tuple[int, int]]()
         for index, ((namespace, labels, _), population) in enumerate(list(cluster.populations.items())):
             if index % 500 == 499:
                 await asyncio.sleep(0)
             name = cluster.queues.of_labels(labels, cluster.namespaces.get(namespace, ()))
             for above in cluster.queues.tree.path(name) if name else ():
-                placed, waiting = found.get(above, (0, 0))
-                found[above] = placed + population.placed, waiting + population.waiting
-        return found
+                placed, waiting = counts.get(above, (0, 0))
+                counts[above] = placed + population.placed, waiting + population.waiting
+        return counts
 
     async def _write(self, queue: Queue, counts: tuple[int, int]) -> bool:
         """Writes one status; returns whether the API server took it, or need not."""

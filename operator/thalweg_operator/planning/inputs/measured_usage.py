@@ -75,12 +75,12 @@ class MeasuredUsageTracker:
 
     async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[PodOnNode]]:
         """By node: pods that may have come later than its newest sample began, and those on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
+        since, arrivals = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
+                arrivals.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                found.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
-        return found
+                arrivals.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
+        return arrivals

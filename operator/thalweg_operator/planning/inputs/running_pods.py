@@ -163,9 +163,9 @@ def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> se
         Their positions in ``request.pending``.
     """
     lowest = min(cluster.bound_priorities, default=None)
-    found: set[int] = set()
+    positions: set[int] = set()
     if lowest is None:
-        return found
+        return positions
     for index, reason in reply.unplaced:
         entry = request.pending[index]
         policy = request.policies[entry.policy]
@@ -176,5 +176,5 @@ def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> se
             and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
-            found.add(index)
-    return found
+            positions.add(index)
+    return positions

@@ -121,15 +121,15 @@ class _Sharing:
     def __init__(self) -> None:
         self._intern = Interner()
 
-    def share(self, part: RoundRequest) -> RoundRequest:
+    def share(self, message: RoundRequest) -> RoundRequest:
         """The same request, or part of one, with shared names."""
         intern = self._intern
         return msgspec.structs.replace(
-            part,
-            nodes=[self._node(node) for node in part.nodes],
-            usage=[self._usage(usage) for usage in part.usage],
-            pod_deltas=[(place, {intern(node): by for node, by in on.items()}) for place, on in part.pod_deltas],
-            reports=[msgspec.structs.replace(each, node=intern(each.node)) for each in part.reports],
+            message,
+            nodes=[self._node(node) for node in message.nodes],
+            usage=[self._usage(usage) for usage in message.usage],
+            pod_deltas=[(place, {intern(node): by for node, by in on.items()}) for place, on in message.pod_deltas],
+            reports=[msgspec.structs.replace(each, node=intern(each.node)) for each in message.reports],
         )
 
     def _node(self, node: Node) -> Node:

@@ -59,8 +59,8 @@ class NamespaceMeter:
         return dict(self._seconds)
 
     def _add(self, pods: Sequence[PendingPod], seconds: float) -> None:
-        for namespace, part in self._parts_of(pods).items():
-            self._seconds[namespace] = self._seconds.get(namespace, 0.0) + seconds * part
+        for namespace, share in self._parts_of(pods).items():
+            self._seconds[namespace] = self._seconds.get(namespace, 0.0) + seconds * share
 
     def _parts_of(self, pods: Sequence[PendingPod]) -> Mapping[str, float]:
         known = self._parts.get(id(pods))

@@ -42,47 +42,47 @@ def encode_scores(
 def first_prices(priced: Iterable[NodePrices]) -> Iterator[NodePrices]:
     """The first prices, as many as are sent."""
     size = 0
-    for each in priced:
-        size += 2 * len(each.prices)
+    for entry in priced:
+        size += 2 * len(entry.prices)
         if size > _MAX_BYTES:
             return
-        yield each
+        yield entry
 
 
 def savings_by_pod(priced: Iterable[NodePrices], nodes: Sequence[Node]) -> dict[str, dict[str, int]]:
     """For each pod by key, and there for each node by name: by how much the cost falls if it leaves the node."""
-    found: dict[str, dict[str, int]] = {}
-    for each in priced:
-        by_node = {nodes[at].name: saving for at, saving in each.savings.items()}
-        found.update((pod.key, by_node) for pod in each.pods)
-    return found
+    savings: dict[str, dict[str, int]] = {}
+    for entry in priced:
+        by_node = {nodes[row].name: saving for row, saving in entry.savings.items()}
+        savings.update((pod.key, by_node) for pod in entry.pods)
+    return savings
 
 
 def encode_prices(
     request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices]
 ) -> Iterator[NodePricesEntry]:
     """Prices of each class; pods of several classes may share them."""
-    for each in priced:
-        open_nodes = each.prices != CLOSED
-        least = int(each.prices[open_nodes].min()) if open_nodes.any() else 0
-        above = np.where(open_nodes, np.minimum(each.prices - least, NO_PRICE), NO_PRICE).astype("<u2").tobytes()
-        for place in _one_of_each_class(request, position_by_key, each.pods):
-            yield NodePricesEntry(place, least, above, each.tolerance)
+    for entry in priced:
+        open_nodes = entry.prices != CLOSED
+        least = int(entry.prices[open_nodes].min()) if open_nodes.any() else 0
+        above = np.where(open_nodes, np.minimum(entry.prices - least, NO_PRICE), NO_PRICE).astype("<u2").tobytes()
+        for place in _one_of_each_class(request, position_by_key, entry.pods):
+            yield NodePricesEntry(place, least, above, entry.tolerance)
 
 
 def encode_cheapest(
     request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices], nodes: Sequence[Node]
 ) -> Iterator[tuple[int, list[str]]]:
     """One pod of each class, and the nodes that cost one more of them about as little as the cheapest node."""
-    for each in priced:
-        open_nodes = np.flatnonzero(each.prices != CLOSED)
-        if not each.tolerance or not len(open_nodes):
+    for entry in priced:
+        open_nodes = np.flatnonzero(entry.prices != CLOSED)
+        if not entry.tolerance or not len(open_nodes):
             continue
-        prices = each.prices[open_nodes]
-        cheap = open_nodes[prices <= prices.min() + each.tolerance]
-        cheap = cheap[np.argsort(each.prices[cheap], kind="stable")[:_MOST_CHEAPEST]]
-        names = [nodes[at].name for at in cheap.tolist()]
-        yield from ((place, names) for place in _one_of_each_class(request, position_by_key, each.pods))
+        prices = entry.prices[open_nodes]
+        cheap = open_nodes[prices <= prices.min() + entry.tolerance]
+        cheap = cheap[np.argsort(entry.prices[cheap], kind="stable")[:_MOST_CHEAPEST]]
+        names = [nodes[row].name for row in cheap.tolist()]
+        yield from ((place, names) for place in _one_of_each_class(request, position_by_key, entry.pods))
 
 
 def _one_of_each_class(

@@ -112,15 +112,15 @@ def _to_proposals(
 ) -> list[tuple[int, PlanEviction]]:
     """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
     places = {policy.name: place for place, policy in enumerate(request.policies)}
-    found: list[tuple[int, PlanEviction]] = []
-    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
+    proposals: list[tuple[int, PlanEviction]] = []
+    for eviction in sorted(result.proposals, key=lambda proposal: proposal.pod.key):
         entry = PlanEviction.of(eviction, position_by_key)
         own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
         for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
             if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
-                found.append((place, entry))
+                proposals.append((place, entry))
                 break
-    return found
+    return proposals
 
 
 def _to_reply(

@@ -130,8 +130,8 @@ def _to_changes(request: RoundRequest) -> TableChanges:
         namespaces=request.namespaces,
         pod_deltas=((signatures[place], on) for place, on in request.pod_deltas),
         reports=[
-            (each.node, Report(tuple(images[place] for place in each.images), each.bandwidth))
-            for each in request.reports
+            (report.node, Report(tuple(images[place] for place in report.images), report.bandwidth))
+            for report in request.reports
         ],
         storage=request.storage,
         removed_storage=request.removed_storage,

@@ -189,9 +189,13 @@ def _others_wait(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     """Whether another pod waits for a round."""
     if ledger.held or len(cluster.waiting) > _MOST_WAITING:
         return True
-    for key, other in cluster.waiting.items():
+    for key, waiting_pod in cluster.waiting.items():
         if key != pod.key and key not in ledger.reservations:
-            policy = cluster.policies.of(other, cluster.namespaces)
-            if policy is not None and delivery_of(policy).owner is not None and not delivery_of(policy).blocked(other):
+            policy = cluster.policies.of(waiting_pod, cluster.namespaces)
+            if (
+                policy is not None
+                and delivery_of(policy).owner is not None
+                and not delivery_of(policy).blocked(waiting_pod)
+            ):
                 return True
     return False

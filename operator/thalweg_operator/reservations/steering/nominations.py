@@ -78,16 +78,16 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
     key, records = reservation.pod.key, state.nominations
     records.checks.pop(key, None)
     records.forget_place(key)
-    for other in records.permit_groups.lost(reservation.group, key):
-        sibling = nomination_of(state.ledger, other)
+    for sibling_key in records.permit_groups.lost(reservation.group, key):
+        sibling = nomination_of(state.ledger, sibling_key)
         if sibling is None:
             continue
         if sibling.phase is Phase.QUEUED:
-            give_up(state, other, "expired")
+            give_up(state, sibling_key, "expired")
         elif sibling.phase is not Phase.WITHDRAWING:
             if sibling.group is not None:
-                records.permit_groups.withdraw(sibling.group, other)
-            withdraw(state, state.cluster.pods[other])
+                records.permit_groups.withdraw(sibling.group, sibling_key)
+            withdraw(state, state.cluster.pods[sibling_key])
 
 
 def give_up(state: SteeringState, key: str, outcome: str) -> None:
