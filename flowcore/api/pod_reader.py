@@ -66,7 +66,7 @@ class _Outline(Wire):
 
 
 class PodReader:
-    """See the module.
+    """Reads pods, and keeps what it read of the latest specs.
 
     Args:
         intern: shares equal values with other readers.

@@ -66,7 +66,7 @@ class Population:
 
 
 class Cluster:
-    """See the module.
+    """The cluster as last seen, with its indexes. Put and remove methods change it.
 
     Attributes:
         policies: those in force.

@@ -107,7 +107,7 @@ class NodeUsageSums:
 
 
 class Occupancy:
-    """See the module.
+    """Sums of usage by node, and the pods that count there.
 
     Attributes:
         generation: rises with every change of the cluster that scheduling can see; ``Cluster`` raises it too.

@@ -30,16 +30,16 @@ from flowcore.model.pods import PodClass
 
 
 class CPUMemory:
-    """See the module."""
+    """Prices a node by its utilisation of CPU and memory, and by their balance."""
 
     name: ClassVar[str] = "CPUMemory"
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[...]: potential of nodes with this load."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         filled = energy(cpu.used), energy(memory.used)
         total = cpu.cost(filled[0])
@@ -53,13 +53,13 @@ class CPUMemory:
         return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         fuller = cpu.used >= memory.used
         return self._slopes(cpu, memory, weights, (fuller, ~fuller))
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel: that of the first line."""
+        """float64[N, 4]: lower bounds of the curvature: that of the first line of the potential."""
         bends = np.zeros((*load.pods.shape, 4))
         for column in (0, 1):
             part = _Part.of(load, column, float(unit[column]))
@@ -68,7 +68,7 @@ class CPUMemory:
         return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel: as if both resources were the fuller one."""
+        """float64[N, 4]: upper bounds of the slopes: both resources count as the fuller one."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         both = np.ones(load.pods.shape, dtype=np.bool_)
         return self._slopes(cpu, memory, weights, (both, both))

@@ -194,8 +194,8 @@ class NetworkCostModel(FlatPotential, ABC):
 
     @abstractmethod
     def network(self, view: NetworkView) -> Network:
-        """See NetworkModel."""
+        """The network of one round; equal views give equal networks."""
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)

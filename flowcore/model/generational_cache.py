@@ -30,7 +30,7 @@ def estimate_bytes(value: object) -> int:
 
 
 class GenerationalCache(Generic[K, V]):
-    """See the module.
+    """A mapping that forgets what nobody asked for during a whole generation.
 
     Args:
         max_bytes: bytes that end a generation. At most about twice as many are held.

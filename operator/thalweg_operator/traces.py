@@ -43,7 +43,7 @@ class OpenTelemetryTracer:
         self._tracer = self._provider.get_tracer("thalweg")
 
     def round_ended(self, trace: RoundTrace) -> None:
-        """See RoundTracer."""
+        """Records the spans of a round."""
         reply, began = trace.reply, trace.ended - trace.seconds
         attributes: dict[str, int | float | str] = {"thalweg.round": trace.number, "thalweg.pods": trace.pods}
         if reply is not None:
@@ -89,7 +89,7 @@ class _CountingExporter(SpanExporter):
         self._failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See SpanExporter."""
+        """Writes spans."""
         try:
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - whatever it is, rounds go on
@@ -106,7 +106,7 @@ class _CountingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """See SpanExporter."""
+        """Closes the exporter."""
         self._exporter.shutdown()
 
 

@@ -74,17 +74,17 @@ class OneToken:
         self._digest = _digest(token)
 
     async def caller(self, token: str) -> Caller:
-        """See ``Access``."""
+        """Whose token this is."""
         if not hmac.compare_digest(_digest(token), self._digest):
             raise RequestRefused(401, "the token is not the one that `thalweg view` printed")
         return Caller("you")
 
     async def may_list(self, _caller: Caller, _kind: Need) -> bool:
-        """See ``Access``."""
+        """Whether the caller may list this kind in the whole cluster."""
         return True
 
     async def namespaces(self, _caller: Caller, _known: Collection[str]) -> list[str] | None:
-        """See ``Access``."""
+        """Namespaces whose pods the caller may list; None: all."""
         return None
 
 

@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Answering:
-    """See the module.
+    """Answers the questions of the view's callers, in turns.
 
     Attributes:
         generation: grows with each state that differs from the one before, and with each round.

@@ -27,7 +27,7 @@ from flowcore.model.volumes import (
 
 
 class Storage:
-    """See the module.
+    """Storage objects and mounted volumes, indexed for filters.
 
     Attributes:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.

@@ -22,7 +22,7 @@ _MAX_KINDS: Final = 256
 
 
 class BudgetIndex:
-    """See the module. A budget is looked at for pods of its own namespace only.
+    """PodDisruptionBudgets by namespace. A budget protects pods of its own namespace only.
 
     Attributes:
         objects: all budgets by key.

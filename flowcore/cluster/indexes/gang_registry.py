@@ -90,7 +90,7 @@ class GangState:
 
 
 class GangRegistry:
-    """See the module."""
+    """All gangs of the cluster, each with its pods and its state."""
 
     def __init__(self) -> None:
         #: PodGroup objects.

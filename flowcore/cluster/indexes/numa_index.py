@@ -21,7 +21,7 @@ REPORTED_AFTER: Final = 120.0
 
 
 class NumaIndex:
-    """See the module.
+    """Reports on NUMA zones, with the pods that count beside them.
 
     Attributes:
         reports: by node name.

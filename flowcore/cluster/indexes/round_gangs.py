@@ -24,7 +24,7 @@ _PODS_PER_STEP = 8
 
 
 class RoundGangs:
-    """See the module.
+    """Computes the gangs of one round, in steps.
 
     Attributes:
         gang_names: for each pending pod the names of its gangs.

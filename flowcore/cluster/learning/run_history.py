@@ -47,7 +47,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunHistory:
-    """See the module."""
+    """Runs of pods by kind, as far back as it is kept."""
 
     def __init__(self, kinds: int) -> None:
         """``kinds``: how many kinds there are."""

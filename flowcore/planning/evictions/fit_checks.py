@@ -77,16 +77,16 @@ class ResourceFit:
         self._usage: dict[int, Sequence[int]] = {}
 
     def fits_now(self) -> Bools:
-        """See FitCheck."""
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
         fits: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
         return fits
 
     def possible_without(self, _may_leave: Bools) -> Bools | None:
-        """See FitCheck."""
+        """bool[N]: nodes that may take a pod if all of these leave; None: unknown."""
         return None
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """See FitCheck."""
+        """Whether ``count`` pods fit on a node once these residents have left too."""
         free = self._state.free[node]
         usages = [self.usage(resident) for resident in without]
         for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
@@ -124,11 +124,11 @@ class FilteredFit:
         self.possible = static_fits(group.pod_class, group.signature, before, cache)
 
     def fits_now(self) -> Bools:
-        """See FitCheck."""
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
         return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
 
     def possible_without(self, may_leave: Bools) -> Bools | None:
-        """See FitCheck: with everybody gone, rules that only forbid forbid least."""
+        """bool[N]: nodes that may take a pod if all of these leave; rules that only forbid then forbid least."""
         constraints = self._signature.constraints
         if constraints is not None and (constraints.affinity or constraints.spread):
             return None
@@ -136,7 +136,7 @@ class FilteredFit:
         return run_filters(self._pod_class, snapshot, self._signature).fits
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """See FitCheck; pods of such demands are decided one by one."""
+        """Whether one pod fits on a node once these residents have left too; pods of such demands come one by one."""
         if count > 1:
             return False
         usage = self._state.residents.usage

@@ -68,7 +68,7 @@ class Decisions:
 
 
 class EvictionState:
-    """See the module.
+    """The decisions so far: pods that leave, pods that arrive, and the capacity that is free with both.
 
     Attributes:
         free: int64[N, R], free once everybody has left who leaves, and arrived who arrives.

@@ -157,7 +157,7 @@ class _Scaled:
         return cls(blocks, arcs, usable, counted, requests, room, resources, scale, asked)
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
-        """See ``FluidProgram``."""
+        """Slopes float64[S, A] of the potential, and their changes float64[S, A, A], with ``added`` float64[S, A]."""
         slopes = np.zeros_like(added)
         bends = np.zeros((*added.shape, added.shape[1]))
         for block in self.blocks:

@@ -50,7 +50,7 @@ class Problem:
         contradictions: tuple[Contradiction, ...] = (),
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``."""
+        """Takes the arguments of ``run_round``; ``cache`` and ``contradictions``: None and () to compute them."""
         self.charge = charge
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions

@@ -112,7 +112,7 @@ class _CounterRegistry:
         self._read |= {id(counter) for weights in weighted for counter, _ in weights}
 
     def constraints_of(self, index: int) -> TopologyConstraints:
-        """See ``topology_constraints_of``; of the group of that number."""
+        """The rules between pods as they concern one group."""
         signature, own = self._groups[index][1], self._own[index]
         rules = signature.constraints or InterPodConstraints()
         increments = [

@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(slots=True)
 class Columns:
-    """See the module.
+    """The columns of one cluster, with the time of the last event at each node.
 
     Attributes:
         node_count: nodes.

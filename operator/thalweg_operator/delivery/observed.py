@@ -28,7 +28,7 @@ class _WrittenEvent:
 
 
 class ObserveEvents:
-    """See the module."""
+    """Writes an Event to a pod when its plan differs from the last Event."""
 
     def __init__(self, events: EventWriter, clock: Callable[[], float] = time.monotonic) -> None:
         self._events, self._clock = events, clock

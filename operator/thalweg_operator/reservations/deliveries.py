@@ -40,15 +40,15 @@ class ObserveDelivery:
     owner, steered = None, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return bool(pod.skip_reason(DeliveryName.OBSERVE))
 
     def is_told(self, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether we tell a pod why no round may plan it."""
         return False
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether kube-scheduler may choose a node for a pod without a plan."""
         return False
 
 
@@ -58,15 +58,15 @@ class BinderDelivery:
     owner, steered = Owner.BINDER, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return pod.gated or bool(pod.skip_reason(DeliveryName.BINDER))
 
     def is_told(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether we tell a pod why no round may plan it."""
         return _speaks(pod)
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether kube-scheduler may choose a node for a pod without a plan."""
         return False
 
 
@@ -76,15 +76,15 @@ class ExtenderDelivery:
     owner, steered = Owner.STEERING, True
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return bool(pod.skip_reason(DeliveryName.EXTENDER))
 
     def is_told(self, pod: Pod, /) -> bool:
-        """See Delivery: kube-scheduler judges what we do not; it may not even see a pod that cannot be read."""
+        """Whether we tell a pod why no round may plan it: kube-scheduler judges other pods itself."""
         return _speaks(pod) and bool(pod.blocked_reason)
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
-        """See Delivery: where the plan is but a wish, and the pod is of no gang."""
+        """Whether kube-scheduler may choose: the policy only prefers the planned node, and the pod is of no gang."""
         return policy.steering is Steering.PREFER and not pod.gated and pod.gang is None
 
 

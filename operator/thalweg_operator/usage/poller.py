@@ -69,7 +69,7 @@ class _Poll:
 
 
 class UsagePoller:
-    """See the module.
+    """Polls the metrics API and Prometheus at each interval.
 
     Attributes:
         store: the samples.

@@ -69,7 +69,7 @@ class ReclaimEligibility(Eligibility):
         return resident in self._allowed
 
     def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
-        """See Eligibility; the least important may leave first."""
+        """Evictions on a node in the orders to try; the least important pods may leave first."""
         residents, pod, mask = self._residents, self._pod, self.mask(priority)
         if pod is None:
             return []

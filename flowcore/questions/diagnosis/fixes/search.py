@@ -116,7 +116,7 @@ class _Search:
         self._found: list[tuple[Rank, Fix]] = []
 
     def run(self, limit: int) -> list[Fix]:
-        """See find_fixes."""
+        """The cheapest fixes, at most ``limit``."""
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
         # Half of the plans are kept for other sorts of changes.
         self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))

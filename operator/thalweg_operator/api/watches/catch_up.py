@@ -47,7 +47,7 @@ class OwnPod:
 
 
 class CatchUp:
-    """See the module."""
+    """Waits until the watches show all that happened before the lease was acquired."""
 
     def __init__(self, api_client: ApiClient, reflectors: Mapping[str, Reflector[Any]], own_pod: OwnPod | None) -> None:
         self._api_client, self._own_pod = api_client, own_pod

@@ -79,7 +79,7 @@ class _Expired(Exception):
 
 
 class _ListAgain(Exception):
-    """See ``relist``."""
+    """The kind is to be listed again, as ``relist`` asks."""
 
 
 class _TooShort(Exception):

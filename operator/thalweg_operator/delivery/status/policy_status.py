@@ -37,7 +37,7 @@ OnWritten: TypeAlias = Callable[[PolicyRecord, dict[str, Any] | None, dict[str, 
 
 
 class PolicyStatus:
-    """See the module."""
+    """Writes the status of FlowSchedulingPolicies."""
 
     def __init__(
         self,

@@ -28,7 +28,7 @@ OnWritten: TypeAlias = Callable[[Queue, dict[str, Any] | None, dict[str, Any]], 
 
 
 class QueueStatus:
-    """See the module."""
+    """Writes the status of FlowQueues."""
 
     def __init__(self, api_client: ApiClient, cluster: Cluster, reports: RoundReports, on_written: OnWritten) -> None:
         """``on_written``: is told of each status that was written, with the one before."""

@@ -16,7 +16,7 @@ from thalweg_operator.yielding import yielding
 
 
 class MeasuredUsageTracker:
-    """See the module."""
+    """Collects the measured usage that the worker does not know yet."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger, usage: UsagePoller | None) -> None:
         """``usage``: None: nothing is measured."""

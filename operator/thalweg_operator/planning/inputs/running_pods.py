@@ -43,7 +43,7 @@ class _Read:
 
 
 class RunningPodsTracker:
-    """See the module."""
+    """Collects the running pods that the worker does not know yet."""
 
     def __init__(
         self,

@@ -29,7 +29,7 @@ class NamespaceMeter:
         self._parts: dict[int, tuple[Sequence[PendingPod], Mapping[str, float]]] = {}
 
     def __call__(self, pods: Sequence[PendingPod]) -> None:
-        """See ``Charge``."""
+        """Charges the pods for the seconds since the last call."""
         now = self._clock()
         passed, self._last = now - self._last, now
         if pods:

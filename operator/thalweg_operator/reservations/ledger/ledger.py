@@ -26,7 +26,7 @@ from thalweg_operator.reservations.ledger.victim_record import UnevictablePod, V
 
 
 class Ledger:
-    """See the module.
+    """All reservations, indexed by node, phase and gang.
 
     Attributes:
         reservations: by key of the pod.

@@ -15,7 +15,7 @@ from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
 class LedgerState:
-    """See the module. ``victims`` and ``steering`` add their own records.
+    """State and effects of a step. ``victims`` and ``steering`` add their own records.
 
     Attributes:
         cluster, ledger: what is there, and what is on its way.

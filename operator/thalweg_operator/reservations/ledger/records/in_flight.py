@@ -28,7 +28,7 @@ class LetThrough(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight:
-    """See the module. Room is counted elsewhere; here is who, where and for how long."""
+    """Pods on their way, with their nodes and times. Their room is counted in ``Occupancy``."""
 
     def __init__(self) -> None:
         self._ours = Drift()

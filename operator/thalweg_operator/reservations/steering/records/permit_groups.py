@@ -25,7 +25,7 @@ class _PermitGroup:
 
 
 class PermitGroups:
-    """See the module. A permit group is forgotten when its gates open."""
+    """All permit groups. One is forgotten when its gates open."""
 
     def __init__(self) -> None:
         self._groups: dict[PermitKey, _PermitGroup] = {}

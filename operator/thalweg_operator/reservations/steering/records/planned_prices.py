@@ -14,7 +14,7 @@ NO_PRICE = 2**16 - 1
 
 
 class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
-    """See the module.
+    """Prices of nodes for one more pod of a class, as of the last plan with such pods.
 
     Attributes:
         positions: of the nodes, by name.

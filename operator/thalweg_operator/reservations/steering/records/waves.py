@@ -37,7 +37,7 @@ _Seat: TypeAlias = dict[str, Pod] | tuple[_Chain, bool] | None
 
 
 class WaveQueue:
-    """See the module."""
+    """The waves of all chains, in the order of their plans."""
 
     def __init__(self) -> None:
         self._plans: deque[dict[_Chain, None]] = deque()
