@@ -114,7 +114,7 @@ async def _tell(
 
 
 def _timeless(answer: _Answer) -> _Answer:
-    """An answer without the moment that it is for, which changes whenever somebody asks."""
+    """An answer without its moment, which differs for each question."""
     return msgspec.structs.replace(answer, now="") if hasattr(answer, "now") else answer
 
 

@@ -155,7 +155,7 @@ class Api:
 
 
 def pause(waited: float, shortest: float) -> float:
-    """Seconds until the next question of a wait that has taken so many: a long wait asks less often."""
+    """Seconds until a wait asks again; ``waited``, the seconds so far: a long wait asks less often."""
     return max(shortest, min(waited / 20, _LONGEST_PAUSE))
 
 

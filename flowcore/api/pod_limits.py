@@ -84,7 +84,7 @@ def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.topologySpreadConstraints.labelSelector", sum(n for n, _ in of_spread) + keys, MAX_REQUIREMENTS
         yield "spec.topologySpreadConstraints.labelSelector.values", sum(n for _, n in of_spread), MAX_VALUES
     if affinity is not None:
-        # Counted first: whoever asks for the next list knows that there are not many.
+        # Counted first, so that the next list is known to be short.
         yield "spec.affinity", _terms(affinity), MAX_AFFINITY_TERMS
         sizes = list(_of_affinity(affinity))
         yield "spec.affinity.matchExpressions", sum(n for n, _ in sizes), MAX_REQUIREMENTS

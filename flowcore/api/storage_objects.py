@@ -242,7 +242,7 @@ def to_volume(wire: WirePersistentVolume) -> PersistentVolume:
 
 
 def _data(annotations: dict[str, str]) -> dict[str, Any]:
-    """The fields ``data`` and ``data_problem``."""
+    """The field for the annotation about data: what it says, or why it cannot be read."""
     if DATA not in annotations:
         return {}
     try:

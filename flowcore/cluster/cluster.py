@@ -40,7 +40,7 @@ class _RuleDependentPods:
 
     Attributes:
         keys: of all of them.
-        by_node_labels: of those that a pod may satisfy by labels that it gets when it is bound.
+        by_node_labels: whether the pod may match by labels that it gets when it is bound.
     """
 
     keys: set[str] = field(default_factory=set)

@@ -35,7 +35,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.volumes import ClaimVolume
 
 _GIB = 2.0**30
-#: No data costs more to move: costs stay far from overflow whatever somebody writes.
+#: No data costs more to move: costs stay far from overflow whatever a pod says.
 _MOST = 10**9
 
 

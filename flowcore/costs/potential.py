@@ -18,7 +18,7 @@ from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 
 #: No pod counts as more than this many pods of mean size.
 _MOST_UNITS = 32.0
-#: Nor a node as more than so many.
+#: Nor does a node count as more than this.
 _MOST_UNITS_OF_NODES = 2.0**20
 
 
@@ -119,7 +119,7 @@ class NodePotential:
 
 
 def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], loads: Iterable[Load]) -> tuple[float, ...]:
-    """What a pod of mean size counts for, of those that count for anything; powers of two.
+    """What a pod of mean size counts for, among pods that count for anything; powers of two.
 
     So a pod of mean size pays for a node what it pays where all pods are alike, whatever the sizes of the others.
     Rounding lets prices of one round hold for the next. Where some pod is far larger than the mean the unit is larger:

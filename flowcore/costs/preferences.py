@@ -44,7 +44,7 @@ from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 #: Cost of one point of a score or of a preferred weight, both of which go to 100.
 _POINT = OMEGA // 100
-#: No sum of preferred weights counts as more: costs stay far from overflow whatever somebody writes.
+#: No sum of preferred weights counts as more: costs stay far from overflow whatever a pod says.
 _MOST_POINTS = 10_000
 
 

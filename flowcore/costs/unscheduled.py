@@ -31,7 +31,7 @@ _LIMIT = 10**13
 #: No pod ages faster than one that takes a hundred mean nodes would.
 _MAX_SIZE = 1000.0
 _MAX_WAIT = 10**8
-#: Pods smaller than so many tenths of a mean node count as of this size where queues share.
+#: Smallest size that a pod counts with where queues share, in tenths of a mean node.
 _SMALLEST = 0.01
 _NO_URGENCIES: Mapping[str, float] = {}
 
@@ -96,7 +96,7 @@ def _due(
 ) -> list[Int64s]:
     """int64[pods] a group: what the share of its queue adds to the price of each pod, by size.
 
-    The urgencies of pods that are due to their queue and of those that are not are at least a half apart. So a pod that
+    The urgencies of pods that are due to their queue and of other pods are at least a half apart. So a pod that
     is due adds twice as much as smaller ones cost that are not due and take the same room.
     """
     due: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)

@@ -59,7 +59,7 @@ class BackfillHistory(msgspec.Struct, frozen=True):
 
     @property
     def backing_off(self) -> set[str]:
-        """Names of those that rest: no room is kept for them."""
+        """Names of units that rest: no room is kept for them."""
         return {each.name for each in self.records if each.deadline is None and self.now < each.backoff_until}
 
     @property
@@ -68,7 +68,7 @@ class BackfillHistory(msgspec.Struct, frozen=True):
         return {each.name: each.next_backoff for each in self.records}
 
     def with_reserved(self, group: str, namespaces: Iterable[str], max_seconds: float) -> BackfillHistory:
-        """With room kept for a unit, for so many seconds at most; a hold that has begun goes on."""
+        """With room kept for a unit, for ``max_seconds`` at most; a hold that has begun goes on."""
         records = {each.name: each for each in self.records}
         for name, backoff in ((group, 2 * max_seconds), *((name, max_seconds) for name in namespaces)):
             before = records.get(name)

@@ -26,7 +26,7 @@ KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
 
-#: A group of gangs has at most so many, and an annotation that names them at most so many bytes.
+#: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
 

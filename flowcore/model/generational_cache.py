@@ -57,7 +57,7 @@ class GenerationalCache(Generic[K, V]):
         return self._bytes + sum(nbytes for _, nbytes in self._older.values())
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None where there is none. Whoever gets it asks for it."""
+        """The value of a key, None where there is none. The entry counts as asked for."""
         entry = self._newer.get(key)
         if entry is None:
             entry = self._older.pop(key, None)

@@ -30,7 +30,7 @@ class MatchingPods:
         self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def change(self, node: str, delta: int, revision: int) -> None:
-        """Counts so many more pods on a node; below zero: fewer."""
+        """Adds ``count`` pods on a node; below zero: fewer."""
         if delta > 0:
             self.added_revision = revision
         else:

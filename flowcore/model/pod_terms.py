@@ -35,7 +35,7 @@ class _Filed(Generic[T]):
         self.index: ScopedIndex[T] = ScopedIndex()
 
     def change(self, term: T, base: MatchingPods | None, node: str, delta: int, revision: int) -> bool:
-        """Counts so many more pods that bring a term; whether the term came or went."""
+        """Adds ``delta`` pods with a term on a node; whether the term came or went."""
         pods = self.pods.get(term)
         came = pods is None
         if pods is None:
@@ -188,7 +188,7 @@ class PodTerms(Generic[T]):
                 del own.unheeded[term]
 
     def _advance(self, own: _OfNamespace[T], namespace: str, revision: int) -> None:
-        """A term went: the first ones of those that had no place take it."""
+        """Fills the place of a term that went with the first terms that had no place."""
         while own.beyond and len(own.shared) < MAX_TERMS_ABOUT_OTHERS:
             term = next(iter(own.beyond))
             del own.beyond[term]
@@ -262,7 +262,7 @@ class PodTerms(Generic[T]):
 
 
 def limits_problem(at_home: int, nowhere: int) -> str:
-    """What is said of a pod with so many terms that hold in its namespace only, and that hold nowhere."""
+    """What is said of a pod with terms that hold in its namespace only (first number) or nowhere (second)."""
     if not at_home and not nowhere:
         return ""
     return (

@@ -63,7 +63,7 @@ class PlanGang(msgspec.Struct, array_like=True, frozen=True):
     """A gang of pending pods.
 
     Attributes:
-        needed: of those that wait, how many must be placed at once; not above zero: it has what it needs.
+        needed: waiting pods that must be placed at once; not above zero: the gang has what it needs.
     """
 
     name: str

@@ -20,7 +20,7 @@ _SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody whose token was checked.
+    """A caller whose token was checked.
 
     Attributes:
         name: for messages.
@@ -68,7 +68,7 @@ class Access(Protocol):
 
 
 class OneToken:
-    """Whoever has the token may read all: for a view of one's own files on one's own machine."""
+    """Lets the owner of one token read all: for a view of one's own files on one's own machine."""
 
     def __init__(self, token: str) -> None:
         self._digest = _digest(token)

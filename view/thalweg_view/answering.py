@@ -1,6 +1,6 @@
 """Answers questions: reads the state again when it is old, and asks the compute process, one question at a time.
 
-Callers take turns, so whoever asks much waits for their own questions and not the others.
+Callers take turns, so a caller with many questions delays only themselves.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ from thalweg_view.view_data import SourceInfo
 _BUFFER: Final = 2**24
 #: Seconds that the process may take to start, on a busy machine, and to read a state.
 _START, _READ_STATE = 60.0, 300.0
-#: Rounds that a new process is told: so many, and so many bytes.
+#: Most rounds that a new process is told, and most bytes of them.
 _ROUNDS, _ROUND_BYTES = 200, 64 * 2**20
 #: Environment variables that the process inherits. It runs plug-ins (cost models) and needs no credentials.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")

@@ -94,7 +94,7 @@ def exclusive() -> Scene:
 
 
 def zones() -> Scene:
-    """At most so many in each zone, and some pods that can use one zone only."""
+    """A limit for each zone, and some pods that can use one zone only."""
     most = 2
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:

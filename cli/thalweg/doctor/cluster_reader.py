@@ -208,7 +208,7 @@ class ClusterReader:
         """Reads the leases again until all held ones were renewed, or a renewal is overdue.
 
         Returns:
-            The leases as last read, and the names of those that were renewed meanwhile.
+            The leases as last read, and the names of the ones that were renewed meanwhile.
         """
         later, held = before, {each.name for each in before if each.spec.holder_identity}
         renewed: frozenset[str] = frozenset()

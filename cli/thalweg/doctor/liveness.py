@@ -23,7 +23,7 @@ _UNSEEN: Final = timedelta(seconds=60)
 
 
 def live_leases(facts: Facts) -> tuple[Lease, ...]:
-    """The leases that somebody holds and renews."""
+    """The leases that an operator holds and renews."""
     if isinstance(facts.leases, NotRead):
         return ()
     return tuple(each for each in facts.leases if _is_live(each, facts))
@@ -111,7 +111,7 @@ def clock(facts: Facts) -> Iterator[CheckResult]:
 
 
 def gates(facts: Facts) -> Iterator[CheckResult]:
-    """Whether somebody opens the scheduling gates that are closed."""
+    """Whether an operator runs that opens closed scheduling gates."""
     check = "gates"
     if isinstance(facts.pods, NotRead):
         yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
@@ -155,7 +155,7 @@ def gates(facts: Facts) -> Iterator[CheckResult]:
 
 
 def served(facts: Facts) -> Iterator[CheckResult]:
-    """Whether somebody serves the waiting pods that name a scheduler of ours."""
+    """Whether a scheduler runs for the waiting pods that name one of ours."""
     check = "served"
     if isinstance(facts.pods, NotRead):
         yield CheckResult(check, Verdict.SKIP, facts.pods.problem)

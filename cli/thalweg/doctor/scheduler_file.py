@@ -11,7 +11,7 @@ import yaml
 from thalweg_extender.server import PREFIX
 
 KIND = "KubeSchedulerConfiguration"
-#: kube-scheduler's minFeasibleNodesToFind: an attempt looks for at least so many nodes, whatever the percentage.
+#: kube-scheduler's minFeasibleNodesToFind: fewest nodes that an attempt looks for, whatever the percentage.
 FEWEST_NODES = 100
 #: kube-scheduler's minFeasibleNodesPercentageToFind, where no percentage is set.
 _LEAST_PERCENTAGE = 5

@@ -80,7 +80,7 @@ async def read_features(url: str, seconds: float) -> Mapping[str, bool]:
     """kube-scheduler's feature gates, from its metric kubernetes_feature_enabled.
 
     Raises:
-        NotReadError: no answer within so many seconds, or none of metrics.
+        NotReadError: no answer within ``timeout`` seconds, or none of metrics.
     """
     timeout = aiohttp.ClientTimeout(total=seconds)
     try:

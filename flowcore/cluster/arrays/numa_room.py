@@ -268,7 +268,7 @@ class NumaRoom:
     # --- changes ---
 
     def take(self, needs: NumaNeeds, nodes: _Int64s, counts: _Int64s) -> None:
-        """Counts so many pods on nodes, or fewer where that is below zero.
+        """Takes room for ``counts`` pods on nodes, or gives it back where a count is below zero.
 
         Args:
             nodes, counts: int64[M], each node once.

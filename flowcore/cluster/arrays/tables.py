@@ -43,10 +43,10 @@ class TableChanges:
     Attributes:
         nodes: nodes that are new or changed, without their reports.
         usage: the whole usage of each node whose usage changed, and of each new node.
-        namespaces: labels of those that changed; None: the namespace is gone.
+        namespaces: labels of changed namespaces; None: the namespace is gone.
         pod_deltas: by signature and node name, how many more (or fewer) such pods hold room there.
         reports: node name and new report.
-        storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
+        storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.

@@ -118,7 +118,7 @@ class SampleTable(Generic[_Key]):
         """int64[M, 2]: cpu and memory of the samples of these rows.
 
         Args:
-            every: at least 1; of so many samples one is taken, at equal distances.
+            every: at least 1; one of this number of samples is taken, at equal distances.
         """
         counts = self.counts(rows)
         ends = np.cumsum(counts)

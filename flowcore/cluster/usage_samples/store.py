@@ -21,12 +21,12 @@ STALE_AFTER = 180.0
 LEAST_SAMPLES = 5
 #: Samples of pods that are gone, kept of each class.
 _OF_PODS_GONE = 100
-#: Of classes without pods so many are kept, those with the newest samples.
+#: Most classes without pods that are kept: the ones with the newest samples.
 _MOST_IDLE_CLASSES = 10_000
-#: Of a class with more samples about so many are looked at. A prime: pods have equally many samples, and of each
+#: Of a class with more samples about this number is read. A prime: pods have equally many samples, and of each
 #: another one is to be chosen.
 _MOST_SAMPLES = 1999
-#: What is foreseen is rounded up to so many digits: pods whose classes hardly differ stay interchangeable.
+#: Digits to which foreseen usage is rounded up: pods whose classes hardly differ stay interchangeable.
 _DIGITS = 2
 
 

@@ -111,6 +111,6 @@ def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
 
 
 def shares(cost: int, count: int) -> Iterator[int]:
-    """A cost in so many parts that differ by one at most, the larger ones first."""
+    """Divides a cost into ``count`` parts that differ by one at most, the larger ones first."""
     for turn in range(count):
         yield cost // count + (turn < cost % count)

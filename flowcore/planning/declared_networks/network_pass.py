@@ -198,7 +198,7 @@ class _PolicyNetwork:
             cluster.capacity.place(classes[number].demand, node, count)
             for _ in range(count):
                 chain, wave = next(waves)
-                # Chains of networks are none of those that the rest of the round counts.
+                # The rest of the round does not count chains of networks.
                 placement = Placement(
                     next(orders[number]), table.nodes[node].name, next(parts), wave, -chain, atomic_group=whole
                 )

@@ -21,7 +21,7 @@ _ANY = 2**40
 
 
 def node_limits(graph: Graph, free: Int64s) -> Int64s | None:
-    """int64[V]: how many pods each node takes, whichever of those that can reach it; None: it depends on which.
+    """int64[V]: how many of the pods that can reach a node it takes; None: that depends on which pods come.
 
     Args:
         free: int64[N, R], what is free on each node.

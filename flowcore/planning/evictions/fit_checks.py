@@ -34,7 +34,7 @@ class FitCheck(Protocol):
         ...
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """Whether so many pods fit on a node once these residents have left too."""
+        """Whether ``count`` pods fit on a node once these residents have left too, by number."""
         ...
 
 
@@ -102,7 +102,7 @@ class ResourceFit:
         return usage
 
     def missing(self, node: int, count: int) -> list[int]:
-        """What is missing of these resources for so many pods; not above zero where there is enough."""
+        """What these resources lack for ``count`` pods; not above zero where there is enough."""
         free = self._state.free[node]
         return [
             request * count - int(free[column]) for column, request in zip(self._columns, self._requests, strict=True)

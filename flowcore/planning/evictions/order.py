@@ -22,7 +22,7 @@ class ArrivalOrder:
 
     Attributes:
         at_once: every filter passes while everybody is still there.
-        later: these wait for somebody to leave.
+        later: these wait for victims to leave.
         plain: numbers of the demands whose pods only resources decide about, whatever else of the plan has come.
     """
 
@@ -52,7 +52,7 @@ def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[i
 
 
 def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
-    """The first of those that wait that a filter rejects once everybody has left."""
+    """The first waiting arrival that a filter rejects even after all victims have left; None: none."""
     for place, arrival in enumerate(order.later):
         if arrival.demand not in order.plain:
             before = [*order.at_once, *order.later[:place]]

@@ -253,7 +253,7 @@ def _at(domains: DomainCapacities | None, nodes: Int64s) -> DomainCapacities | N
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:
-    """bool[N]: the ``node_count`` nodes of least cost, of those that can be used at all."""
+    """bool[N]: the ``count`` usable nodes of least cost."""
     chosen = cost < _NO_ARC
     if int(chosen.sum()) > count:
         nodes = np.argpartition(cost, count - 1)[:count]
@@ -271,7 +271,7 @@ def _cheapest_everywhere(cost: Int64s, count: int, domains: DomainCapacities | N
 
 
 def _cheapest_of_domains(cost: Int64s, domains: DomainCapacities, counts: Int64s) -> Bools:
-    """bool[N]: the nodes of least cost, int64[1 + K] so many: outside all domains, then in each smallest one."""
+    """bool[N]: the nodes of least cost; ``counts``, int64[1 + K]: outside all domains, then in each smallest one."""
     chosen = np.zeros(len(cost), dtype=np.bool_)
     usable = np.nonzero(cost < _NO_ARC)[0]
     domain = domains.domain_of[usable] + 1

@@ -22,7 +22,7 @@ from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
 
-#: Of so many domains the cheapest node of each is looked for; of more, the cheapest nodes whatever their domain.
+#: With at most this many domains the cheapest node of each is looked for; with more, the cheapest nodes of all.
 _FEW_DOMAINS = 64
 #: What a class prefers among the pods of the round is looked at so often at most in each of its turns.
 _MAX_SOFT_COST_UPDATES = 256
@@ -271,7 +271,7 @@ class CandidateNodes:
         return chosen_pods
 
     def _is_affordable(self, nodes: Int64s, pods: Int64s) -> bool:
-        """Whether the dearest of these slots costs less than the last of so many pods would by waiting."""
+        """Whether the dearest of these slots costs less than the last of these pods would by waiting."""
         if self._wait_prices is None or not len(nodes):
             return True
         last = self._placed + int(pods.sum()) - 1

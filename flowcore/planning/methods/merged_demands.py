@@ -59,7 +59,7 @@ class MergedDemand:
 
 
 def merged(demands: Sequence[Demand], chosen: Int64s, pods: Float64s, most: int) -> list[MergedDemand]:
-    """Some demands as at most so many, or as few as there are potentials; each by itself if that is no more.
+    """Merges demands until at most ``most`` are left, or one for each potential; each stays alone if that is enough.
 
     Args:
         chosen: int64[K], places of the demands that count.
@@ -97,7 +97,7 @@ def _alike(demands: Sequence[Demand], chosen: Sequence[int], pods: Float64s, mos
 
 
 def _split(groups: Sequence[list[int]], demands: Sequence[Demand], most: int) -> list[list[int]]:
-    """The groups with the widest ranges in two, until there are so many."""
+    """Splits the groups with the widest ranges in two until there are ``most``."""
     heap: list[tuple[float, list[int], int, float]] = []
     for group in groups:
         heappush(heap, _widest(group, demands))

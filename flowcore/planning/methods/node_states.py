@@ -15,7 +15,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands import Demand
 
-#: Costs of a class on its nodes are told apart up to so many values.
+#: Most values of the costs of a class on its nodes.
 _MOST_COSTS = 8
 #: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by so many steps
 #: for each doubling.
@@ -36,7 +36,7 @@ class NodeStates:
 
     @classmethod
     def at_most(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], most: int) -> NodeStates:
-        """The finest states that are no more than so many, or the coarsest."""
+        """The finest states of which there are at most ``most``, else the coarsest."""
         usable = np.any([demand.counts > 0 for demand in demands], axis=0)
         nodes = np.nonzero(usable)[0]
         states = np.zeros(len(nodes), dtype=np.int64)

@@ -27,9 +27,9 @@ from flowcore.rules.topology.counters import DomainCounter
 
 #: Pods that are placed at once, at most.
 _MOST_AT_ONCE = 32
-#: Entries of the table that are looked at in a third of a second; how many a pod takes beside its own row, how many
+#: Entries of the table that are read in a third of a second; how many a pod takes beside its own row, how many
 #: each class takes in the columns that it makes anew; and a pod about which the table does not know everything takes
-#: as long as so many others.
+#: as long as this number of others.
 _MOST_ENTRIES, _ENTRIES_OF_A_POD, _ENTRIES_OF_A_CLASS, _OTHERS = 150_000_000, 6_000, 25, 8
 #: Entries of the table: 200 MB with the arcs.
 _LARGEST_TABLE = 12_000_000

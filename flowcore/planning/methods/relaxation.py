@@ -56,7 +56,7 @@ def relax(
     Args:
         prices: of the pods of each demand that are in no bundle; None: of all.
         bundles: pods that are placed or left pending together.
-        most_demands: beyond so many, demands that are alike are taken for one.
+        most_demands: with more demands, equal ones count as one.
     """
     demands = cost_matrix.demands
     if bundles is None:

@@ -24,7 +24,7 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domain_counts import DomainCounts
 from flowcore.rules.topology.domain_limits import UNLIMITED
 
-#: Of more than one node in so many all are computed at once: that is faster than to gather some.
+#: Where more than one node in this number changed, all are computed: that is faster than to gather some.
 _MOSTLY = 4
 
 
@@ -131,7 +131,7 @@ class FreeCapacity:
         return planned
 
     def is_changed(self, since: int) -> Bools:
-        """bool[N]: nodes that commits after so many changed."""
+        """bool[N]: nodes that changed after the first ``since`` commits."""
         changed: Bools = self._changed_at > since
         return changed
 
@@ -211,7 +211,7 @@ class FreeCapacity:
         return taken
 
     def place_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Commits pods of one group that no rule binds to several nodes, each at most so many as fit there.
+        """Commits pods of a group without rules to several nodes, to each at most the number that fits there.
 
         Args:
             nodes, counts: int64[M], each node once.
@@ -244,7 +244,7 @@ class FreeCapacity:
             self._planned_of(potential)[nodes[places]] += counted
 
     def reserve(self, demand: Demand, node: int, count: int) -> None:
-        """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
+        """Takes out room for ``count`` pods without placing them; below zero: gives it back. No rule counts them."""
         self._note_change(node)
         self.free[node] -= demand.requests * count
         self._zones.take(demand, np.array([node]), np.array([count]))

@@ -27,7 +27,7 @@ def least_cost(
         cost: of a pod on each node, [N]; of whole numbers the result is one too.
         fit_counts: int64[N], how many pods each node has room for.
         prices: int64[pods], falling, of pods that stay out.
-        capacities: of its rules, for the plans in which the emptiest domain gets so many pods less.
+        capacities: of its rules, for plans in which the emptiest domain gets this number of pods less.
     """
     domains = capacities(0)
     best, best_below = np.inf, 0

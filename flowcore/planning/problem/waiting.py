@@ -36,7 +36,7 @@ def waiting_demands(problem: Problem) -> list[int]:
 
 
 def lacking(problem: Problem, index: int, placed: int) -> int:
-    """How many more pods of a demand a plan should place if it places so many: all, but for those that wait."""
+    """How many more pods of a demand a plan should place beside the ``placed`` ones: all, but for pods that wait."""
     demand = problem.demands[index]
     if not demand.waits:
         return demand.count - placed

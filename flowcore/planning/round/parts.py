@@ -40,7 +40,7 @@ def independent_parts(problem: Problem) -> list[list[int]]:
         return [everything]
     if all((usable[number] & usable[order[0]]).any() for number in order):
         return [everything]  # all others share a node with the demand that has most
-    #: A demand that uses the node, of those that were looked at.
+    #: By node: a demand seen so far that uses it.
     owner = np.full(len(problem.start.free), len(demands), dtype=np.int64)
     keys: list[set[Hashable]] = []
     for number in order:

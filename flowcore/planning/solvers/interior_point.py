@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-#: The method stops when what is left to gain is this part of the cost, or after so many steps.
+#: The method stops when what is left to gain is this part of the cost, or after this number of steps.
 _CLOSE = 1e-3
 _MOST_STEPS = 40
 #: How far a step goes towards the border.
 _TOWARDS = 0.95
 #: Nothing is smaller than this.
 _TINY = 1e-300
-#: Multiplications of matrices up to so many products stay in one thread: threads of a library that wait for each other
+#: Largest multiplication of matrices, in products, in one thread: threads of a library that wait for each other
 #: take more time of all cores than they save.
 _ONE_THREAD, _ROWS = 200_000, 40
 

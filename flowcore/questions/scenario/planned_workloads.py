@@ -46,7 +46,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         waiting: how many get none.
         codes: how many of them wait for which code of reason, the most first; NotPlanned: no plan may place them.
         reason: the sentence of one that waits for the commonest code; "": none waits.
-        since: seconds since the epoch since when the first of those that get no node could be placed; 0: none waits.
+        since: seconds since the epoch: when the first pod without a planned node could be placed; 0: none waits.
         queue: FlowQueue of its pods; "": none, or several.
         leaving: how many of its running pods leave.
     """

@@ -167,7 +167,7 @@ class GovernedScenario:
     def round_input(
         self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
     ) -> RoundInput:
-        """What a round is told of waiting pods, of those that may be planned.
+        """What a round reads of the waiting pods that may be planned.
 
         Args:
             foreseen: what a pod is expected to use.

@@ -96,7 +96,7 @@ def capacities_of(
         fit_counts: int64[N], how many pods each node has room for, rules left aside.
         pods: how many there are.
         raising: see ``pods_by_counter``; of all pods that are still to be placed.
-        below: for plans in which the emptiest domain gets so many pods fewer than ``rise``.
+        below: for plans in which the emptiest domain gets this number of pods fewer than ``rise``.
     """
     fits = np.minimum(fit_counts, pods)
     by_node = np.full(len(fits), UNLIMITED, dtype=np.int64)
@@ -180,7 +180,7 @@ def _spread_topology(
 
 
 def _water_level(pods: Int64s, more: int) -> int:
-    """How many pods the emptiest domain can have at most after so many more were placed."""
+    """How many pods the emptiest domain can have at most after ``pods`` more were placed."""
     ordered = np.sort(pods)
     levels = (more + np.cumsum(ordered)) // np.arange(1, len(ordered) + 1)
     return int(levels.min())

@@ -53,7 +53,7 @@ class DomainCounts:
         return copied
 
     def increment(self, constraints: TopologyConstraints, node: int, pods: int) -> None:
-        """Counts so many pods of the group on a node."""
+        """Adds ``pods`` pods of the group on a node."""
         for counter in constraints.increments:
             if counter.counted_nodes[node]:
                 domain = int(counter.domains.codes[node])
@@ -85,7 +85,7 @@ class DomainCounts:
         return tuple(len(self._logs.get(counter, ())) for counter in counters)
 
     def added(self, counter: DomainCounter) -> Int64s:
-        """int64[N]: how many pods the round has put into each node's domain, of those that it counts."""
+        """int64[N]: how many counted pods the round has put into each node's domain."""
         added: Int64s = (self.of(counter) - counter.initial)[counter.domains.codes]
         return added
 

@@ -33,7 +33,7 @@ class CacheStats:
     Attributes:
         hits: the column was up to date.
         refreshed: some entries were stale and computed again.
-        misses: there was no column, or so many entries were stale that all were computed again.
+        misses: there was no column, or it was computed again since too many entries were stale.
         rows: entries that were computed.
     """
 

@@ -22,7 +22,7 @@ from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.verdicts.columns import MAX_BYTES, CacheStats, Column, Columns
 from flowcore.rules.verdicts.invalidation import INVALIDATES, Event, Row, Stale, node_events, scopes
 
-#: No round has so many pods; counts up to it take half the memory.
+#: More pods than any round has; counts up to it take half the memory.
 _MAX_COUNT = 2**31 - 1
 
 

@@ -244,7 +244,7 @@ class ApiClient:
         return ConnectionLost(problem)
 
     def _options(self) -> dict[str, Any]:
-        # An API server redirects nobody. What stands behind a Service may: to any path, with the login of whoever asks.
+        # An API server never redirects. What stands behind a Service may: to any path, with the caller's login.
         return {
             "ssl": self.credentials.tls,
             "server_hostname": self.credentials.configuration.tls_server_name,

@@ -99,7 +99,7 @@ class Binder:
         *,
         backoff: Backoff = _BACKOFF,
     ) -> None:
-        """With so many bindings in flight at once.
+        """Keeps at most ``concurrency`` bindings in flight.
 
         Args:
             backoff: pauses between tries of one binding.

@@ -5,7 +5,7 @@ The condition's reason is Unschedulable where more nodes would help, else a code
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
 
-Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
+Written only when the reason changes, and at a limited rate: ten thousand waiting pods whose message counts
 nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first, in turns
 between their namespaces.
 """
@@ -125,7 +125,7 @@ class ConditionWriter:
             tasks.create_task(self._enqueue_due())
 
     async def _enqueue_due(self) -> None:
-        """Puts what is due in line, so many a second."""
+        """Puts due conditions in line, at a limited rate."""
         while True:
             due = self._due()
             # Also where none of them waits any more: the loop must turn.

@@ -61,7 +61,7 @@ _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.05, longest=10.0)
 #: Seconds that a pod waits at least for a cheaper node before it is planned again without any change.
 _LEAST_SETTLING = 1.0
-#: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
+#: And at least this multiple of what the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64

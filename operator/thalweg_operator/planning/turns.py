@@ -4,7 +4,7 @@ The worker measures how long a round takes for the pods of each namespace. While
 round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
 
 - Pods that no round has planned yet, unless pods of their namespace are known to cost much each: a burst is not cut.
-- Of the others, so many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
+- Of the others, as many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
 - Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
 
 After changes that help nobody who waits, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
@@ -37,7 +37,7 @@ _CHEAP = 0.001
 _RETRY_SHARE = 0.25
 #: Seconds for which rounds with new pods leave them out after some were planned again.
 _REST = 0.4
-#: At most so many seconds pass without one after a round that took long on a busy machine.
+#: Most seconds without one after a round that took long on a busy machine.
 _LONGEST_REST = 10.0
 #: Seconds after which they have a turn again though nothing helped them but the cluster changed.
 _CALM_PERIOD = 2.0
@@ -109,7 +109,7 @@ class _Record:
     turns: Counter[bool] = field(default_factory=Counter)
 
     def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
-        """A round took so many seconds for lots of this size.
+        """Records the seconds that a round took for lots of this size.
 
         Cheap lots do not hide dear ones: the cost falls by half only once as many were cheap as had been dear.
         """
@@ -303,7 +303,7 @@ class NamespaceTurns:
         return [*new, *again]
 
     def _within(self, seconds: float, some: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
-        """Lots that cost no more than so many seconds; one that costs more where it is due."""
+        """Lots that cost at most ``seconds`` together; one that costs more where it is due."""
         lots: dict[str, list[_Lot]] = {}
         for lot in some if seconds > 0 else ():
             lots.setdefault(lot.namespace, []).append(lot)
@@ -320,7 +320,7 @@ class NamespaceTurns:
                     share, left = share - cost, left - cost
                 elif self._is_by_age(lot):
                     break  # a dear lot is not passed over by cheap ones in each turn
-        # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
+        # Lots that cost more than a share: one of each namespace while there is time, the one that used least first.
         # One lot may cost more than that, if the namespaces with cheap lots used as much: they always have some.
         served = {lot.namespace for lot in taken}
         used = {name: self._records[name].now(now).used for name in lots}

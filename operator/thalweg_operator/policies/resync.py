@@ -19,7 +19,7 @@ from thalweg_operator.policies.store import PolicyStore
 _log = structlog.get_logger()
 #: Seconds between two lists of all policies.
 _RESYNC = 10.0
-#: Between tries to list them while somebody waits for that.
+#: Seconds between tries to list them while a caller waits for that.
 _BACKOFF = Backoff(first=0.5, longest=5.0)
 
 

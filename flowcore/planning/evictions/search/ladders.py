@@ -26,9 +26,9 @@ class Bounds:
 
     Attributes:
         nodes: int64[M].
-        priority: int64[M], the highest priority of those that leave is at least this.
+        priority: int64[M], lower bound of the highest priority among the pods that leave.
         total: float64[M], the sum of priorities (with kube-scheduler's offset) is at least this.
-        count: int64[M], at least so many leave.
+        count: int64[M], lower bound of the pods that leave.
     """
 
     nodes: Int64s

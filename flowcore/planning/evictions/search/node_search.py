@@ -19,8 +19,8 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Nodes of equal bounds that are looked at one by one.
 _MAX_TIES = 128
-#: The same for pods whose every verdict takes all filters, at least, and one in so many nodes: as kube-scheduler does
-#: (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
+#: The same for pods whose every verdict takes all filters: at least this, and a share of the nodes: as kube-scheduler
+#: does (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
 _MIN_FILTERED_TIES, _FILTERED_TIES_OF_NODES = 100, 10
 
 

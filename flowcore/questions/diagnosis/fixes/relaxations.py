@@ -198,7 +198,7 @@ class OpenNode:
 
 
 def _enough_nodes(site: Site, mask: Bools) -> list[int]:
-    """As few nodes as take all pods beside those that are open already, at most so many."""
+    """The fewest nodes that take all pods beside the open nodes, at most ``most``."""
     counts = count_fitting(site.snapshot.vector(site.lifted.pod.pod_class.requests), site.snapshot.free)
     order = np.argsort(-np.where(mask, counts, -1), kind="stable")[:_MAX_NODES].tolist()
     chosen, room = [], 0

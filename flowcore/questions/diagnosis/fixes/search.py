@@ -41,7 +41,7 @@ from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLA
 
 #: Most fixes.
 DEFAULT_LIMIT = 5
-#: Plans that are made for them: so many that they read about so many pods, within these bounds.
+#: How many plans are made: they read about this number of pods together, within these bounds.
 _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
 #: Plans more for the least number of new nodes: enough for any number up to MAX_NODES; they read as many pods.
 _MOST_NODE_PLANS = 8
@@ -204,7 +204,7 @@ class _Search:
         return AddNodes(count, enough.like), least >= count
 
     def _displace(self, before: Proposal) -> None:
-        """A higher priority, and the eviction of those that would leave for it."""
+        """A higher priority, and the eviction of the pods that would leave for it."""
         levels = priority_levels(self._scenario, self._pods)
         if not levels:
             return
@@ -244,7 +244,7 @@ class _Search:
     # --- plans ---
 
     def _try(self, proposals: Iterable[Proposal], most: int, *, enough: int = _ENOUGH) -> None:
-        """Plans with at most so many proposals, until so many have helped."""
+        """Plans with the first ``most`` proposals at most, until ``enough`` have helped."""
         helped = 0
         for proposal in islice(proposals, most):
             helped += self._offer(proposal)

@@ -43,7 +43,7 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
             ExtendedResourceToleration lets it.
         tolerate: keys of taints that it tolerates too.
         namespace: of the pod that ``requests`` describe.
-        limit: stop counting at so many pods.
+        limit: counting stops at this number of pods.
         scale_ups: how many shapes of new nodes to plan.
     """
 

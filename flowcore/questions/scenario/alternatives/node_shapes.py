@@ -101,7 +101,7 @@ def label_keys(pod_class: PodClass) -> Iterable[str]:
 
 
 def _offer(fresh: Snapshot, position: int, waiting: Sequence[tuple[PodClass, int, int]]) -> Offer:
-    """Fills new nodes like node ``at`` with waiting pods: class, price and number of pods."""
+    """Fills new nodes, like the one at this position, with waiting pods: class, price and number of pods."""
     free = np.repeat(fresh.free[position : position + 1], MAX_NODES, axis=0)
     used, pods, value = 0, 0, 0
     for pod_class, price, count in waiting:

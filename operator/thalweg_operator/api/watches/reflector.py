@@ -42,7 +42,7 @@ _ABSENT = 60.0
 _LONGEST = 2**24
 #: Limit of requests for one kind: per second in the long run, and at once.
 _PER_SECOND, _AT_ONCE = 1.5, 3
-#: After so many refusals in a row the resourceVersion is dropped and the kind is listed again, unless the status is one
+#: Refusals in a row after which the resourceVersion is dropped and the kind is listed again, unless the status is one
 #: of _BUSY.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)

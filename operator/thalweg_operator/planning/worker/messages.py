@@ -170,12 +170,12 @@ class RoundRequest(msgspec.Struct):
         namespaces: labels of namespaces that changed; None: the namespace is gone.
         pod_deltas: signature as position in ``signatures``, and by how many such pods each node changed, by its name.
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
-        storage, removed_storage: storage objects that are new or changed, and keys of those that are gone.
+        storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
-        running, removed_running: running pods that are new or changed, and keys of those that are gone.
+        running, removed_running: new or changed running pods, and keys of the ones that are gone.
         running_state: None: nobody may be evicted in this round.
         measured: nodes whose measured load has changed, with the load that counts from now on.
         numa, removed_numa: see ``TableChanges``.

@@ -38,7 +38,7 @@ class NamespaceMeter:
             self._of_all += passed
 
     def improved(self, budget: float) -> None:
-        """The work since the last call improved a plan, which takes so many seconds whatever waits: they do not count.
+        """Leaves out the seconds since the last call: they improved a plan, which takes this budget whatever waits.
 
         They are spent in any round where a pod has no node, and fewer pods would not save them.
         """

@@ -19,7 +19,7 @@ from thalweg_operator.planning.worker.messages import (
 )
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
-#: What no round of so many, and none of as many before, asked for is dropped.
+#: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
 
 
