@@ -187,7 +187,7 @@ class _BodyError(Exception):
 
 
 class _Unready(Exception):
-    """Nothing can be answered now; the message says why."""
+    """No request can be answered now; the message says why."""
 
 
 class _Verbs:

@@ -16,7 +16,7 @@ from flowcore.model.volumes import StorageKey, StorageObject
 
 @dataclass(frozen=True, slots=True)
 class ClusterChanges:
-    """What a worker is to be told.
+    """Changes that the worker does not know yet.
 
     Attributes:
         usage: for nodes that are known.

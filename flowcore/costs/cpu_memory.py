@@ -85,7 +85,7 @@ class CPUMemory:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Of cpu or memory: which nodes have it, room for how many pods of mean size, and which share is taken.
+    """CPU or memory: the nodes that have it, their capacity in pods of mean size, and the share that is taken.
 
     A node without it has room for none and counts as empty; each pod there pays for it as for a full one.
     """
@@ -106,7 +106,7 @@ class _Part:
         return cls(everywhere, offered, capacity / unit, used, taken, unit)
 
     def cost(self, filled: Float64s) -> Float64s:
-        """Of the energy of what is used."""
+        """float64[N]: cost of the energy of what is used."""
         cost = self.room * filled
         return cost if self.everywhere else np.where(self.offered, cost, self.taken / self.unit)
 

@@ -30,7 +30,7 @@ from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 
 class SoftConstraintCosts:
-    """What the preferences of one class cost as the round goes on."""
+    """Costs of the preferences of one class, updated as the round places pods."""
 
     def __init__(
         self,

@@ -20,7 +20,7 @@ _MAX_RECORDS = 1_000
 
 
 class BackfillRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Of one unit, or of one namespace.
+    """Backfill of one unit or one namespace.
 
     Attributes:
         deadline: when room is kept no longer; None: no hold has begun.

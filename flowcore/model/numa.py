@@ -99,7 +99,7 @@ def claims_of(pods: Iterable[NumaNeeds], node: NumaNode) -> NumaClaims:
 
 
 def largest_of(amounts: Iterable[Amounts]) -> Amounts:
-    """Of each resource the most that one of these has."""
+    """Each resource with the most that one of these has."""
     largest: dict[str, int] = {}
     for one_pod in amounts:
         for name, amount in one_pod:
@@ -108,7 +108,7 @@ def largest_of(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def sum_of(amounts: Iterable[Amounts]) -> Amounts:
-    """Of each resource what all of these have."""
+    """Each resource with the sum of all these."""
     sums: dict[str, int] = {}
     for one_pod in amounts:
         for name, amount in one_pod:

@@ -177,7 +177,7 @@ PodMatch = AffinityMatch | StayingMatch | SpreadMatch | ConstraintMatch
 
 
 def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
-    """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
+    """A selector that selects at least what these select: by one label of which all want certain values."""
     if len(selectors) == 1:
         return selectors[0]
     wanted = [
@@ -192,7 +192,7 @@ def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
 
 
 def _preferred_terms(constraints: InterPodConstraints) -> Iterator[WeightedTerm]:
-    """What a running pod would rather have near; a pod that it must have near is one (hardPodAffinityWeight 1)."""
+    """Preferred terms of a running pod; its required affinity terms are among them (hardPodAffinityWeight 1)."""
     yield from constraints.preferred
     for term in constraints.affinity:
         yield WeightedTerm(1, term)

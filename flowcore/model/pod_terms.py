@@ -255,7 +255,7 @@ class PodTerms(Generic[T]):
         return tuple(terms)
 
     def beyond_limits(self, terms: Iterable[T], namespace: str) -> tuple[int, int]:
-        """Of these terms of running pods of a namespace: those that hold there only, and those that hold nowhere."""
+        """Counts terms of running pods of a namespace that hold there only, and terms that hold nowhere."""
         places = [(self.place(term, namespace), term.scope.reaches_beyond(namespace)) for term in terms]
         at_home = sum(place is _HOME and about_others for place, about_others in places)
         return at_home, sum(place is _UNHEEDED for place, _ in places)

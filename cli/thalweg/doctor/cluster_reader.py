@@ -288,7 +288,7 @@ class ClusterReader:
         return replace(facts, answers=tuple(answers))
 
     async def client_certificates(self, scheduler: SchedulerFacts | NotRead | None) -> tuple[ClientCertificate, ...]:
-        """Of kube-scheduler's configuration; without one, the certificate that the chart made for kube-scheduler."""
+        """Client certificates of kube-scheduler's configuration; without one, the certificate that the chart made."""
         if isinstance(scheduler, SchedulerFacts):
             return tuple(config_certificates(scheduler))
         secret = f"{self._release}-extender-client-tls"

@@ -51,7 +51,7 @@ def read_text(name: str) -> str:
 
 
 def _no_list(_list: dict[str, Any]) -> None:
-    """Nothing is read of a list but its items."""
+    """Reads nothing of a list but its items."""
 
 
 def parse_objects(

@@ -45,7 +45,7 @@ class NumaIndex:
         return changed
 
     def claims_changed(self, node: str) -> None:
-        """What pods take on a node that its report may not show is something else now."""
+        """Records that pods take other room on a node than its report may show."""
         if node in self.reports:
             self._tell(node)
 

@@ -244,7 +244,7 @@ class _Filling:
     def _pieces(
         self, children: Int64s, active: Bools, ends: Float64s, curves: dict[int, _Curve]
     ) -> tuple[_Pieces, float]:
-        """Of growing siblings, and the lowest of their levels up to which their curves are valid."""
+        """The pieces of growing siblings, and the lowest level up to which all their curves are valid."""
         leaves = children[active[children]]
         weights = self._weights[leaves]
         pieces = [

@@ -83,7 +83,7 @@ class Graph:
 
     @cached_property
     def out_arcs(self) -> list[list[int]]:
-        """Of each vertex, the arcs that begin there."""
+        """For each vertex the arcs that begin there."""
         arcs: list[list[int]] = [[] for _ in self.names]
         for arc, tail in enumerate(self.tails.tolist()):
             arcs[tail].append(arc)
@@ -91,7 +91,7 @@ class Graph:
 
     @cached_property
     def reached_by(self) -> list[int]:
-        """Of each vertex, which pods have a way there: bit c for the pods c."""
+        """For each vertex the pods that have a way there: bit c for the pods c."""
         reached = [1 << vertex if vertex < len(self.supplies) else 0 for vertex in range(len(self.names))]
         for vertex in self.order:
             for arc in self.out_arcs[vertex]:

@@ -147,7 +147,7 @@ def _flow_network(*arcs: _Arcs, supplies: Int64s) -> FlowNetwork:
 
 
 def _placements(graph: Graph, flows: Int64s) -> dict[tuple[int, int], int]:
-    """Whose units arrive at which nodes: flow on its way through aggregators is anybody's, so the first come first."""
+    """Units by class and node. Aggregators do not say whose units they pass on, so the first come first."""
     here: list[list[tuple[int, int]]] = [[] for _ in graph.names]
     for number, supply in enumerate(graph.supplies):
         here[number].append((number, supply.count))

@@ -62,7 +62,7 @@ def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
 
 
 def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
-    """Whose leaving each pod waits for, by the pod's key.
+    """Numbers of the victims that each pod waits for, by the pod's key.
 
     These are the leavers of its node; where rules decide about it, also those from whose node nobody gains room, or all
     where these do not suffice.

@@ -327,7 +327,7 @@ def _mean_pod(supplies: Sequence[FlowSupply], capacity: FreeCapacity, nodes: Int
 
 
 def _majority_demand(supplies: Sequence[FlowSupply]) -> Demand:
-    """Whose cost model and weights price the slots, which pods of several policies share: most pods decide."""
+    """The demand whose cost model and weights price the slots: that of most pods, where several policies share them."""
     pods: dict[str, int] = {}
     for supply in supplies:
         pods[supply.demand.policy.name] = pods.get(supply.demand.policy.name, 0) + supply.count

@@ -286,7 +286,7 @@ class CandidateNodes:
         return int(cost.max()) < int(self._wait_prices[last])
 
     def _cheapest(self, count: int, allowed: Bools | None) -> Int64s:
-        """Of the nodes with room, ascending, those that cost the least now: ``count`` at most.
+        """int64[K], ascending: the nodes with room that cost least now, ``count`` at most.
 
         Args:
             allowed: bool[N], nodes to choose from; None: all.

@@ -183,7 +183,7 @@ class _Run:
         return False
 
     def retries(self) -> dict[int, int]:
-        """Of demands to which a later placement may open a node: how many pods found none."""
+        """Number of unplaced pods of each demand to which a later placement may open a node."""
         waiting = Counter(self._order)
         waiting.subtract(commit.demand for commit in self.commits)
         return {demand: waiting[demand] for demand in self._failed}

@@ -111,7 +111,7 @@ class PotentialColumns:
 
     @property
     def places(self) -> slice:
-        """Of its columns in the program."""
+        """Positions of its columns in the program."""
         return slice(self.first, self.first + len(self.columns))
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
@@ -207,7 +207,7 @@ def _bends(gradients: Sequence[Float64s], weights: Sequence[Float64s], width: Fl
 
 
 def _mean(load: Load, states: NodeStates) -> Load:
-    """Of a mean node of each state."""
+    """The load of a mean node of each state."""
     pods = states.mean(np.column_stack([load.pods_allowed, load.pods]))
     return Load(load.table, states.mean(load.capacity), states.mean(load.taken), pods[:, 0], pods[:, 1])
 

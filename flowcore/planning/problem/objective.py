@@ -104,7 +104,7 @@ class Objective:
         return member[demand]
 
     def _soft_prices(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
-        """Of each demand with preferences: its commits, and what those add to the price of each of their pods."""
+        """For each demand with preferences its commits, and what they add to the price of each of their pods."""
         places: dict[int, list[int]] = {}
         for place, commit in enumerate(commits):
             if self._demands[commit.demand].constraints.soft_constraints is not None:

@@ -123,7 +123,7 @@ class Problem:
 
     @cached_property
     def must_place(self) -> tuple[int, ...]:
-        """Of each demand: none, unless a pass says so."""
+        """Pods of each demand that must be placed: none, unless a pass says so."""
         return (0,) * len(self.demands)
 
     @cached_property

@@ -22,7 +22,7 @@ _NOTHING_MEASURED = (
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUsage:
-    """Of the policies that ask for it.
+    """Measured usage for the policies that ask for it.
 
     Attributes:
         loads: of the nodes.

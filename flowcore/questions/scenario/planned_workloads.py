@@ -63,7 +63,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def namespace(self) -> str:
-        """Of the workload."""
+        """Namespace of the workload."""
         return self.workload.split("/")[1]
 
     @property

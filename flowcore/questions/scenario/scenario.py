@@ -26,7 +26,7 @@ Foreseen = Callable[[Pod], tuple[int, int] | None]
 
 
 def nothing_foreseen(_pod: Pod) -> None:
-    """Nothing is known of what pods will use."""
+    """Foresees no usage for any pod."""
 
 
 @dataclass(slots=True)

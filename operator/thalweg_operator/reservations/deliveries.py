@@ -18,7 +18,7 @@ class PodDelivery(Protocol):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose the reservations of its placements are; None: nothing is reserved or written, only observed."""
+        """Owner of the reservations of its placements; None: placements are only observed, not reserved or written."""
 
     @property
     def steered(self) -> bool:

@@ -32,7 +32,7 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Whose share of all places the caller takes.
+        """Key of the share of places that the caller takes.
 
         The service accounts of a namespace share one: who may make one of them makes any number.
         """
@@ -60,7 +60,7 @@ class Access(Protocol):
         """Whether a caller may list a kind in the whole cluster."""
 
     async def namespaces(self, caller: Caller, known: Collection[str]) -> list[str] | None:
-        """Of these namespaces those whose pods a caller may list; None: the pods of all namespaces, known or not.
+        """The known namespaces whose pods a caller may list; None: all namespaces, known or not.
 
         Raises:
             RequestRefused: they cannot all be asked about (400), or not now (429, 503).

@@ -29,7 +29,7 @@ class EventStream:
         self._some, self._ended = asyncio.Event(), False
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Ends the stream."""
         self._ended = True
         self._some.set()
 

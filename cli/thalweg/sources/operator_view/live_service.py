@@ -67,7 +67,7 @@ class ServiceAddress:
 
     @property
     def proxy_path(self) -> str:
-        """Of the API server."""
+        """Path of the API server's proxy."""
         named = f"{'https:' if self.secure else ''}{self.name}:{self.port}"
         return f"{api_path('/api/v1/namespaces', self.namespace, 'services')}/{named}/proxy"
 

@@ -77,7 +77,7 @@ class Tangents:
         marginal_costs: Int64s | None,
         expected: Mixture | None,
     ) -> Tangents:
-        """Of the demands with a potential; see ``bounds.lower_bound``."""
+        """Tangents for the demands with a potential; ``bounds.lower_bound`` explains the arguments."""
         start = cost_matrix.capacity.load(potential.utilisation)
         if is_one_size(demands):
             most = _most_pods(demands, cost_matrix.capacity.free)

@@ -1,4 +1,4 @@
-"""Once it is decided which atomic groups are placed: the pods that may be placed, for methods that know no groups."""
+"""The pods that may be placed after it is decided which atomic groups are, for methods that know no groups."""
 
 from __future__ import annotations
 

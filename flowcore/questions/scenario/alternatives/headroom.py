@@ -189,7 +189,7 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
 
 
 def _tolerations(query: HeadroomQuery) -> tuple[Toleration, ...]:
-    """Of a pod described by its requests."""
+    """Tolerations of a pod described by its requests."""
     devices = (Toleration(name, "Exists", effect="NoSchedule") for name in query.requests if is_extended(name))
     return (*devices, *(Toleration(key, "Exists") for key in query.tolerate))
 

@@ -142,7 +142,7 @@ class PodsAfterPlan:
 
     @property
     def keys(self) -> Iterable[str]:
-        """Of all pods."""
+        """Keys of all pods."""
         yield from self.waiting
         yield from self.running
 

@@ -16,7 +16,7 @@ NEVER = -math.inf
 
 
 class Owner(Enum):
-    """Whose a reservation is."""
+    """Which part of the operator owns a reservation."""
 
     #: A binding of ours is on its way.
     BINDER = "binder"

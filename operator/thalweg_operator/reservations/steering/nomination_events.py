@@ -76,7 +76,7 @@ def pod_changed(state: SteeringState, key: str, before: Reservation | None) -> N
 
 
 def _expect_question(state: SteeringState, pod: Pod) -> None:
-    """Unless kube-scheduler asks again, the pod is woken."""
+    """Has the pod woken unless kube-scheduler asks again."""
     wakes = state.nominations.unseen_wakes
     if pod.key not in wakes:
         wakes[pod.key] = state.now + _UNSEEN_SECONDS
