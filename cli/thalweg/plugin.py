@@ -21,7 +21,7 @@ from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
 from thalweg.program import PLANS, Program
 
-#: How cobra, kubectl's library, is told that no file names follow, and that they may.
+#: What tells cobra, kubectl's library, that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 

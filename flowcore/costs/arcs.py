@@ -32,7 +32,7 @@ def arc_costs(
         size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
         load: of all nodes, as the round begins.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
-        model: the one that ``cost`` names.
+        model: named by ``cost``.
     """
     costs = model.arc_costs(group.pod_class, size, load, cost.weights)
     costs = costs + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)

@@ -7,9 +7,9 @@
                                        + zone, if it is in another zone)
          + image * GiB of its images that the node does not hold
 
-Of data with several replicas each node reads the one that is cheapest for it. Whoever is in another zone is in another
+Of data with several replicas each node reads the one that is cheapest for it. A node in another zone is in another
 rack too. Nodes without the label of racks (zones) count as one rack (zone) more. Data in a rack or a zone is on some
-node of that which nobody knows: whoever reads it crosses the borders below. A place that does not exist any more is
+unknown node of that: every reader crosses the borders below. A place that does not exist any more is
 behind all borders.
 
 All follows from the nodes as they are: where Quincy keeps the price of a rack's worst machine, and leaves it as it is

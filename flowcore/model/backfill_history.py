@@ -4,7 +4,7 @@ Room is kept for one unit at a time, until a deadline. A unit that is not whole 
 deadline that it misses, and so does its namespace: neither one gang nor many gangs of one namespace keep room for ever.
 A unit rests longer than its namespace at first, so that another gang of the namespace has its turn before it.
 
-A round is told these values and says what they are afterwards; the caller hands them on from one round to the next.
+A round takes these values and returns the new ones; the caller hands them on from one round to the next.
 """
 
 from __future__ import annotations

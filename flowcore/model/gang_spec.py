@@ -35,7 +35,7 @@ NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG
 
 
 class GangSource(StrEnum):
-    """Where a gang comes from, the one that counts first."""
+    """Where a gang comes from, in the order in which sources count."""
 
     #: spec.schedulingGroup.podGroupName and PodGroup of scheduling.k8s.io (KEP-4671).
     NATIVE = "scheduling.k8s.io"

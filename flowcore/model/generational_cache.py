@@ -1,7 +1,7 @@
 """Answers that were asked for lately, within a limit in bytes.
 
 Source: generational garbage collection. There are two generations. An entry that is asked for moves to the newer one.
-When a generation ends, all entries of the older one are forgotten: nobody asked for them during a whole generation.
+When a generation ends, all entries of the older one are forgotten: they were not read during a whole generation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def estimate_bytes(value: object) -> int:
 
 
 class GenerationalCache(Generic[K, V]):
-    """A mapping that forgets what nobody asked for during a whole generation.
+    """A mapping that forgets entries that were not read during a whole generation.
 
     Args:
         max_bytes: bytes that end a generation. At most about twice as many are held.
@@ -57,7 +57,7 @@ class GenerationalCache(Generic[K, V]):
         return self._bytes + sum(nbytes for _, nbytes in self._older.values())
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None where there is none. The entry counts as asked for."""
+        """The value of a key; None: there is none. The entry counts as read."""
         entry = self._newer.get(key)
         if entry is None:
             entry = self._older.pop(key, None)

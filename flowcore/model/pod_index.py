@@ -246,7 +246,7 @@ class PodIndex:
 
     @property
     def forgotten(self) -> int:
-        """How often crowds were forgotten that nobody asked about: one that is made anew is another than before."""
+        """How often unread crowds were forgotten: one that is made anew differs from the one before."""
         return self._forgotten
 
     @property
@@ -305,7 +305,7 @@ class PodIndex:
         self.preferred.forget_answers(name)
 
     def age(self) -> None:
-        """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
+        """Forgets the rules that were not read since the last call but one. To be called now and then."""
         self._forget(self._matching.age())
         self.anti_affinity.forget_answers()
         self.preferred.forget_answers()

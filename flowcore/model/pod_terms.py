@@ -35,7 +35,7 @@ class _Filed(Generic[T]):
         self.index: ScopedIndex[T] = ScopedIndex()
 
     def change(self, term: T, base: MatchingPods | None, node: str, delta: int, revision: int) -> bool:
-        """Adds ``delta`` pods with a term on a node; whether the term came or went."""
+        """Adds ``delta`` pods with a term on a node. Returns whether the term came or went."""
         pods = self.pods.get(term)
         came = pods is None
         if pods is None:

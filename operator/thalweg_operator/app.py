@@ -62,7 +62,7 @@ from thalweg_operator.shell import Shell
 from thalweg_operator.usage.poller import UsagePoller
 
 _log = structlog.get_logger()
-#: Seconds that writes under way may take when the operator is told to stop.
+#: Seconds that writes under way may take when the operator is to stop.
 _DRAIN_SECONDS = 10.0
 #: Tasks that end first: the others finish what is under way.
 _FIRST_TO_END = frozenset({"rounds", "endpoints"})
@@ -70,7 +70,7 @@ _FIRST_TO_END = frozenset({"rounds", "endpoints"})
 _SETTLE_SECONDS = 10.0
 #: Seconds between two looks at what is due.
 _TICK = 0.05
-#: Seconds after which a standby forgets what changed in its snapshot: a worker is told the whole of it first.
+#: Seconds after which a standby forgets what changed in its snapshot: a worker gets the whole of it first.
 _DISCARD_SECONDS = 30.0
 #: Of the elector alone: renewals must not stand in line behind bindings. One watches the lease.
 _LEASE_CONNECTIONS = 3
@@ -214,7 +214,7 @@ class Operator:
         return f"standby, {elector.holder} leads" if elector.holder else "not acquired yet"
 
     def problem(self) -> str:
-        """Why nobody can be answered now who asks about the plan; "": they can."""
+        """Why no question about the plan can be answered now; "": it can."""
         problems = (f"{name}: {problem}" for name, problem in self.readiness().items() if problem)
         return next(problems, "")
 

@@ -31,7 +31,7 @@ class Shell:
         failure: the error that a step ended with, None while there is none. The ledger may be half-changed then, so no
             further step is taken, and the operator ends.
         clock: seconds of a monotonic clock.
-        observers: are told of each event before its step.
+        observers: called with each event before its step.
     """
 
     def __init__(

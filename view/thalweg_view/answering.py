@@ -118,7 +118,7 @@ class Answering:
             return await self._in_turn(compute)
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Does something with the process while nobody else does.
+        """Uses the process exclusively.
 
         A caller that goes away leaves the queue. What has begun goes on: ended within, the process would have to start
         and read again.

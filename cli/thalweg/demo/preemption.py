@@ -28,7 +28,7 @@ def _runs(name: str, node: str, cores: int, priority: int, started: float) -> Po
     return demo_pod(name, pod_class, node_name=node, started=started, owner=name)
 
 
-#: What runs; of equal victims kube-scheduler prefers the one that started last.
+#: What runs; among equal victims kube-scheduler prefers the latest to start.
 _RUNNING = (
     _runs("batch-1", "node-1", 8, 0, 1.0),
     _runs("batch-2", "node-2", 4, 0, 3.0),

@@ -62,7 +62,7 @@ def parse_objects(
     Args:
         text: JSON or YAML.
         shown: name of the file for messages.
-        on_list: is told of each list before its items come.
+        on_list: called with each list before its items come.
 
     Raises:
         DumpError: the text contains no objects.

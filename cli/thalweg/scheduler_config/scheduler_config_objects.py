@@ -62,7 +62,7 @@ async def client_certificates(api_client: ApiClient, name: NamespacedName) -> Ma
 
 
 async def store(api_client: ApiClient, name: NamespacedName, text: str) -> bool:
-    """Stores the configuration in a Secret; whether it changed.
+    """Stores the configuration in a Secret. Returns whether it changed.
 
     Raises:
         SecretProblem: somebody else filled the Secret, or changes it at the same time.

@@ -147,7 +147,7 @@ class NodeTable:
         return column
 
     def age(self) -> None:
-        """To be called now and then: drops the columns that nobody asked for since the last call but one."""
+        """Drops the columns that were not read since the last call but one. To be called now and then."""
         self._columns.age()
 
 

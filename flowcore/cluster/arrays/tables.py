@@ -1,6 +1,6 @@
 """The cluster as arrays: changes in, snapshots out. Every Snapshot of the operator and the command line is made here.
 
-A change costs what changed and a few copies of arrays, not the cluster. A fresh table that is told everything
+A change costs what changed and a few copies of arrays, not the cluster. A fresh table with everything
 (``full_changes``) comes to the same arrays.
 """
 
@@ -275,7 +275,7 @@ class ClusterTables:
                 self._measured[load.node] = load
 
     def age(self) -> None:
-        """To be called now and then: drops what nobody asked for since the last call but one."""
+        """Drops what was not read since the last call but one. To be called now and then."""
         self._table.age()
         self._pod_index.age()
 

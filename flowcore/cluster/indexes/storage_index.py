@@ -27,7 +27,7 @@ class StorageIndex:
         self._wanted_claims: Counter[ClaimKey] = Counter()
 
     def put(self, stored: StorageObject) -> bool:
-        """Takes an object, new or changed; whether it is another than before."""
+        """Takes an object. Returns whether it is new or differs from the one before."""
         key = key_of(stored)
         if self.objects.get(key) == stored:
             return False

@@ -68,7 +68,7 @@ def estimates(observations: Sequence[Observation], kinds: int) -> Estimates:
     freedom = len(observations) - len(works) - kinds - len(machines) + 1
     if freedom < _LEAST_FREEDOM:
         return Estimates()
-    # The machine that most ran on is the one that others are compared with.
+    # Other machines are compared with the machine on which most pods ran.
     base = int(np.argmax(counts))
     others = np.delete(np.arange(len(machines)), base)
     beside = np.array([each.beside for each in observations])

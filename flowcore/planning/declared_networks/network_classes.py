@@ -104,7 +104,7 @@ def _part(demand: Demand, places: Sequence[int]) -> Demand:
 
 
 def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
-    """A view that nobody can write to: arrays of the round go to the code of strangers."""
+    """A read-only view: arrays of the round go to the code of plug-ins."""
     view = array.view()
     view.setflags(write=False)
     return view

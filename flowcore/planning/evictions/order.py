@@ -21,7 +21,7 @@ class ArrivalOrder:
     """The waiting pods that get a node, in the order in which they come.
 
     Attributes:
-        at_once: every filter passes while everybody is still there.
+        at_once: every filter passes while all victims are still there.
         later: these wait for victims to leave.
         plain: numbers of the demands whose pods only resources decide about, whatever else of the plan has come.
     """

@@ -71,8 +71,8 @@ class EvictionState:
     """The decisions so far: pods that leave, pods that arrive, and the capacity that is free with both.
 
     Attributes:
-        free: int64[N, R], free once everybody has left who leaves, and arrived who arrives.
-        free_now: int64[N, R], free before anybody leaves, with all that needs nobody to leave counted as there.
+        free: int64[N, R], free once all victims have left and all arrivals have come.
+        free_now: int64[N, R], free before any victim leaves; arrivals that wait for no victim are counted.
         leaving: by number of the resident.
         arrivals: in the order of the decisions.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.

@@ -151,7 +151,7 @@ class LocalSearch:
     # --- single pods ---
 
     def _move(self) -> bool:
-        """Moves pods to cheaper nodes, of each demand those that gain most; whether any was moved."""
+        """Moves pods to cheaper nodes, for each demand the pods that gain most. Returns whether any was moved."""
         moved = 0
         for demand in np.nonzero(self._movable & self._pods.any(axis=1))[0].tolist():
             while moved < _MOVES:

@@ -16,7 +16,7 @@ from flowcore.questions.diagnosis.lists import listed
 
 #: How near two values and two keys must be, as difflib counts: keys have long parts in common anyway.
 _NEAR_VALUE, _NEAR_KEY = 0.6, 0.85
-#: Most labels that are told of: a pod may ask for thousands, and each is compared with the labels of all nodes.
+#: Most labels in an answer: a pod may ask for thousands, and each is compared with the labels of all nodes.
 _MOST = 4
 
 

@@ -210,7 +210,7 @@ class ConditionWriter:
         self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock(), event_only)
 
     async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
-        """Writes a condition; whether the pod has a node."""
+        """Writes a condition. Returns whether the pod has a node."""
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         path = pod_path(pod.namespace, pod.name, "status")
         answer = await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)

@@ -47,7 +47,7 @@ _PER_POD = 0.01
 _HALF_LIFE = 60.0
 #: Seconds for a lot below which a namespace is forgotten: 500 such lots are less than ``CALM_BOUND``.
 _LEAST_COST = 0.0001
-#: Seconds that a pod waits for its first turn before it is told so.
+#: Seconds that a pod waits for its first turn before its condition says so.
 _TOLD_AFTER = 2.0
 
 
@@ -144,7 +144,7 @@ class NamespaceTurns:
         self._planned: dict[str, int] = {}
         self._waits_since: dict[str, float] = {}
         #: Lots have a turn if no round has planned them since ``_due_round``, which began at ``_due_since``: since then
-        #: the cluster is that of ``_generation``, or has changed in ways that help nobody.
+        #: the cluster is that of ``_generation``, or has changed in ways that help no pod.
         self._due_round, self._due_since = 0, float("-inf")
         self._round, self._generation, self._helped = 0, -1, -1
         self._pods: Sequence[Pod] = ()
@@ -152,7 +152,7 @@ class NamespaceTurns:
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
         self._retried_at = float("-inf")
-        #: When the round was chosen that runs, and until when nobody is planned again unless something helps.
+        #: When the running round was chosen, and until when no pod is planned again unless something helps.
         self._chosen_at, self._rests_until = 0.0, float("-inf")
         self._next_at: float | None = None
 

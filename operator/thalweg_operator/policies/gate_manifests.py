@@ -40,7 +40,7 @@ def gate_rules(policy: Policy, ordered: Iterable[Policy], gating: AbstractSet[st
     ``others`` where it does not. The last one is the policy itself.
 
     Args:
-        ordered: all policies in force, the one that comes first first. One that may bind or only observe pods which
+        ordered: all policies in force, in the order in which they govern. One that may bind or only observe pods which
             this one would gate is among the result: nobody would open their gates.
         gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
     """

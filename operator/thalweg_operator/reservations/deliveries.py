@@ -28,7 +28,7 @@ class PodDelivery(Protocol):
         """Whether no round may plan a pod."""
 
     def is_told(self, pod: Pod, /) -> bool:
-        """Whether a pod that no round may plan is told so by us."""
+        """Whether we tell a pod why no round may plan it."""
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether kube-scheduler may choose a node for a pod that the plan has none for."""
@@ -89,7 +89,7 @@ class ExtenderDelivery:
 
 
 def _speaks(pod: Pod) -> bool:
-    """Whether nobody else tells the pod: a closed gate is written on it by the API server itself, in its own words."""
+    """Whether we tell the pod: the API server itself writes a closed gate on it, in its own words."""
     return not pod.deleting and "scheduling gates" not in pod.blocked_reason
 
 

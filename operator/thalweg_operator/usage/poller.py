@@ -118,7 +118,7 @@ class UsagePoller:
         return now - self._settings.stale_after - _LONGEST_WINDOW
 
     async def poll(self, prometheus: PrometheusClient | None) -> None:
-        """Reads all sources once. What cannot be read, or used, is told and stops nothing else."""
+        """Reads all sources once. What cannot be read, or used, is reported and stops nothing else."""
         began, poll = time.monotonic(), _Poll(self._wall_clock())
         asked, queries = asks_for_usage(self._cluster), self._settings.queries
         if not asked:

@@ -53,7 +53,7 @@ class Access(Protocol):
         """Whose token this is.
 
         Raises:
-            RequestRefused: nobody's (401), or it cannot be checked now (429, 503).
+            RequestRefused: an unknown token (401), or it cannot be checked now (429, 503).
         """
 
     async def may_list(self, caller: Caller, kind: Need) -> bool:

@@ -76,7 +76,7 @@ class ReviewedAccess:
         self, post: Post, limits: ViewLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._post, self._limits = post, limits
-        #: Digest of a token -> its caller; None: the token is nobody's.
+        #: Digest of a token -> its caller; None: the token is unknown.
         self._callers: _Answers[Caller | None] = _Answers(clock)
         self._allowed: _Answers[bool] = _Answers(clock)
         self._slots, self._strangers = asyncio.Semaphore(limits.reviews), asyncio.Semaphore(max(1, limits.reviews // 4))

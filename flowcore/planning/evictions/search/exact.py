@@ -208,7 +208,7 @@ class ExactSearch:
         return EvictionSolution(arrivals, victims, moved, replacements)
 
     def _apply(self, kept: _Kept, solution: EvictionSolution, candidates: Sequence[Candidates]) -> bool:
-        """Decides what a solution says; whether every moved pod found a node that is not its own."""
+        """Applies a solution. Returns whether every moved pod found another node."""
         state, residents = self._state, self._state.residents
         arriving = [
             (demand.demand, pod, node)

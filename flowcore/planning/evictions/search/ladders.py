@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.evictions.residents import PRIORITY_OFFSET, Residents
 
-#: Priorities that are told apart; of more, neighbours count as the lowest of them.
+#: Most distinct priorities; with more, neighbours count as the lowest of them.
 _MAX_TIERS = 16
 #: Sums of floats may be too small by this much.
 _ROUNDING = 1 + 1e-9

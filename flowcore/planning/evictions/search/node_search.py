@@ -86,7 +86,7 @@ class NodeSearch:
             self._decisions += 1
 
     def best(self, eligibility: Eligibility, count: int) -> Victims | None:
-        """The node and victims that cost least for each pod, of up to ``count`` pods; None: nobody's leaving helps."""
+        """The node and victims that cost least for each pod, for up to ``count`` pods; None: no eviction helps."""
         if self._bounds is None:
             mask = eligibility.mask(self.priority)
             self._bounds = self.bounds(mask, self.fit_check.possible_without(mask))
@@ -115,7 +115,7 @@ class NodeSearch:
         return self._version.get(node, 0) + self._decisions
 
     def _judge_anew(self, eligibility: Eligibility, count: int) -> bool:
-        """Looks at all nodes again that were looked at before the last decision; whether there are any."""
+        """Searches again the nodes that were searched before the last decision. Returns whether there are any."""
         if self.fit_check.by_node or self._judged_at == self._decisions:
             return False
         self._judged_at = self._decisions
@@ -170,7 +170,7 @@ class NodeSearch:
         heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
-        """How many pods fit on a node if everybody of a choice leaves, ``count`` at most."""
+        """How many pods fit on a node if all pods of a choice leave, ``count`` at most."""
         free = self._state.free[node].copy()
         for eviction in evictions:
             for member in eviction.here:

@@ -61,7 +61,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         name: _gang(name, sizes[name], policy, constraint, snapshot)
         for name, (policy, constraint) in constraint_by_gang.items()
     }
-    for name in with_victim:  # it may be of another namespace than those that are told
+    for name in with_victim:  # its namespace may differ from that of the pods that read the reason
         reason = f"{name} has a pod that is to take another's place: that is decided for it alone"
         gangs[name] = msgspec.structs.replace(gangs[name], unschedulable_reason=reason)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})

@@ -54,7 +54,7 @@ def _parts(before: WorkloadCount, after: WorkloadCount) -> Iterator[str]:
 
 
 def _waits(count: WorkloadCount) -> int:
-    """Pods that waited before the plan and have no node; who is evicted is told of apart."""
+    """Pods that waited before the plan and have no node; evicted pods are listed apart."""
     return count.waiting - count.evicted
 
 

@@ -53,7 +53,7 @@ class PolicyStatus:
 
         Args:
             usage_condition: status, reason and message of the condition UsageMeasured.
-            on_written: is told of each status that was written, with the one before.
+            on_written: called with each status that was written and the one before.
         """
         self._on_written, self._usage_condition = on_written, usage_condition
         self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports

@@ -31,7 +31,7 @@ class QueueStatus:
     """Writes the status of FlowQueues."""
 
     def __init__(self, api_client: ApiClient, cluster: Cluster, reports: RoundReports, on_written: OnWritten) -> None:
-        """``on_written``: is told of each status that was written, with the one before."""
+        """``on_written``: called with each status that was written and the one before."""
         self._api_client, self._cluster, self._reports, self._on_written = api_client, cluster, reports, on_written
         self._written: dict[str, dict[str, Any]] = {}
         self._accepted_since: dict[str, tuple[str, str]] = {}

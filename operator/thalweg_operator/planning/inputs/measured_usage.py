@@ -46,7 +46,7 @@ class MeasuredUsageTracker:
         Args:
             put_nodes, removed_nodes: nodes that came or changed, and that went, since the last request.
             now: seconds since the epoch.
-            planned: whether the round plans anything. If not, the next one that does is told.
+            planned: whether the round plans anything. If not, the loads go to the next round that does.
             fresh: whether the worker has no state.
         """
         if fresh:

@@ -27,7 +27,7 @@ class Replica:
     """Takes over the changes of each request.
 
     Attributes:
-        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        cache: verdicts on earlier states as far as they still hold; it gets every change here.
         tables: the arrays.
     """
 

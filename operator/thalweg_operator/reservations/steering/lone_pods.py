@@ -35,7 +35,7 @@ APART = 0.005
 QUESTION_WITHIN = 0.05
 #: Nodes that are looked at closely.
 _MOST_NODES = 16
-#: Waiting pods that are looked at. Among more of them nobody is alone.
+#: Waiting pods that are looked at. Among more of them no pod counts as alone.
 _MOST_WAITING = 64
 
 
@@ -50,7 +50,7 @@ def is_new(ledger: Ledger, pod: Pod) -> bool:
 
 
 def pod_came(state: SteeringState, pod: Pod) -> bool:
-    """A pod began to wait; whether it needs no round for now: it has its place, or kube-scheduler is to ask first."""
+    """Takes a new waiting pod. Returns whether it needs no round: it has a place, or kube-scheduler is to ask first."""
     if not _is_alone(state, pod):
         return False
     policy = state.policy_of(pod)

@@ -139,7 +139,7 @@ def _take_up(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundin
 
 
 def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> bool:
-    """Keeps room for the pods, which wait for those that terminate there if they must; whether all have room."""
+    """Keeps room for the pods; they may wait for pods that terminate there. Returns whether all have room."""
     cluster, ledger, gang = state.cluster, state.ledger, pods[0].gang
     if gang is not None and cluster.gangs.lacks_pods(gang.key, {pod.key for pod in pods}):
         return False  # its nominations were not all written yet, so nobody was evicted for it

@@ -71,7 +71,7 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], ge
 def reserve_place(
     state: VictimsState, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
 ) -> bool:
-    """Takes room for the replacement of a pod; whether there is some.
+    """Takes room for the replacement of a pod. Returns whether there is room.
 
     Args:
         generation: of the cluster, when the plan was asked for.

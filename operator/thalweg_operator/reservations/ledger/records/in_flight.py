@@ -159,7 +159,7 @@ class InFlight:
     # --- time ---
 
     def settle(self, now: float) -> None:
-        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
+        """Forgets what was seen long enough ago for all watches to show it. To be called every few seconds."""
         for kind, node in self._settled:
             self._count(kind, node, -1)
         self._settled, self._settling = self._settling, []
