@@ -155,7 +155,7 @@ def _propose(
         _cheapest_everywhere(arc, max(first, 2 * supply.count, _FEWEST), _at(supply.domains, nodes))
         for arc, supply in zip(arcs, supplies, strict=True)
     ]
-    place = {supply.at: index for index, supply in enumerate(supplies)}
+    place = {supply.index: index for index, supply in enumerate(supplies)}
     for commit in known:
         if commit.demand in place:
             taken[place[commit.demand]][np.searchsorted(nodes, commit.node)] = True

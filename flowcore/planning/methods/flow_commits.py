@@ -23,7 +23,7 @@ def commit_flow(
     whole = capacity.place_all(demands, classes, nodes, pods)
     arcs = list(zip(classes.tolist(), nodes.tolist(), pods.tolist(), strict=True))
     commits = [
-        Commit(supplies[number].at, node, count)
+        Commit(supplies[number].index, node, count)
         for (number, node, count), took in zip(arcs, whole, strict=True)
         if took
     ]
@@ -38,8 +38,8 @@ def commit_flow(
     for number, node, count in rest:
         taken = 0 if demands[number].constraints.may_unblock else capacity.place(demands[number], node, count)
         if taken:
-            commits.append(Commit(supplies[number].at, node, taken))
-    commits += [Commit(supplies[number].at, node, 1) for number, node in _place_evenly(spreading, demands, capacity)]
+            commits.append(Commit(supplies[number].index, node, taken))
+    commits += [Commit(supplies[number].index, node, 1) for number, node in _place_evenly(spreading, demands, capacity)]
     return commits
 
 

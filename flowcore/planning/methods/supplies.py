@@ -19,7 +19,7 @@ class FlowSupply:
     """A demand in one flow.
 
     Attributes:
-        at: its place among all demands.
+        index: its place among all demands.
         count: how many of its pods still go.
         room: int64[N], how many of them each node has room for.
         fit_counts: int64[N], how many each node could take by its own rules too.
@@ -27,7 +27,7 @@ class FlowSupply:
         domains: those of the capacities that the flow is to keep.
     """
 
-    at: int
+    index: int
     demand: Demand
     count: int
     room: Int64s

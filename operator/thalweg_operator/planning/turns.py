@@ -98,14 +98,14 @@ class _Record:
         per_size: seconds for a lot of size 1.
         size: of its lots in the round in which they cost so much.
         used: seconds in all rounds that were planned by turns.
-        at: time of these values; seconds count half after ``_HALF_LIFE``.
+        time: of these values; seconds count half after ``_HALF_LIFE``.
         turns: how many it had with new lots (True), and with others.
     """
 
     per_size: float = 0.0
     size: float = 1.0
     used: float = 0.0
-    at: float = 0.0
+    time: float = 0.0
     turns: Counter[bool] = field(default_factory=Counter)
 
     def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
@@ -121,8 +121,8 @@ class _Record:
 
     def now(self, now: float) -> _Record:
         """The same record as it counts now."""
-        factor = 0.5 ** (max(0.0, now - self.at) / _HALF_LIFE)
-        self.per_size, self.used, self.at = self.per_size * factor, self.used * factor, now
+        factor = 0.5 ** (max(0.0, now - self.time) / _HALF_LIFE)
+        self.per_size, self.used, self.time = self.per_size * factor, self.used * factor, now
         return self
 
 
@@ -245,7 +245,7 @@ class NamespaceTurns:
         for namespace, size in sizes.items():
             seconds = by_namespace.get(namespace, 0.0)
             if was_long:
-                self._records.setdefault(namespace, _Record(at=now))
+                self._records.setdefault(namespace, _Record(time=now))
             if (record := self._records.get(namespace)) is not None:
                 record.now(now).measured(seconds, size, was_long=was_long)
                 record.used += seconds if self._in_turns else 0.0

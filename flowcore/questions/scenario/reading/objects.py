@@ -50,7 +50,7 @@ from flowcore.questions.scenario.reading.edits import Edits
 
 _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.
-_GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
+_GROUPS = {kind.kind: {same.group for same in _READ if same.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
 _RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
 #: Kinds of which nothing is checked and told beside their shape: where the cluster has them, and how they are read.

@@ -66,7 +66,7 @@ class RunningPodsTracker:
         self._stale = False
 
     def need(self) -> bool:
-        """Sends running pods from the next request on. Returns whether the last request had none."""
+        """Has running pods sent for some time. Returns whether the last request had none and the next one will."""
         was_needed = self._is_needed()
         self._needed_until = self._clock() + _NEEDED_SECONDS
         return not was_needed and self._budgets_known()

@@ -155,6 +155,6 @@ if __name__ == "__main__":
     allowed = int(sys.argv[1])
     kept = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     limit_memory(allowed)
-    found = find_models()
-    send_greeting(replies, found.known)
-    serve(sys.stdin.buffer, replies, kept, found.usable, allowed)
+    models = find_models()
+    send_greeting(replies, models.known)
+    serve(sys.stdin.buffer, replies, kept, models.usable, allowed)

@@ -155,9 +155,10 @@ def _breaks_rules(state: State, signature: PodSignature, node: str, *, reserved:
 
 
 def _drop(state: State, placement: PlannedPlacement, owner: Owner) -> bool:
-    """Drops a placement, on which others of the plan may have counted. Returns whether kube-scheduler is at the node.
+    """Drops a placement, on which others of the plan may have counted.
 
-    Then the pod pauses.
+    Returns:
+        whether kube-scheduler is at the node: then the pod pauses.
     """
     ledger, pod = state.ledger, placement.pod
     ledger.abandon(pod, placement.node)
