@@ -66,11 +66,10 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--view-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named https. The leader writes its Endpoints with the pod "
                    "of the environment variables POD_NAMESPACE, POD_NAME and POD_IP.")  # fmt: skip
-@click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 3600), metavar="SECONDS",
+# At most half of STALE_AFTER (flowcore.cluster.usage_samples): a sample counts until the next one.
+@click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 90), metavar="SECONDS",
               help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
-                   "Larger.")  # fmt: skip
-@click.option("--usage-stale-after", default=180.0, show_default=True, type=click.FloatRange(1, 86400),
-              metavar="SECONDS", help="Age after which a sample does not count: then requests count.")  # fmt: skip
+                   "Larger. A sample counts for 180 seconds.")  # fmt: skip
 @click.option("--prometheus-url", metavar="URL",
               help="Prometheus that --prometheus-query asks, such as http://prometheus.monitoring:9090.")  # fmt: skip
 @click.option("--prometheus-query", "prometheus_queries", multiple=True, metavar="NAME=PROMQL",
@@ -102,7 +101,6 @@ def run(
     view_key: Path | None,
     view_endpoints: NamespacedName | None,
     usage_interval: float,
-    usage_stale_after: float,
     prometheus_url: str | None,
     prometheus_queries: tuple[str, ...],
 ) -> None:
@@ -150,6 +148,6 @@ def run(
         lease,
         extender,
         view,
-        usage_settings(usage_interval, usage_stale_after, prometheus_url, prometheus_queries),
+        usage_settings(usage_interval, prometheus_url, prometheus_queries),
         replicated=replicated,
     )
