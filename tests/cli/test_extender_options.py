@@ -54,7 +54,6 @@ def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
     certificate, key, authority = made["certificate"], made["key"], made["client_authority"]
     for options, says in (
         (ExtenderOptions(None, certificate, key), "need --extender-listen"),
-        (ExtenderOptions(None, bind=True), "need --extender-listen"),
         (ExtenderOptions(None, insecure=True), "need --extender-listen"),
         (extender(LOOPBACK, certificate), "--extender-cert and --extender-key need each other"),
         (extender(LOOPBACK, key=key), "--extender-cert and --extender-key need each other"),
@@ -96,7 +95,6 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
     """Exit code 2 and one sentence, before anything is connected to."""
     for words in (
         ("--extender-listen", ANYWHERE),
-        ("--extender-bind",),
         ("--extender-listen", LOOPBACK, "--extender-cert", made["certificate"]),
         ("--extender-listen", LOOPBACK, "--extender-client-ca", made["client_authority"]),
     ):

@@ -50,8 +50,6 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
-@click.option("--extender-bind", is_flag=True,
-              help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named extender. The leader writes its EndpointSlice with "
                    "the address in the environment variable POD_IP.")  # fmt: skip
@@ -93,7 +91,6 @@ def run(
     extender_key: Path | None,
     extender_client_ca: Path | None,
     extender_insecure: bool,  # noqa: FBT001 - click's flags
-    extender_bind: bool,  # noqa: FBT001
     extender_endpoints: NamespacedName | None,
     replicated: bool,  # noqa: FBT001
     view_listen: Address | None,
@@ -130,7 +127,6 @@ def run(
         extender_key,
         extender_client_ca,
         extender_insecure,
-        extender_bind,
         extender_endpoints,
     )
     view = ViewOptions(view_listen, view_cert, view_key, view_endpoints)
