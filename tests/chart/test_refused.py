@@ -80,7 +80,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "certificates.certManager.duration: 59m59s is less than one hour",
     ),
     "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
-    "extender argument": ({"extraArgs": ["--extender-insecure"]}, "extraArgs: the chart sets --extender-insecure"),
+    "extender argument": ({"extraArgs": ["--extender-key=k"]}, "extraArgs: the chart sets --extender-key"),
     "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
     "variable": ({"extraEnv": [{"name": "POD_IP", "value": "1"}]}, "extraEnv: the chart decides about POD_IP itself"),
     "life": (

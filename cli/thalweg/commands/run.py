@@ -39,8 +39,6 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               help="Private key of the extender (PEM).")  # fmt: skip
 @click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
-@click.option("--extender-insecure", is_flag=True,
-              help="Answer every client, on any address, also without TLS.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
               help="Lease that the operator holds while it works. All operators of a cluster must name the same lease: "
                    "two leases are two leaders, which overcommit nodes. The chart's is "
@@ -90,9 +88,8 @@ def run(
     extender_cert: Path | None,
     extender_key: Path | None,
     extender_client_ca: Path | None,
-    extender_insecure: bool,  # noqa: FBT001 - click's flags
     extender_endpoints: NamespacedName | None,
-    replicated: bool,  # noqa: FBT001
+    replicated: bool,  # noqa: FBT001 - click's flag
     view_listen: Address | None,
     view_cert: Path | None,
     view_key: Path | None,
@@ -105,9 +102,9 @@ def run(
 
     The operator plans pods that name the scheduler `thalweg` and binds them. FlowSchedulingPolicy objects can select
     other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
-    `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback or with
-    --extender-insecure. With --view-listen it shows what it does and why pods wait, to callers whose token the API
-    server accepts and who may read what they ask for. Ctrl-C stops the operator.
+    `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback. With
+    --view-listen it shows what it does and why pods wait, to callers whose token the API server accepts and who may read
+    what they ask for. Ctrl-C stops the operator.
 
     \b
     Examples:
@@ -126,7 +123,6 @@ def run(
         extender_cert,
         extender_key,
         extender_client_ca,
-        extender_insecure,
         extender_endpoints,
     )
     view = ViewOptions(view_listen, view_cert, view_key, view_endpoints)
