@@ -103,8 +103,8 @@ def run(
     The operator plans pods that name the scheduler `thalweg` and binds them. FlowSchedulingPolicy objects can select
     other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
     `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback. With
-    --view-listen it shows what it does and why pods wait, to callers whose token the API server accepts and who may read
-    what they ask for. Ctrl-C stops the operator.
+    --view-listen it shows what it does and why pods wait, to callers whose token the API server accepts and who may
+    read what they ask for. Ctrl-C stops the operator.
 
     \b
     Examples:
