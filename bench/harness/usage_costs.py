@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
+from flowcore.cluster.arrays.tables import ClusterTables
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.usage_samples import UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.policies import BUILT_IN, Policy
@@ -94,7 +95,7 @@ def rounds(size: Size, times: int) -> list[Cost]:
     found += [
         _measured(f"what {len(poll.kinds):,} classes are foreseen to use", foresee, times),
         _measured("loads of all nodes", poll.loads, times),
-        _measured("the worker's tables take them over", lambda: tables.apply(TableChanges(measured=loads)), times),
+        _measured("the worker's tables take them over", lambda: tables.apply(ClusterChanges(measured=loads)), times),
     ]
     rows = np.array([[np.nan if each is None else each for each in load.amounts] for load in loads])
     kind_of = {each: poll.kinds[at % len(poll.kinds)] for at, each in enumerate({p.pod_class for p in plain.pending})}
