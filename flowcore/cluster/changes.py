@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
 from flowcore.model.numa import NumaClaims, NumaNode
@@ -77,20 +76,19 @@ class TakenChanges:
 
     Attributes:
         changes: complete after the last step.
-        usage, reports: by name of the node; in their newest state when their step comes.
+        usage, reports: one for each node, made when its step comes: then they are the newest.
     """
 
     changes: ClusterChanges
-    usage: Mapping[str, NodeUsageSums]
-    reports: Mapping[str, Report]
+    usage: Iterator[NodeUsage]
+    reports: Iterator[tuple[str, Report]]
 
     def steps(self) -> Iterator[None]:
         """Completes the changes, a node with each step, so that an event loop can turn between two of them."""
-        usage = self.changes.usage
-        for node, sums in self.usage.items():
-            usage.append(sums.to_usage(node))
+        for usage in self.usage:
+            self.changes.usage.append(usage)
             yield
-        yield from self.changes.put_reports(self.reports.items())
+        yield from self.changes.put_reports(self.reports)
 
     def complete(self) -> ClusterChanges:
         """The changes, after all steps at once."""

@@ -363,10 +363,12 @@ class Cluster:
         )
         taken = TakenChanges(
             changes,
-            usage={
-                name: self.occupancy.usage_of(name) for name in self.occupancy.take_dirty_nodes() if name in self.nodes
-            },
-            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+            usage=(
+                self.occupancy.usage_of(name).to_usage(name)
+                for name in self.occupancy.take_dirty_nodes()
+                if name in self.nodes
+            ),
+            reports=((name, self.nodes[name].report) for name in sorted(self._dirty_reports) if name in self.nodes),
         )
         self._dirty_nodes.clear()
         self._dirty_namespaces.clear()
