@@ -3,11 +3,17 @@
 import base64
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import yaml
 from support.cli import thalweg
+from support.extender import StubPlanView
 from thalweg_controlplane.certificates import Authority
+from thalweg_extender.extender_limits import DEFAULT_LIMITS
+from thalweg_extender.server import VerbDispatcher
+
+from flowcore.model.advice import Advice
 
 PLAIN = ("--url", "http://127.0.0.1:8081/extender")
 
@@ -50,6 +56,15 @@ def test_the_defaults(authority: Path) -> None:
             "tlsConfig": {"caData": base64.b64encode(authority.read_bytes()).decode()},
         }
     ]
+
+
+def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:
+    """kube-scheduler asks only what its configuration names."""
+    (extender,) = printed("--ca-file", authority, "--bind")["extenders"]
+    asked = {value for name, value in extender.items() if name.endswith("Verb")}
+    view, bind, told = StubPlanView(Advice()), AsyncMock(), Mock()
+    dispatcher = VerbDispatcher(view, bind, DEFAULT_LIMITS, on_answer=told, on_refused=told)
+    assert asked == {verb for verb, _ in dispatcher._verbs.values()}
 
 
 def test_what_is_asked_for(authority: Path) -> None:
