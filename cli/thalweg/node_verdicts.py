@@ -22,7 +22,7 @@ from flowcore.questions.scenario.reading.missing_objects import (
 )
 from flowcore.rules.filters import Verdicts, run_filters
 from flowcore.rules.reasons import no_domain, summary
-from flowcore.rules.reasons.preemption import why_nobody_leaves
+from flowcore.rules.reasons.preemption import only_lacks_room, why_nobody_leaves
 from flowcore.rules.verdicts import group
 from thalweg import evictions
 from thalweg.local_plan import plan
@@ -40,7 +40,7 @@ class Explanation:
     Attributes:
         gang_reason: why its gang cannot be placed whatever capacity is free; "" if it can, or without a gang.
         evictions: running pods that would leave for it, if it waited alone.
-        nobody_leaves: why none would; "" where some would, where it fits on a node, and where nobody asked.
+        nobody_leaves: why none would; "" where some would, where room would not help, and where nobody asked.
         skip_reason: why no plan places it, whatever room there is; "" where one may.
     """
 
@@ -94,8 +94,10 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
         result = plan(dump, now, only=(pod.key,)).result
         leaving = tuple(each for each in result.evictions if pod.key in each.for_pods)
         waits = next((each.pod for each in result.unplaced), None)
-        reason = "" if waits is None else why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
-        yield replace(explanation, evictions=leaving, nobody_leaves="" if leaving else reason)
+        reason = ""
+        if waits is not None and not leaving and only_lacks_room(waits.pod_class, explanation.verdicts, result.after):
+            reason = why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
+        yield replace(explanation, evictions=leaving, nobody_leaves=reason)
 
 
 def as_json(explanations: Iterable[Explanation]) -> list[dict[str, Any]]:
