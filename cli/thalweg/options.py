@@ -68,8 +68,8 @@ _QUESTIONS = (
 
 
 pods = click.option("--pods", is_flag=True, help="List all pods, not a line for each workload.")
-#: Options about the operator's view.
-_OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
+#: Names of options about the operator's view.
+OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
 
 
 def source(command: Callable[..., None]) -> Callable[..., None]:
@@ -138,7 +138,7 @@ def planned_here(source: SourceOptions, option: str) -> SourceOptions:
 
 
 def _no_operator(source: SourceOptions, option: str) -> None:
-    of_operator = [name for name in _OF_OPERATOR if getattr(source, name)]
+    of_operator = [name for name in OF_OPERATOR if getattr(source, name)]
     if of_operator:
         raise click.UsageError(
             f"{option} asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"

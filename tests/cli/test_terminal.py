@@ -23,6 +23,8 @@ from aiohttp import web
 from support.cli import node, pod, thalweg
 from support.fake_api import listening
 from thalweg.dump_source import DumpSource
+from thalweg.main import main
+from thalweg.program import PLANS
 from thalweg.progress import passing, progress
 from thalweg.status import QUESTION
 from thalweg_view.status import StatusAnswer, StatusQuery
@@ -142,26 +144,31 @@ def test_a_bar_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "")
 
 
-#: A program with a command that keeps the interpreter lock for hours, as OR-Tools does for a minute.
+#: A program with commands that keep the interpreter lock for hours, as OR-Tools does for a minute.
 HOLDING = """
+import os
 import click
-from thalweg.program import Program
+from thalweg.program import PLANS, Program
 
-main = Program(plans={"hold"})
+main = Program(plans=PLANS)
 
 @main.command()
-def hold():
-    click.echo("begins")
-    sum(range(10**13))
+@click.option("-o", "--output")
+@click.option("-w", "--watch", is_flag=True)
+def status(output, watch):
+    click.echo(f"pid {os.getpid()}" if watch else "begins")
+    watch or sum(range(10**13))
 
+main.add_command(status, "plan")
 main()
 """
 
 
-def test_ctrl_c_ends_a_solver() -> None:
+@pytest.mark.parametrize("name", ["plan", "status"])
+def test_ctrl_c_ends_a_solver(name: str) -> None:
     """At once, with exit code 130, although Python handles no signal there; and its process is gone."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDING, "hold"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", HOLDING, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -169,6 +176,19 @@ def test_ctrl_c_ends_a_solver() -> None:
         process.send_signal(signal.SIGINT)
         assert process.wait(timeout=60) == 128 + signal.SIGINT
         assert process.stdout.read() == process.stderr.read() == b""  # both ends are closed
+
+
+@pytest.mark.parametrize("words", [("--watch",), ("-w",), ("-wo", "json"), ("-o", "json", "-w")])
+def test_a_command_that_draws_a_screen_ends_by_itself(words: tuple[str, ...]) -> None:
+    """It is no child that Ctrl-C kills, or the terminal would stay as the screen has it."""
+    with subprocess.Popen([sys.executable, "-c", HOLDING, "status", *words], stdout=subprocess.PIPE) as process:
+        assert process.communicate(timeout=60)[0].decode() == f"pid {process.pid}\n"
+
+
+def test_all_commands_that_may_plan_are_ended_at_once() -> None:
+    """Whoever asks a source may plan here."""
+    asking = {name for name, command in main.commands.items() if any(each.name == "files" for each in command.params)}
+    assert asking - PLANS == {"top"}
 
 
 def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.MonkeyPatch) -> None:
