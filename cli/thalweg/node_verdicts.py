@@ -15,6 +15,8 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
 from flowcore.planning.round import Eviction, compile_constraints
 from flowcore.questions.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.plan_listing import unknown_namespace
 from flowcore.questions.scenario.reading.missing_objects import (
     missing_objects,
     pods_with_unknown_claims,
@@ -140,17 +142,22 @@ def explain_one(dump: Scenario, key: str, now: float) -> Explanation:
     return found
 
 
-def print_all(dump: Scenario, output: str) -> None:
-    """Prints a line for each waiting pod; as JSON the verdicts of all nodes."""
-    pods = dump.waiting()
-    warn([*dump.warnings, *missing_objects(dump, pods)])
+def print_all(dump: Scenario, namespace: str, output: str) -> None:
+    """Prints a line for each waiting pod; as JSON the verdicts of all nodes.
+
+    Args:
+        namespace: of the pods; "": all.
+    """
+    asker = AnswerContext(dump.moment).only(namespace)
+    pods = [pod for pod in dump.waiting() if asker.may_name(pod.key)]
+    warn([*dump.warnings, *unknown_namespace(dump, namespace, asker), *missing_objects(dump, pods)])
     explanations = explain(dump, pods)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explanations)))
         return
     console = stdout_console()
     if not pods:
-        console.print("no pod waits")
+        console.print(f"no pod{f' of namespace {namespace}' if namespace else ''} waits")
         return
     rows = ((each.pod.key, _sentence(each)) for each in islice(explanations, MAX_ROWS))
     print_table(console, ("POD", "VERDICT"), rows)

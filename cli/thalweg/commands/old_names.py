@@ -34,7 +34,11 @@ class _OldName(click.Command):
         super().__init__(name, params=params, callback=run, help=text, hidden=True)
 
     def make_context(
-        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+        self,
+        info_name: str | None,  # noqa: ARG002 - errors and help have the new name
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
     ) -> click.Context:
         """Reads the arguments."""
         if not extra.get("resilient_parsing"):

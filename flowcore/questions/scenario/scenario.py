@@ -69,6 +69,10 @@ class Scenario:
         """Pods that use a node, also a node that is not known."""
         return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
 
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is a namespace of this name, or a pod of one: a dump need not have namespaces."""
+        return name in self.cluster.namespaces or any(pod.namespace == name for pod in self.cluster.pods.values())
+
     def waiting(self) -> list[Pod]:
         """Pods without a node, in the order in which they came, including pods that may not be placed."""
         return list(self.cluster.waiting.values())
