@@ -32,7 +32,7 @@ from harness.tables import console, print_conditions
 from harness.usage import resident_mib
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
-from thalweg_controlplane.objects import Manifest, node, pod
+from thalweg_controlplane.client.objects import Manifest, node, pod
 
 _NODES = 300
 #: Seconds without any binding after which the rest is given up.

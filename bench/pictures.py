@@ -21,7 +21,7 @@ from harness.conditions import conditions
 from harness.tables import console, print_conditions
 from harness.workload import MEASURED, RUNNING, make_nodes, make_pods, make_running
 from rich.table import Table
-from thalweg.reader import read_dump
+from thalweg.dumps.reader import read_dump
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.rounds import RoundHistory
 from thalweg_view.view_data import SourceInfo, ViewData

@@ -18,7 +18,7 @@ from typing import Any
 
 import click
 from aiohttp import web
-from thalweg_controlplane.objects import pod
+from thalweg_controlplane.client.objects import pod
 
 from harness.large_cluster import LargeCluster
 from harness.workload import MEASURED

@@ -45,7 +45,7 @@ def _timeless(text: str) -> object:
 @pytest.mark.parametrize(("old", "now"), NOW.items())
 def test_an_old_names_help_and_errors_are_those_of_the_new_one(old: str, now: str) -> None:
     """Who reads them learns the new name; an option that the user did not give is not blamed."""
-    new = now.split()[0]
+    new = now.split(maxsplit=1)[0]
     shown = " ".join(thalweg(old, "--help").stdout.split())
     assert f"thalweg {old} is now thalweg {now}" in shown
     assert f"thalweg {new} [OPTIONS] " in shown

@@ -22,11 +22,11 @@ import pytest
 from aiohttp import web
 from support.cli import node, pod, thalweg
 from support.fake_api import listening
-from thalweg.dump_source import DumpSource
 from thalweg.main import main
 from thalweg.program import PLANS
-from thalweg.progress import passing, progress
-from thalweg.status import QUESTION
+from thalweg.questions.status import QUESTION_OF_DUMP
+from thalweg.sources.dump_source import DumpSource
+from thalweg.terminal.progress import passing, progress
 from thalweg_view.status import StatusAnswer, StatusQuery
 
 from flowcore.questions.scenario import Scenario
@@ -195,7 +195,7 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
     """While the answer is computed; here as soon as that begins."""
     shown = io.StringIO()
     monkeypatch.setattr("sys.stderr", shown)
-    monkeypatch.setattr("thalweg.progress._DELAY_SECONDS", 0)
+    monkeypatch.setattr("thalweg.terminal.progress._DELAY_SECONDS", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -203,9 +203,9 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
         until = time.monotonic() + 60
         while "planning 5 pending pods on 2 nodes" not in shown.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
-        return QUESTION.compute(scenario, query, context)
+        return QUESTION_OF_DUMP.compute(scenario, query, context)
 
-    asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION, compute=compute), StatusQuery()))
+    asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION_OF_DUMP, compute=compute), StatusQuery()))
     assert "planning 5 pending pods on 2 nodes" in shown.getvalue()
 
 

@@ -2,7 +2,7 @@
 
 from support.draw import Case
 from support.verdicts import snapshot_of
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 from flowcore.model.policies import BUILT_IN, Delivery, Policy, Steering
 from flowcore.planning.round import Round

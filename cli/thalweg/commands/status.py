@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Show what waits and why, policies, queues and rounds.")
@@ -36,7 +36,7 @@ def status(source: SourceOptions, output: str, *, all_namespaces: bool, pods: bo
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from thalweg_view.status import StatusQuery
 
-    from thalweg.status_run import run_status
+    from thalweg.questions.status_run import run_status
 
     query = StatusQuery(pods, "" if all_namespaces else source.namespace)
     run_status(source, query, output, watch=watch)

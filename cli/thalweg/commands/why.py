@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Say why a pod waits, and what would place it.")
@@ -64,7 +64,7 @@ def why(
         raise click.UsageError("-A lists all waiting pods: leave out -A, or the targets")
     if nodes:
         source = options.planned_here(source, "--nodes")
-    from thalweg.why import run_why, run_why_of_all, run_why_with_nodes
+    from thalweg.questions.why import run_why, run_why_of_all, run_why_with_nodes
 
     if not targets:
         run_why_of_all(source, "" if all_namespaces else source.namespace, output)

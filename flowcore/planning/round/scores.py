@@ -6,7 +6,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Load
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 
 #: MaxExtenderPriority of kube-scheduler.
 BEST = 10
