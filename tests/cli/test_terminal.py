@@ -12,8 +12,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
@@ -212,6 +212,23 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("words", [("status", "--watch"), ("top",)], ids=lambda words: words[0])
 async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) -> None:
     """Drawn until the key q; s sorts what waits in another way, and the terminal is left as it was."""
+    async with _cluster(tmp_path) as live:
+        shown = await asyncio.to_thread(_on_screen, *words, *live)
+    assert "pod/default/large" in shown
+    assert "now by pods" in shown
+    assert "the plan made here for this cluster gives 0 of them a node" in shown
+
+
+async def test_json_on_a_terminal_has_an_end(tmp_path: Path) -> None:
+    """The old name of `status --watch` too draws nothing then."""
+    async with _cluster(tmp_path) as live:
+        shown = await asyncio.to_thread(_on_screen, "top", "-o", "json", *live)
+    assert json.loads(shown)["overview"]["source"] == "listing"
+
+
+@asynccontextmanager
+async def _cluster(folder: Path) -> AsyncIterator[tuple[str, ...]]:
+    """The options of a live cluster with one pod that fits nowhere."""
     api = web.Application()
     items = {"nodes": [node("a")], "pods": [pod("large", "9")]}
 
@@ -220,14 +237,12 @@ async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) ->
 
     api.router.add_get("/api/v1/{kind:nodes|pods}", listed)
     async with listening(api) as port:
-        (tmp_path / "config").write_text(json.dumps({
+        (folder / "config").write_text(json.dumps({
             "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
             "users": [{"name": "u", "user": {"token": "t"}}],
         }))  # fmt: skip
-        shown = await asyncio.to_thread(_on_screen, *words, "--direct", "--kubeconfig", str(tmp_path / "config"))
-    assert "pod/default/large" in shown
-    assert "now by pods" in shown
+        yield "--direct", "--kubeconfig", str(folder / "config")
 
 
 def _on_screen(*arguments: str) -> str:

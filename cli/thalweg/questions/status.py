@@ -80,7 +80,7 @@ def _cluster_and_round(answer: StatusAnswer) -> list[str]:
         return [*lines, "no round yet"]
     left = answer.waiting - answer.planned
     if (plan := _PLANS_HERE.get(overview.source)) is not None:
-        gives = f"{plan} gives {answer.planned:,} of them a node, {left:,} stay pending"
+        gives = f"{plan} gives {answer.planned:,} of them a node, {left:,} {'stays' if left == 1 else 'stay'} pending"
         return [*lines, gives if answer.waiting else "no pod waits"]
     newest = answer.rounds[0]
     if answer.planned:
