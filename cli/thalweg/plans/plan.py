@@ -32,7 +32,7 @@ from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 
-_INCOMPLETE: Final = "not certified: the files lack objects that the plan needs"
+_INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
 
 
 @dataclass(frozen=True, slots=True)

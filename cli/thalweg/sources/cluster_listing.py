@@ -38,10 +38,12 @@ class Listing:
     Attributes:
         objects: each with its kind and version.
         warnings: sentences about kinds that the caller may not list.
+        unread: these kinds.
     """
 
     objects: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
 
 
 async def list_objects(client: ApiClient) -> Listing:
@@ -64,6 +66,7 @@ async def list_objects(client: ApiClient) -> Listing:
                 ) from error
             group = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             listing.warnings.append(f"{group} are not read: {error}")
+            listing.unread.add(kind.kind)
     return listing
 
 

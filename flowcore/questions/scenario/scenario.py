@@ -46,6 +46,7 @@ class Scenario:
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
+        unread: kinds that an API server did not list for the asker; None: a dump, which may lack objects of any kind.
         moment: when the cluster was so, in seconds since the epoch; 0: unknown. Ages count up to it.
     """
 
@@ -63,6 +64,7 @@ class Scenario:
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    unread: frozenset[str] | None = None
     moment: float = 0.0
 
     def running(self) -> list[Pod]:
