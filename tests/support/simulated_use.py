@@ -1,19 +1,17 @@
-"""The openb trace with simulated use: what nodes really use is known here, and rounds know samples of it.
+"""Pods with simulated use: what nodes really use is known here, and rounds know samples of it.
 
-- Requests are the trace's. Pods of one request are of three kinds. A kind uses a part of what it requests: seven of ten
+- Pods of one request are of three kinds. A kind uses a part of what it requests: seven of ten
   kinds 0.2 to 0.6 of the cpu, the others 1.2 to 2 times as much; of the memory 0.3 to 0.9. Single pods differ from
   their kind by about a fifth for as long as they run, and by a tenth more from one tick to the next.
-- A tick has 15 seconds: pods end, pods arrive in the trace's order, a round is planned. How long a pod runs is drawn,
+- A tick has 15 seconds: pods end, pods arrive in their order, a round is planned. How long a pod runs is drawn,
   exponentially. All draws are fixed by the seed, so every row has the same pods with the same use and run time.
 - Every fourth tick samples of the last minute come in, of nodes and of pods that ran all of it; they show one tick
   later, as with metrics-server.
-- A node is overloaded in a tick in which its pods want more cpu than it has.
 """
 
 from __future__ import annotations
 
 import random
-import time
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,44 +19,33 @@ from dataclasses import dataclass, field, replace
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, non_zero_requests
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.nodes import Node
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.resources import CPU, MEMORY
+from flowcore.model.resources import CPU
 from flowcore.model.usage import UsageClass, UsageSample
-from flowcore.planning.round import RoundResult
+from flowcore.planning.round import RoundResult, run_round
 
 _TICK = 15.0
 _TICKS_OF_A_SAMPLE = 4
 _KINDS = 3
 _HOT = 0.3
 
-RunRound = Callable[[Snapshot, dict[str, Policy]], RoundResult]
-
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One run over the trace.
+    """One run.
 
     Attributes:
-        overloaded: minutes of nodes in which their pods wanted more cpu than they have.
-        short: core-minutes that pods wanted and did not get.
-        waited: minutes of pods without a node.
+        placed: pods that got a node.
         busiest: mean over ticks of the highest share of its cpu that any node uses.
-        wanted: mean over ticks of the share of all cpu that pods want.
     """
 
-    method: str
-    overloaded: float
-    short: float
-    waited: float
     placed: int
     busiest: float
-    wanted: float
-    cpu_seconds: float
 
 
 @dataclass(slots=True)
@@ -110,31 +97,29 @@ class _Truth:
 
 
 def simulate(
-    trace: Sequence[PendingPod],
+    pods: Sequence[PendingPod],
     nodes: Sequence[Node],
-    method: str,
     utilisation: Utilisation,
-    run_round_by: RunRound,
     *,
     arrivals: int,
     ticks: float,
     seed: int,
     samples_alone: bool = False,
 ) -> Row:
-    """One row.
+    """All pods arrive, in rounds.
 
     Args:
         arrivals: pods in a tick.
         ticks: how long a pod runs in the mean.
         samples_alone: a node's use is its newest sample, and nothing is foreseen.
     """
-    run = _Run(nodes, utilisation, run_round_by, _Truth(seed, ticks), samples_alone=samples_alone)
-    for tick, first in enumerate(range(0, len(trace), arrivals)):
+    run = _Run(nodes, utilisation, _Truth(seed, ticks), samples_alone=samples_alone)
+    for tick, first in enumerate(range(0, len(pods), arrivals)):
         run.tick(
             tick,
-            tuple(msgspec.structs.replace(pod, created=(tick + 1) * _TICK) for pod in trace[first : first + arrivals]),
+            tuple(msgspec.structs.replace(pod, created=(tick + 1) * _TICK) for pod in pods[first : first + arrivals]),
         )
-    return run.row(method)
+    return run.row()
 
 
 class _Run:
@@ -142,12 +127,11 @@ class _Run:
         self,
         nodes: Sequence[Node],
         utilisation: Utilisation,
-        run_round_by: RunRound,
         truth: _Truth,
         *,
         samples_alone: bool,
     ) -> None:
-        self._table, self._utilisation, self._run_round_by = NodeTable.of(nodes), utilisation, run_round_by
+        self._table, self._utilisation = NodeTable.of(nodes), utilisation
         self._policies = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(utilisation=utilisation))}
         self._truth, self._samples_alone = truth, samples_alone
         self._store = UsageStore(samples=5)
@@ -155,9 +139,8 @@ class _Run:
         self._running: dict[str, _Running] = {}
         self._waiting: tuple[PendingPod, ...] = ()
         self._to_come: Callable[[], None] | None = None
-        self._overloaded, self._short, self._waited, self._placed, self._seconds = 0.0, 0.0, 0.0, 0, 0.0
+        self._placed = 0
         self._busiest: list[float] = []
-        self._wanted: list[float] = []
 
     def tick(self, tick: int, arrived: tuple[PendingPod, ...]) -> None:
         now = (tick + 1) * _TICK
@@ -170,7 +153,6 @@ class _Run:
             self._running[pod.key] = _Running(pod, placement.node, tick, tick + self._truth.runs(pod))
         self._placed += len(result.placements)
         self._waiting = tuple(sorted((each.pod for each in result.unplaced), key=lambda pod: (pod.created, pod.key)))
-        self._waited += len(self._waiting) * _TICK / 60
         self._use(tick)
         if self._to_come is not None:
             self._to_come()
@@ -178,17 +160,8 @@ class _Run:
         if (tick + 1) % _TICKS_OF_A_SAMPLE == 0:
             self._to_come = self._samples(now)
 
-    def row(self, method: str) -> Row:
-        return Row(
-            method,
-            self._overloaded,
-            self._short,
-            self._waited,
-            self._placed,
-            float(np.mean(self._busiest)),
-            float(np.mean(self._wanted)),
-            self._seconds,
-        )
+    def row(self) -> Row:
+        return Row(self._placed, float(np.mean(self._busiest)))
 
     def _plan(self, pending: tuple[PendingPod, ...], now: float) -> RoundResult:
         by_use = self._utilisation is not Utilisation.REQUESTED
@@ -200,10 +173,7 @@ class _Run:
         snapshot = build_snapshot(generation=1, now=now, table=self._table, running=running, pending=pending)
         if by_use:
             snapshot = replace(snapshot, measured=self._measured(now))
-        before = time.process_time()
-        result = self._run_round_by(snapshot, self._policies)
-        self._seconds += time.process_time() - before
-        return result
+        return run_round(snapshot, self._policies)
 
     def _measured(self, now: float) -> np.ndarray:
         arrivals: dict[str, list[PodOnNode]] = defaultdict(list)
@@ -220,11 +190,7 @@ class _Run:
             used = self._truth.cpu(each.pod, tick - each.began)
             each.used.append(used)
             cpu[self._table.index[each.node]] += used
-        over = np.maximum(cpu - self._cores, 0.0)
-        self._overloaded += float((over > 0).sum()) * _TICK / 60
-        self._short += float(over.sum()) / 1000 * _TICK / 60
         self._busiest.append(float((cpu / self._cores).max()))
-        self._wanted.append(float(cpu.sum() / self._cores.sum()))
 
     def _samples(self, now: float) -> Callable[[], None]:
         """What the last minute's samples are, to be put in when they show."""
@@ -247,9 +213,3 @@ class _Run:
             self._store.refresh()
 
         return show
-
-
-def capacity(nodes: Sequence[Node]) -> str:
-    """What nodes have together, in words."""
-    total = {name: sum(dict(node.allocatable).get(name, 0) for node in nodes) for name in (CPU, MEMORY)}
-    return f"{len(nodes)} nodes, {total[CPU] // 1000} cores, {total[MEMORY] // 2**30} GiB"
