@@ -44,7 +44,8 @@ class Program(click.Group):
 
     def _watches(self, name: str, words: list[str]) -> bool:
         """Whether a command with these arguments has --watch; whether they are right it says itself."""
-        with self.commands[name].make_context(name, [*words], resilient_parsing=True) as context:
+        program = click.Context(self, **self.context_settings)
+        with self.commands[name].make_context(name, [*words], program, resilient_parsing=True) as context:
             return bool(context.params.get("watch"))
 
     def invoke(self, ctx: click.Context) -> object:
