@@ -78,7 +78,7 @@ def test_who_would_leave_is_left_out_where_room_does_not_help() -> None:
     claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "other"}}
     volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
     low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
-    (entry,) = explain(node("a"), low, claim, pod("p", "3", priority=2, volumes=volumes), names=("p",))
+    (entry,) = why_nodes(node("a"), low, claim, pod("p", "3", priority=2, volumes=volumes), names=("p",))
     assert 'persistentvolumeclaim "missing" not found' in entry["text"]
     assert "nobodyLeaves" not in entry
 
