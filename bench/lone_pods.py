@@ -29,8 +29,8 @@ from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import Manifest
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
-from thalweg_controlplane.objects import Manifest
 
 KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 #: What a scheduler gets to come to rest before the first pod.

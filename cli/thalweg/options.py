@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from thalweg.option_types import MOMENT, NAMESPACED_NAME
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                           help="Path of the kubeconfig. Default: the environment variable KUBECONFIG, else the pod's "

@@ -22,9 +22,9 @@ from flowcore.costs.preferences import affinity_cost, spread_cost
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.rules.topology.constraints import SoftConstraints
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_counts import DomainCounts
+from flowcore.rules.topology.round_constraints.constraints import SoftConstraints
+from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.soft_affinity import affinity_weights
 from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 

@@ -100,7 +100,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     Attributes:
         pod: position in ``pending``.
-        chain, wave: see topology/waves.py.
+        chain, wave: see topology/round_constraints/waves.py.
         atomic_group: position in ``atomic_groups``; -1: none.
         victims: positions in ``evictions``: the running pods that must leave before it comes.
         saving: by how much the cost falls if the pod leaves the node; None: not known.

@@ -38,10 +38,13 @@ from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.delivery.status.queue_status import QueueStatus
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
-from thalweg_operator.find_tracer import find_tracer
-from thalweg_operator.gauges import set_gauges
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.observability.find_tracer import find_tracer
+from thalweg_operator.observability.gauges import set_gauges
+from thalweg_operator.observability.saved_lines import SavedLines
+from thalweg_operator.observability.state_dump import StateDump
+from thalweg_operator.observability.watch_lag import WatchLag
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
@@ -54,12 +57,9 @@ from thalweg_operator.policies.resync import PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.saved_lines import SavedLines
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
-from thalweg_operator.state_dump import StateDump
 from thalweg_operator.usage.poller import UsagePoller
-from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
 #: Seconds that writes under way may take when the operator is told to stop.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
-from thalweg.up_objects import up_objects
+from thalweg.up.up_objects import up_objects
 
 MODES = ("Binder", "Extender", "SecondScheduler")
 HOST = f"thalweg-extender.{NAMESPACE}.svc"

@@ -24,8 +24,8 @@ from support.cluster_listing import everything
 from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import APPLY_PATCH, MERGE_PATCH
-from thalweg_controlplane.objects import collection_path, object_path, pod
+from thalweg_controlplane.client.api import APPLY_PATCH, MERGE_PATCH
+from thalweg_controlplane.client.objects import collection_path, object_path, pod
 
 from flowcore.model.policies import GATE, PLANNED
 

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.option_types import HOST_PORT, NamespacedName
+from thalweg.run.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg_controlplane.certificates import Authority
 
 LOOPBACK, ANYWHERE = "127.0.0.1:8443", "0.0.0.0:8443"

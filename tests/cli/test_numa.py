@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from support.cli import Manifest, node, simulate
 from support.verdicts import read_pods
-from thalweg.reader import read_dump
+from thalweg.dumps.reader import read_dump
 
 from flowcore.api import Interner, WireNodeTopology, to_numa_node
 from flowcore.cluster.cluster import Cluster

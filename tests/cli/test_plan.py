@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
-from thalweg.status import SORTS, age, of_dump, show, tables_of
-from thalweg.status_run import screen_of
+from thalweg.questions.status import SORTS, age, of_dump, show, tables_of
+from thalweg.questions.status_run import screen_of
 from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 

@@ -17,9 +17,9 @@ from support.eviction_safety import check_evictions
 from support.profiles import examples
 from support.safety import check_complete, check_costs, check_gangs, check_plan
 from support.verdicts import read_pods, snapshot_of
-from thalweg.local_plan import plan
+from thalweg.dumps.reader import read_dump
 from thalweg.main import main
-from thalweg.reader import read_dump
+from thalweg.plans.local_plan import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
 from flowcore.cluster.running import running_pods

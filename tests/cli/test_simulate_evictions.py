@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from support.cli import Manifest, node, pod, simulate, thalweg
-from thalweg.evictions import WHY
+from thalweg.plans.evictions import WHY
 
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE
 from flowcore.model.running_pods import EvictionKind

@@ -20,7 +20,7 @@ from support.repository import ROOT
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.main import main
 from thalweg.plugin import main as plugin
-from thalweg.source import target_of
+from thalweg.sources.source import target_of
 from thalweg_view.operations import OPERATIONS
 
 
@@ -262,7 +262,7 @@ def test_completion_for_kubectl() -> None:
 
 def test_every_question_has_an_operation() -> None:
     """What is asked of a dump can be asked of a live operator, by the same name and method."""
-    text = "".join(path.read_text() for path in (ROOT / "cli" / "thalweg").glob("*.py"))
+    text = "".join(path.read_text() for path in (ROOT / "cli" / "thalweg").rglob("*.py"))
     asked = dict(re.findall(r'SourceOperation\("([\w-]+)"[^\n]*?(?:method="(\w+)")?\)\n', text))
     assert len(asked) >= 5
     assert {name: method or "POST" for name, method in asked.items()} == {

@@ -22,9 +22,9 @@ import pytest
 from aiohttp import web
 from support.cli import node, pod, thalweg
 from support.fake_api import listening
-from thalweg.dump_source import DumpSource
-from thalweg.progress import passing, progress
-from thalweg.status import QUESTION
+from thalweg.questions.status import QUESTION
+from thalweg.sources.dump_source import DumpSource
+from thalweg.terminal.progress import passing, progress
 from thalweg_view.status import StatusAnswer, StatusQuery
 
 from flowcore.questions.scenario import Scenario
@@ -175,7 +175,7 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
     """While the answer is computed; here as soon as that begins."""
     shown = io.StringIO()
     monkeypatch.setattr("sys.stderr", shown)
-    monkeypatch.setattr("thalweg.progress._DELAY_SECONDS", 0)
+    monkeypatch.setattr("thalweg.terminal.progress._DELAY_SECONDS", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest
 from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
-from thalweg.what_if import summary_rows
+from thalweg.questions.what_if import summary_rows
 
 from flowcore.questions.scenario.alternatives.what_if import PlanSummary, ResourceUse
 

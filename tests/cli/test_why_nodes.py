@@ -11,8 +11,8 @@ from support.cli import Manifest, explain, node, pod, thalweg
 from support.draw import ASPECTS, Case, cases_for
 from support.profiles import examples
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.node_verdicts import as_json
-from thalweg.node_verdicts import explain as explanations
+from thalweg.questions.node_verdicts import as_json
+from thalweg.questions.node_verdicts import explain as explanations
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.scenario import Scenario

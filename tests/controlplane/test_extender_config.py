@@ -10,7 +10,7 @@ from support.cli import thalweg
 from support.controlplane import running
 from thalweg_controlplane import Binaries
 from thalweg_controlplane.certificates import Authority
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 
 class Extender:

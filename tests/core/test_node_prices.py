@@ -10,7 +10,7 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round.node_prices import node_prices
 from flowcore.planning.round.round import DEFAULT_POLICIES

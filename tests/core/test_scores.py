@@ -6,7 +6,7 @@ from support.draw import Case
 from support.mixed_snapshots import mixed_snapshots
 from support.profiles import examples
 from support.verdicts import snapshot_of
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS

@@ -19,7 +19,7 @@ from support.rights import DISCOVERY, Right, files, grant, granted, restore, tok
 from support.steering import DelayingProxy, count, gates_in_effect
 from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_view.access import AUDIENCE
+from thalweg_view.callers.access import AUDIENCE
 
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.policies import GATE, SCHEDULER_NAME

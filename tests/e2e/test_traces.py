@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.operator import Operator, running_operator, until
 from support.steering import count
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -9,9 +9,9 @@ from typing import Any, Self
 
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, until
-from thalweg.scheduler_config import SchedulerConfig
+from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import collection_path
+from thalweg_controlplane.client.objects import collection_path
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"

@@ -14,7 +14,7 @@ from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, scenario_of
-from thalweg.status import of_dump
+from thalweg.questions.status import of_dump
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
 from thalweg_view.pictures.flow import FlowAnswer, FlowQuery, answer_flow

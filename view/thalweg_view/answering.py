@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 import structlog
 
 from flowcore.planning.plan_document import PlanDocument
-from thalweg_view.compute_client import ComputeClient
+from thalweg_view.callers.view_limits import ViewLimits
+from thalweg_view.compute_process.compute_client import ComputeClient
+from thalweg_view.compute_process.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.errors import ComputeLost, RequestRefused
-from thalweg_view.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.source import ViewSource
-from thalweg_view.view_limits import ViewLimits
 
 _log = structlog.get_logger()
 #: Seconds between two states of a live source, as a multiple of what the last one took.

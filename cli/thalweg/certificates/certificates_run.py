@@ -14,11 +14,11 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.errors import OperatorError
 
 from thalweg.certificates.rotation import OVERLAP
+from thalweg.certificates.secret_store import SecretProblem
 from thalweg.certificates.secrets import SecretReport, WantedSecrets, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.logs import set_up_logging
-from thalweg.secret_store import SecretProblem
-from thalweg.tables import print_table, stdout_console
+from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.tables import print_table, stdout_console
 
 
 def run_certificates(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets, output: str) -> None:

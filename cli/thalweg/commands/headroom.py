@@ -9,7 +9,7 @@ import click
 from thalweg import options
 
 if TYPE_CHECKING:
-    from thalweg.source import SourceOptions
+    from thalweg.sources.source import SourceOptions
 
 
 @click.command()
@@ -63,7 +63,7 @@ def headroom(
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
-    from thalweg.headroom import run_headroom
+    from thalweg.questions.headroom import run_headroom
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
     given = {name: amount for name, amount in amounts.items() if amount is not None}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="List the plan: nodes and reasons of waiting pods.")
@@ -79,7 +79,7 @@ def plan(
     for name, given in (("--reschedule", reschedule), ("--compare", compare), ("--nodes", nodes)):
         if given:
             source = options.planned_here(source, name)
-    from thalweg.plan import PlanOptions, Printed, run_plan
+    from thalweg.plans.plan import PlanOptions, Printed, run_plan
 
     asked, printed = PlanOptions(reschedule, compare, nodes), Printed(output, watch, pods, verbose)
     run_plan(source, policy, asked, printed, all_namespaces=all_namespaces)

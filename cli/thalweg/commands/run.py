@@ -121,10 +121,10 @@ def run(
       thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
       thalweg run --kubeconfig ~/.kube/config --context staging
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.extender import ExtenderOptions
-    from thalweg.run import run_operator
-    from thalweg.usage_options import usage_settings
-    from thalweg.view_live import ViewOptions
+    from thalweg.run.extender import ExtenderOptions
+    from thalweg.run.run import run_operator
+    from thalweg.run.usage_options import usage_settings
+    from thalweg.view.view_live import ViewOptions
 
     extender = ExtenderOptions(
         extender_listen,

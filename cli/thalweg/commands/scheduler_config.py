@@ -92,8 +92,8 @@ def scheduler_config(
       thalweg scheduler-config --service thalweg-system/thalweg-extender --output scheduler.yaml \\
         --server-name thalweg-extender.thalweg-system.svc --certificates thalweg-system/thalweg-extender-client-tls
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.scheduler_config import SchedulerConfig
-    from thalweg.scheduler_config_run import Sources, run_scheduler_config
+    from thalweg.scheduler_config.scheduler_config import SchedulerConfig
+    from thalweg.scheduler_config.scheduler_config_run import Sources, run_scheduler_config
 
     if url and service:
         raise click.UsageError("--url and --service exclude each other")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Show what waits and why, policies, queues and rounds.")
@@ -32,6 +32,6 @@ def status(source: SourceOptions, output: str, *, pods: bool, watch: bool) -> No
       thalweg status --context staging -o json
       thalweg status -f now.json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.status_run import run_status
+    from thalweg.questions.status_run import run_status
 
     run_status(source, output, watch=watch, pods=pods)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Say why a pod waits, and what would place it.")
@@ -48,7 +48,7 @@ def why(
         raise click.UsageError("name a pod, or give --nodes for a line for each waiting pod")
     if watch and nodes and not targets:
         raise click.UsageError("--watch needs a target")
-    from thalweg.why import run_why, run_why_with_nodes
+    from thalweg.questions.why import run_why, run_why_with_nodes
 
     if nodes:
         source = options.planned_here(source, "--nodes")

@@ -12,7 +12,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from thalweg.demo.scene import PodSet, Scene, asks, node
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 _ZONE = "topology.kubernetes.io/zone"
 

@@ -12,8 +12,8 @@ from aiohttp import ClientSession
 from thalweg_extender import FilterOutcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.scores import scores_of

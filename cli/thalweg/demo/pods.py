@@ -6,7 +6,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 
 def gpu_node() -> Scene:

@@ -18,7 +18,7 @@ from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 GI = 1024**3
 _GPU = "nvidia.com/gpu"

@@ -21,9 +21,9 @@ from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.logs import set_up_logging
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
-from thalweg.tables import print_table, stdout_console
+from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.tables import print_table, stdout_console
 
 #: Connections to the API server at a time.
 _CONNECTIONS = 8

@@ -13,8 +13,8 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.network_model import Pods
 from flowcore.model.selectors import Labels
 from flowcore.planning.declared_networks import Supply
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 

@@ -21,15 +21,15 @@ from flowcore.planning.declared_networks import Graph, NetworkRefused, NetworkSo
 from flowcore.planning.declared_networks.network_classes import NetworkClass, network_classes, read_only, shares
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.contradictions import Contradiction
-from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
+from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
-from flowcore.rules.topology.waves import waves_of
+from flowcore.rules.topology.round_constraints.waves import waves_of
 
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5

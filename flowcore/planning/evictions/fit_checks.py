@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
 from flowcore.rules.verdicts import VerdictCache

@@ -15,7 +15,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import waiting_demands

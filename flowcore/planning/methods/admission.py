@@ -17,9 +17,9 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
-from flowcore.planning.problem.bounds import lower_bound
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
 
 

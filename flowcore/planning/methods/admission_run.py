@@ -9,10 +9,10 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.methods.greedy import greedy
-from flowcore.planning.problem.atomic_groups import AtomicGroup
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
 

@@ -16,8 +16,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.assignment_program import Pairs
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining

@@ -18,14 +18,14 @@ from flowcore.planning.methods.capped_greedy import cheapest_per_domain
 from flowcore.planning.methods.constructive import FixedPart, completed
 from flowcore.planning.methods.flow_commits import commit_flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import potentials, solve
 from flowcore.planning.solvers.slots import build_network, decode_flows, most_paid, slot_widths
-from flowcore.rules.topology.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.supplies import FlowSupply
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 
 def commit_flow(

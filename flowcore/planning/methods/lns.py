@@ -15,12 +15,12 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import completed
 from flowcore.planning.methods.packing import coarse_values, packing_program
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
-from flowcore.rules.topology.constraints import UNCONSTRAINED
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: Nodes decided at once.
 _NODES = 6

@@ -17,10 +17,10 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.greedy import CandidateNodes, greedy
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.counters import DomainCounter

@@ -14,12 +14,12 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit, pods_by_node
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
-from flowcore.rules.topology.constraints import UNCONSTRAINED
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: Pairs of a demand and a node that fit: with more CP-SAT seldom finds a better plan in time.
 _MOST_PAIRS = 1_500

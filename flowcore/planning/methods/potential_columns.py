@@ -13,9 +13,9 @@ import numpy as np
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.node_states import NodeStates
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.tangents import Mixture
+from flowcore.planning.problem.bounds.tangents import Mixture
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 #: Potentials may have kinks. Slopes are interpolated between points that are so far apart, as a share of a node.
 _GRID = 0.1

@@ -18,8 +18,8 @@ from flowcore.planning.methods.assignment_program import AtomicBundles, price_ru
 from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.potential_columns import PotentialColumns
+from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.tangents import Mixture
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
 
 #: Runs that the prices of a demand are merged into; the bound uses each pod's own price.

@@ -12,7 +12,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed, in_parts
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
 

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.least_cost import least_cost
-from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.planning.problem.bounds.least_cost import least_cost
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowcore.planning.methods.constructive import completed
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.rules.topology.constraints import UNCONSTRAINED, TopologyConstraints
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 
 
 class WithoutPenalties:

@@ -12,15 +12,15 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import BinPacking, CostModel
 from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
-from flowcore.planning.problem.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
-from flowcore.planning.problem.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.charging import Charge, not_charged
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand, demands_of, with_costs
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
+from flowcore.planning.problem.demands.charging import Charge, not_charged
+from flowcore.planning.problem.demands.demands import Demand, demands_of, with_costs
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.verdicts import VerdictCache
 

@@ -13,11 +13,11 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.soft_constraints import SoftConstraintCosts
-from flowcore.planning.problem.atomic_groups import AtomicGroup
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 
 #: How often pods that have become too dear are taken out and their room is filled again. Once or twice does, mostly.

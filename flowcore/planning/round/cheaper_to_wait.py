@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.planning.methods.admission_run import AdmissionRun
-from flowcore.planning.problem.atomic_groups import pods
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.demands.atomic_groups import pods
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import may_wait
 from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT

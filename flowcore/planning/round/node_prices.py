@@ -10,10 +10,10 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.costs.scale import OMEGA
 from flowcore.model.policies import Steering
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import pods_by_node
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import pods_by_node
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
 
 #: A node that costs this much more is as good: one point of kube-scheduler's scores, a hundredth of a node.

@@ -13,10 +13,10 @@ from collections.abc import Generator, Hashable
 import numpy as np
 
 from flowcore.planning.methods.without_penalties import WithoutPenalties
-from flowcore.planning.problem.atomic_groups import no_atomic_groups
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit, pods_by_node
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.portfolio import Portfolio

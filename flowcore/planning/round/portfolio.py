@@ -32,12 +32,12 @@ from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings
 from flowcore.planning.methods.without_penalties import WithoutPenalties
-from flowcore.planning.problem.bounds import clearing_costs, first_bound, lower_bound
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
+from flowcore.planning.problem.bounds.tangents import is_one_size
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.tangents import is_one_size
 from flowcore.planning.problem.waiting import lacking
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not

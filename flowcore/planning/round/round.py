@@ -14,8 +14,7 @@ from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.charging import Charge, not_charged
+from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -28,6 +27,7 @@ from flowcore.planning.problem.passes import (
     apply_all,
     invert_all,
 )
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import without_dear_groups

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.rules.topology.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 
 @dataclass(frozen=True, slots=True)

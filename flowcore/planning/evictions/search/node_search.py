@@ -14,7 +14,7 @@ from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Nodes of equal bounds that are looked at one by one.

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.problem.atomic_groups import no_atomic_groups
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 
 #: Sums of prices of 100,000 pods stay within int64.

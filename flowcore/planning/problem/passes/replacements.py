@@ -23,9 +23,9 @@ from flowcore.costs.model import Load
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
-from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.filters import run_filters

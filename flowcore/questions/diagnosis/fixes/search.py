@@ -18,13 +18,13 @@ from flowcore.questions.diagnosis.fixes.displacement import (
     eviction_of_victims,
     priority_levels,
 )
-from flowcore.questions.diagnosis.fixes.more_nodes import MAX_NODES, node_additions
-from flowcore.questions.diagnosis.fixes.moves import moves
-from flowcore.questions.diagnosis.fixes.proposals import Proposal, Relaxed
-from flowcore.questions.diagnosis.fixes.queue_limits import queue_limits
+from flowcore.questions.diagnosis.fixes.proposals.filter_proposals import Proposal, Relaxed
+from flowcore.questions.diagnosis.fixes.proposals.more_nodes import MAX_NODES, node_additions
+from flowcore.questions.diagnosis.fixes.proposals.moves import moves
+from flowcore.questions.diagnosis.fixes.proposals.queue_limits import queue_limits
+from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank, size
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, Replanning
-from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext

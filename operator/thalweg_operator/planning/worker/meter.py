@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 
 
 class NamespaceMeter:
-    """A ``Charge`` of one round (flowcore/planning/problem/charging.py).
+    """A ``Charge`` of one round (flowcore/planning/problem/demands/charging.py).
 
     Work between two calls was for the pods of the second.
 

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from flowcore.model.pods import Pod
 
-#: Chain and wave (flowcore/rules/topology/waves.py); 0 and 0: at any time.
+#: Chain and wave (flowcore/rules/topology/round_constraints/waves.py); 0 and 0: at any time.
 WavePosition: TypeAlias = tuple[int, int]
 UNORDERED: WavePosition = (0, 0)
 #: Seconds after which a wave is overdue: since kube-scheduler last asked, and at most.
