@@ -27,8 +27,8 @@ PRICED_NODE = st.tuples(
 
 def told(nodes: Sequence[tuple[int, bool]], tolerance: int = 10) -> PlannedPrices:
     """What the ledger keeps of the prices of nodes 0, 1, ..."""
-    prices, has_room = (np.array(column) for column in zip(*nodes, strict=True))
-    base, step, codes = to_codes(NodePrices((), prices, has_room & (prices != CLOSED), {}, tolerance))
+    prices, fits = (np.array(column) for column in zip(*nodes, strict=True))
+    base, step, codes = to_codes(NodePrices((), prices, fits & (prices != CLOSED), {}, tolerance))
     positions = {str(position): position for position in range(len(nodes))}
     return PlannedPrices(positions, base, step, array("H", codes), tolerance, generation=1, arrival=0)
 
@@ -47,9 +47,9 @@ def test_what_two_bytes_keep_of_a_price(nodes: list[tuple[int, bool]]) -> None:
     assert (prices.step == 1) == (spread <= MOST_STEPS)
     assert prices.step <= 1 + spread / MOST_STEPS
     known: list[tuple[int, int]] = []
-    for position, (price, has_room) in enumerate(nodes):
+    for position, (price, fits) in enumerate(nodes):
         found = prices.of(str(position))
-        assert (found is not None) == (has_room and price != CLOSED)
+        assert (found is not None) == (fits and price != CLOSED)
         if found is not None:
             assert price <= found < price + prices.step
             known.append((price, found))
@@ -63,7 +63,7 @@ def test_what_two_bytes_keep_of_a_price(nodes: list[tuple[int, bool]]) -> None:
 def test_the_cheapest_nodes_are_as_good_as_the_cheapest(nodes: list[tuple[int, bool]], tolerance: int) -> None:
     """The cheapest first, of equal ones the first in the order of the nodes; where prices are exact all of them."""
     prices = told(nodes, tolerance)
-    with_room = [(price, position) for position, (price, has_room) in enumerate(nodes) if has_room and price != CLOSED]
+    with_room = [(price, position) for position, (price, fits) in enumerate(nodes) if fits and price != CLOSED]
     least = min(with_room, default=(0, 0))[0]
     good = [str(position) for price, position in sorted(with_room) if price <= least + tolerance + prices.step - 1]
     if prices.step == 1:

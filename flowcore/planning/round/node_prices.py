@@ -76,15 +76,15 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
     for unpriced in demands:
         # Where no node has room, prices matter for scores alone.
         demand = priced(problem, unpriced) if unpriced.policy.steering is Steering.PREFER else unpriced
-        increases, has_room = capacity.next_increase(demand), capacity.fit_counts(demand) > 0
+        increases, fits = capacity.next_increase(demand), capacity.fit_counts(demand) > 0
         prices = np.where(demand.allowed & demand.is_priced, demand.arc + increases, CLOSED)
         if not _is_placed_by_price(demand):
-            yield NodePrices(demand.group.pods, prices, np.zeros_like(has_room), {}, 0)
+            yield NodePrices(demand.group.pods, prices, np.zeros_like(fits), {}, 0)
             continue
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0
         nodes = np.array(sorted(planned.get(positions[id(unpriced)], ())), dtype=np.int64)
         savings = dict(zip(nodes.tolist(), _savings(demand, capacity, nodes).tolist(), strict=True))
-        yield NodePrices(demand.group.pods, prices, has_room, savings, tolerance)
+        yield NodePrices(demand.group.pods, prices, fits, savings, tolerance)
 
 
 def _is_placed_by_price(demand: Demand) -> bool:

@@ -54,10 +54,13 @@ def encode_prices(
 def to_codes(priced: NodePrices) -> tuple[int, int, bytes]:
     """The least price, the step, and a code for each node: see ``NodePricesEntry``."""
     allowed = priced.prices != CLOSED
-    if not allowed.any():
+    known = priced.prices[allowed]
+    if not len(known):
         return 0, 1, np.full(len(allowed), NOT_ALLOWED, dtype="<u2").tobytes()
-    least, dearest = int(priced.prices[allowed].min()), int(priced.prices[allowed].max())
+    least, dearest = int(known.min()), int(known.max())
     step = max(1, -((least - dearest) // MOST_STEPS))
-    steps = -((least - priced.prices) // step)
+    steps = priced.prices - least
+    if step > 1:
+        steps = -(-steps // step)
     codes = np.where(allowed, np.where(priced.open, steps, NO_ROOM + steps), NOT_ALLOWED)
     return least, step, codes.astype("<u2").tobytes()
