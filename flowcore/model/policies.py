@@ -83,7 +83,7 @@ class WaitingMode(StrEnum):
 
 
 class PartialBind(StrEnum):
-    """What becomes of a gang of which some have a node and the others find none in time."""
+    """What becomes of a gang if some of its pods have a node and the others find none in time."""
 
     #: What is missing is planned again with every round, for as long as it takes.
     REPLAN = "Replan"

@@ -60,7 +60,7 @@ class _Page(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """An object of which only the metadata is read."""
+    """The metadata of an object."""
 
     metadata: Meta
 

@@ -1,4 +1,4 @@
-"""Running pods that break a rule which they require of their node, for policies and pods that do not ignore that.
+"""Running pods whose node no longer meets a rule that they require, where their policy does not ignore that.
 
 Kubernetes reads nodeSelector, required node affinity and required pod affinity and anti-affinity only when it places a
 pod. Its design has "requiredDuringSchedulingRequiredDuringExecution" for rules that hold afterwards too, and no code.

@@ -154,7 +154,7 @@ class _Search:
             yield (change,)
 
     def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
-        """As few new nodes as suffice, of the first shape that helps; and as few as suffice for everybody."""
+        """The fewest new nodes that suffice, of the first shape that helps; and the fewest for all pods."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
             # Others that wait may take the first new nodes.
             others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)

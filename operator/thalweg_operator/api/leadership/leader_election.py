@@ -288,7 +288,7 @@ class LeaderElector:
         """Whether no other process holds the lease any more.
 
         Args:
-            new: whether the Lease was not there. Somebody may have deleted it while its holder works: replicas wait for
+            new: whether the Lease was not there. A user may have deleted it while its holder works: replicas wait for
                 that one. A process alone, the first one of a cluster as a rule, does not.
 
         Raises:
@@ -342,7 +342,7 @@ class LeaderElector:
         return _decode(raw)
 
     async def _make(self) -> dict[str, Any]:
-        """Makes the Lease, without a holder; if somebody made it meanwhile, returns it unchanged.
+        """Makes the Lease, without a holder; if another replica made it meanwhile, returns it unchanged.
 
         Server-side apply does both, and RBAC can limit `create` to a name with it.
         """

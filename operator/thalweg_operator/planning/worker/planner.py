@@ -69,7 +69,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
 
 
 def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[PendingPod, ...]]:
-    """The pods to plan: those that are delivered, and those that are only observed."""
+    """The pods to plan: pods that are delivered, and pods that are only observed."""
     delivered_pods: list[PendingPod] = []
     observed_pods: list[PendingPod] = []
     for waiting in request.pending:
@@ -97,7 +97,7 @@ def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], buil
 def _to_proposals(
     request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
 ) -> list[tuple[int, PlanEviction]]:
-    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
+    """Proposed evictions with the positions of their policies: the pod's own, or that of a pod that it leaves for."""
     places = {policy.name: place for place, policy in enumerate(request.policies)}
     proposals: list[tuple[int, PlanEviction]] = []
     for eviction in sorted(result.proposals, key=lambda proposal: proposal.pod.key):

@@ -32,7 +32,7 @@ class _Node:
 
 
 class AwaitedRoomIndex:
-    """Keeps the occupancy up to date. See the module."""
+    """The room that pods wait for, counted in the occupancy."""
 
     def __init__(self, occupancy: Occupancy) -> None:
         self._occupancy = occupancy
