@@ -1,9 +1,8 @@
 """Rules that only forbid, as rows of a program in whole numbers: anti-affinity and the caps of policies' constraints.
 
-Where pods may all be together by such rules, so may any part of them, in any order:
-each placement of the program's answer is allowed at its turn. What a rule asks of a class holds for every domain in which it has
-pods, so a 0/1 column says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none
-is needed.
+Where pods may all be together by such rules, so may any part of them, in any order: each placement of the program's
+answer is allowed at its turn. What a rule asks of a class holds for every domain in which it has pods, so a 0/1 column
+says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none is needed.
 """
 
 from __future__ import annotations
