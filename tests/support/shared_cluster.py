@@ -108,13 +108,9 @@ class SharedCluster:
         self.evictions.append((self.now, eviction))
         self.submit(job)
 
-    def used(self, queue: str, resource: str = CPU) -> int:
-        """How much the pods of a queue hold."""
-        return sum(dict(pod.usage).get(resource, 0) for _, pod, _ in self.running.values() if pod.queue == queue)
-
-    def jobs_by_queue(self) -> Counter[str]:
-        """How many jobs of each queue wait or run."""
-        return Counter(job.queue for job, *_ in (*self.waiting.values(), *self.running.values()))
+    def used(self, queue: str) -> int:
+        """How much CPU the pods of a queue hold."""
+        return sum(dict(pod.usage).get(CPU, 0) for _, pod, _ in self.running.values() if pod.queue == queue)
 
     def pass_time(self, seconds: float) -> None:
         """Time passes; pods that are done are gone."""
