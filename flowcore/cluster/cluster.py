@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
+from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -344,7 +344,7 @@ class Cluster:
 
     # --- for workers ---
 
-    def take_changes(self, *, pods: bool = True) -> ClusterChanges:
+    def take_changes(self, *, pods: bool = True) -> TakenChanges:
         """What changed since the last call.
 
         Args:
@@ -356,19 +356,24 @@ class Cluster:
         changes = ClusterChanges(
             nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
             removed_nodes=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
-            usage={
-                name: self.occupancy.usage_of(name) for name in self.occupancy.take_dirty_nodes() if name in self.nodes
-            },
             namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
-            pod_deltas=self.occupancy.take_pod_deltas() if pods else {},
-            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+            pod_deltas=list(self.occupancy.take_pod_deltas().items()) if pods else [],
             storage=storage,
             removed_storage=removed_storage,
+        )
+        taken = TakenChanges(
+            changes,
+            usage=(
+                self.occupancy.usage_of(name).to_usage(name)
+                for name in self.occupancy.take_dirty_nodes()
+                if name in self.nodes
+            ),
+            reports=((name, self.nodes[name].report) for name in sorted(self._dirty_reports) if name in self.nodes),
         )
         self._dirty_nodes.clear()
         self._dirty_namespaces.clear()
         self._dirty_reports.clear()
-        return changes
+        return taken
 
     def mark_all_dirty(self) -> None:
         """The next ``take_changes`` returns everything: the last receiver is gone."""

@@ -38,6 +38,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.kinds import QUEUES
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
@@ -112,7 +113,7 @@ def test_bound_without_a_round() -> None:
     assert not rounds(effects)
     reservation = world.ledger.reservations[f"{NAMESPACE}/p"]
     assert (reservation.owner, reservation.phase) == (Owner.BINDER, Phase.BINDING)
-    assert reservation.node in world.cluster.take_changes().usage
+    assert reservation.node in {use.node for use in world.cluster.take_changes().complete().usage}
 
 
 def test_no_two_pods_get_a_node_by_the_same_price() -> None:
@@ -317,16 +318,14 @@ def request_of(pods: int, used: list[int], number: int = 1) -> RoundRequest:
         generation=number,
         now=0.0,
         reset=number == 1,
-        nodes=[Node(f"n{at}", allocatable=(("cpu", 4000), ("pods", 100))) for at in range(len(used))],
-        removed_nodes=[],
-        usage=[NodeUsage(f"n{at}", (("cpu", cpu),), 1, cpu, 0, ()) for at, cpu in enumerate(used) if cpu],
-        namespaces={NAMESPACE: ()},
-        signatures=[PodSignature(NAMESPACE, ())],
-        pod_deltas=[],
-        images=[],
-        reports=[],
+        changes=ClusterChanges(
+            nodes=[Node(f"n{at}", allocatable=(("cpu", 4000), ("pods", 100))) for at in range(len(used))],
+            usage=[NodeUsage(f"n{at}", (("cpu", cpu),), 1, cpu, 0, ()) for at, cpu in enumerate(used) if cpu],
+            namespaces={NAMESPACE: ()},
+        ),
         policies=[BINDER],
         classes=[CLASS],
+        signatures=[PodSignature(NAMESPACE, ())],
         pending=[PendingEntry(f"{NAMESPACE}/p{at}", 0, 0, 0.0, 0) for at in range(pods)],
         budget=0.0,
         steps=3,

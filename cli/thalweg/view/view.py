@@ -101,9 +101,9 @@ def record_source(folder: Path) -> FixedSource:
 def _objects(request: RoundRequest) -> Scenario:
     """What a record tells of objects. It has no running pods by name, so nothing can be planned with it."""
     scenario = Scenario(complete=True)
-    for node in request.nodes:
+    for node in request.changes.nodes:
         scenario.cluster.put_node(node)
-    for name, labels in request.namespaces.items():
+    for name, labels in request.changes.namespaces.items():
         scenario.cluster.set_namespace(name, labels)
     for queue in request.queues:
         scenario.cluster.queues.put(queue.name, queue)

@@ -123,14 +123,12 @@ class _Sharing:
 
     def share(self, part: RoundRequest) -> RoundRequest:
         """The same request, or part of one, with shared names."""
-        intern = self._intern
-        return msgspec.structs.replace(
-            part,
-            nodes=[self._node(node) for node in part.nodes],
-            usage=[self._usage(usage) for usage in part.usage],
-            pod_deltas=[(place, {intern(node): by for node, by in on.items()}) for place, on in part.pod_deltas],
-            reports=[msgspec.structs.replace(each, node=intern(each.node)) for each in part.reports],
-        )
+        intern, changes = self._intern, part.changes
+        changes.nodes = [self._node(node) for node in changes.nodes]
+        changes.usage = [self._usage(usage) for usage in changes.usage]
+        changes.pod_deltas = [(of, {intern(node): by for node, by in on.items()}) for of, on in changes.pod_deltas]
+        changes.reports = [msgspec.structs.replace(report, node=intern(report.node)) for report in changes.reports]
+        return part
 
     def _node(self, node: Node) -> Node:
         intern = self._intern

@@ -5,18 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables, TableChanges
-from flowcore.model.nodes import Report
+from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
-from thalweg_operator.planning.worker.messages import (
-    RoundRequest,
-    to_node_report,
-    to_running_entry,
-    to_running_pod,
-)
+from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
 #: What no round of so many, and none of as many before, asked for is dropped.
@@ -44,7 +38,7 @@ class Replica:
         if self._round_count % CACHE_GENERATION == 0:
             self.cache.age()
             self.tables.age()
-        self._invalidate(self.tables.apply(_to_changes(request)))
+        self._invalidate(self.tables.apply(request.changes))
         if request.persistent_usage is not None:
             self._persistent_usage = request.persistent_usage
         for key in request.removed_running:
@@ -90,52 +84,16 @@ class Replica:
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
-        changes = self.tables.full_changes()
         signatures = {signature: place for place, signature in enumerate(request.signatures)}
-        pod_deltas = [
-            (signatures.setdefault(signature, len(signatures)), dict(on)) for signature, on in changes.pod_deltas
-        ]
         classes = {pod_class: place for place, pod_class in enumerate(request.classes)}
         running = [to_running_entry(pod, classes, signatures) for pod in self._running.values()]
-        images: dict[tuple[str, int], int] = {}
         return msgspec.structs.replace(
             request,
             reset=True,
-            nodes=list(changes.nodes),
-            removed_nodes=[],
-            usage=list(changes.usage),
-            namespaces=dict(changes.namespaces),
-            pod_deltas=pod_deltas,
+            changes=self.tables.full_changes(),
             signatures=list(signatures),
-            reports=[to_node_report(node, report, images) for node, report in changes.reports],
-            images=list(images),
-            storage=list(changes.storage),
-            removed_storage=[],
             persistent_usage=self._persistent_usage,
             classes=list(classes),
             running=running,
             removed_running=[],
-            measured=list(changes.measured),
-            numa=list(changes.numa),
-            removed_numa=[],
         )
-
-
-def _to_changes(request: RoundRequest) -> TableChanges:
-    signatures, images = request.signatures, request.images
-    return TableChanges(
-        nodes=request.nodes,
-        removed_nodes=request.removed_nodes,
-        usage=request.usage,
-        namespaces=request.namespaces,
-        pod_deltas=((signatures[place], on) for place, on in request.pod_deltas),
-        reports=[
-            (each.node, Report(tuple(images[place] for place in each.images), each.bandwidth))
-            for each in request.reports
-        ],
-        storage=request.storage,
-        removed_storage=request.removed_storage,
-        measured=request.measured,
-        numa=request.numa,
-        removed_numa=request.removed_numa,
-    )
