@@ -18,7 +18,7 @@ from thalweg_operator.reservations.effects import Departure, Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """Base of all events."""
 
 
 # --- the watches ---

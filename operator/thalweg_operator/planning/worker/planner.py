@@ -21,7 +21,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
-#: Pods like those of a round with so many may come alone next.
+#: From this number of pods on, pods like those of a round may come alone next.
 _FEW = 8
 
 
@@ -79,7 +79,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
 
 
 def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:
-    """Takes steps while they are worth it, at least one; with ``steps`` so many, for a replay.
+    """Takes steps while they are worth it, at least one; or exactly ``steps``, for a replay.
 
     Args:
         ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.
@@ -99,15 +99,15 @@ def _to_proposals(
 ) -> list[tuple[int, PlanEviction]]:
     """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
     places = {policy.name: place for place, policy in enumerate(request.policies)}
-    found: list[tuple[int, PlanEviction]] = []
-    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
+    proposals: list[tuple[int, PlanEviction]] = []
+    for eviction in sorted(result.proposals, key=lambda proposal: proposal.pod.key):
         entry = PlanEviction.of(eviction, position_by_key)
         own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
         for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
             if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
-                found.append((place, entry))
+                proposals.append((place, entry))
                 break
-    return found
+    return proposals
 
 
 def _to_reply(
