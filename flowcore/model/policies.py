@@ -103,7 +103,7 @@ class AllowedVictims(StrEnum):
 class PreemptionMode(StrEnum):
     """Whether running pods are evicted for waiting ones that fit nowhere else."""
 
-    #: Nobody is evicted.
+    #: No pod is evicted.
     NEVER = "Never"
     #: Pods of strictly lower priority are, as kube-scheduler does.
     LOWER_PRIORITY = "LowerPriority"

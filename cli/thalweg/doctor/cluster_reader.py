@@ -318,7 +318,7 @@ class ClusterReader:
         return {} if raw is None else JsonReader(dict[str, Any]).read(raw).get("data") or {}
 
     async def scheduler_features(self) -> Mapping[str, bool] | None:
-        """kube-scheduler's feature gates; None where nobody said where to read them."""
+        """kube-scheduler's feature gates; None: the caller did not say where to read them."""
         url = self._request.scheduler_metrics
         return await read_features(url, self._request.timeout) if url else None
 

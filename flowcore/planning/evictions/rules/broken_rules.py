@@ -135,7 +135,7 @@ def _rejected_nodes(signature: PodSignature, index: PodIndex, table: NodeTable) 
             alone &= counter.domains.labelled & (counter.initial.sum() - itself <= 0)
         lonely &= ~alone
     for term in constraints.anti_affinity:
-        # A pod that is being deleted makes way: nobody else must.
+        # A pod that is being deleted makes way: no other pod must.
         match_staying = StayingMatch(AffinityMatch((term,)))
         own = match_staying.includes(signature, index.namespaces)
         counter = _counter(match_staying, term.topology_key, index, table)
