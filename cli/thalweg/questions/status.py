@@ -36,7 +36,7 @@ def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> S
     """The status of a dump, with the plan of ``thalweg plan`` as its only round."""
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
-    rounds.put(plan.document(seconds=0.0))
+    rounds.put(plan.document())
     return answer_status(ViewData(scenario, rounds, SourceInfo("dump")), query, context)
 
 
