@@ -117,8 +117,15 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
     saving: int | None = None
 
 
-class PlanEviction(msgspec.Struct, array_like=True):
-    """A running pod that leaves its node (problem/result.py Eviction); ``for_pods`` as positions in ``pending``."""
+class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A running pod that leaves its node.
+
+    Attributes:
+        for_pods: positions in ``pending``: the pods that it leaves for.
+        to: the node where room for its replacement is free now and reserved; "": none.
+        reason: a sentence for people beyond the kind; "": none.
+        by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+    """
 
     key: str
     uid: str

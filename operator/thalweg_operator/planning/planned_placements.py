@@ -11,21 +11,14 @@ import msgspec
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import CheapestPlanned, PlannedEviction, PlannedPlacement, PricesPlanned
+from thalweg_operator.reservations.events import CheapestPlanned, PlannedPlacement, PricesPlanned
 
 
-def _planned(entry: PlanEviction) -> PlannedEviction:
-    return PlannedEviction(
-        entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
-    )
-
-
-def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
+def independent_evictions(reply: RoundReply) -> list[PlanEviction]:
     """Running pods that leave though no placement waits for their room."""
     awaited = {place for placement in reply.placements for place in placement.victims}
     return [
-        _planned(entry)
+        entry
         for place, entry in enumerate(reply.evictions)
         if place not in awaited and (entry.by_controller or not entry.for_pods)
     ]
@@ -37,13 +30,12 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     Args:
         pods: the pods of ``request.pending``, in this order.
     """
-    evictions = [_planned(entry) for entry in reply.evictions]
-    victims: dict[int, dict[int, PlannedEviction]] = {}
-    for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
-        for index in entry.for_pods if not entry.by_controller else ():
+    victims: dict[int, dict[int, PlanEviction]] = {}
+    for place, eviction in enumerate(reply.evictions):
+        for index in eviction.for_pods if not eviction.by_controller else ():
             victims.setdefault(index, {})[place] = eviction
     for each in reply.placements:
-        victims.setdefault(each.pod, {}).update({place: evictions[place] for place in each.victims})
+        victims.setdefault(each.pod, {}).update({place: reply.evictions[place] for place in each.victims})
     groups = (*reply.atomic_groups, "")
     waiting = {
         groups[each.atomic_group] for each in reply.placements if victims.get(each.pod) and each.atomic_group >= 0
