@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from support.cli import Manifest, by_pod, node, pod, simulate, thalweg, to_yaml
+from support.cli import Manifest, by_pod, node, plan_of, pod, thalweg, to_yaml
 from support.draw import Case, crowded_cases
 from support.eviction_safety import check_evictions
 from support.profiles import examples
@@ -59,7 +59,7 @@ def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> N
 
 def test_the_answers_shape() -> None:
     """Placements and pending pods, each pod in one of them, each node with its reason, cost, bound and seconds."""
-    answer = simulate(node("a"), node("b", "1"), pod("p", "3"), pod("q", "3"))
+    answer = plan_of(node("a"), node("b", "1"), pod("p", "3"), pod("q", "3"))
     check_shape(answer, {"a", "b"}, {"default/p", "default/q"})
     assert answer["placements"] == {"default/p": "a"}
     assert answer["pending"]["default/q"]["nodes"] == {"a": "Insufficient cpu", "b": "Insufficient cpu"}
@@ -84,11 +84,11 @@ def test_a_pod_in_the_place_of_another() -> None:
     spec = {"selects": {"podSelector": {}}, "replaces": {"victims": "Governed"}}
     kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
     allowed: Manifest = {**kind, "metadata": {"name": "p"}, "spec": spec}
-    answer = simulate(node("a", "4"), node("b", "4"), old, new, allowed)
+    answer = plan_of(node("a", "4"), node("b", "4"), old, new, allowed)
     assert answer["placements"] == {"default/new": "a"}
-    answer = simulate(node("a", "4"), node("b", "4"), old, new)
+    answer = plan_of(node("a", "4"), node("b", "4"), old, new)
     assert "that pod is not of the same controller" in answer["pending"]["default/new"]["reason"]
-    answer = simulate(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new, allowed)
+    answer = plan_of(node("a", "4"), node("b", "4"), old, pod("there", "1", nodeName="a"), new, allowed)
     check_shape(answer, {"a", "b"}, {"default/new"})
     reason = "cannot replace default/old on node a: Insufficient cpu"
     assert answer["pending"]["default/new"]["reason"] == reason
@@ -181,7 +181,7 @@ def test_a_line_for_each_workload() -> None:
 
 def test_workloads_add_up_in_json() -> None:
     """Their sums are those of the lists of pods, and the codes of a workload are those of its waiting pods."""
-    answer = simulate(*JOB)
+    answer = plan_of(*JOB)
     rows = {each["workload"]: each for each in answer["workloads"]}
     assert sum(each["placed"] for each in rows.values()) == len(answer["placements"])
     assert sum(each["waiting"] for each in rows.values()) == len(answer["pending"])
@@ -209,15 +209,15 @@ def test_pods_of_another_scheduler_are_planned_with_their_claims() -> None:
         "volumeBindingMode": "WaitForFirstConsumer",
     }
     objects = [node("a"), claim, late]
-    theirs = simulate(*objects, pod("p", schedulerName="default-scheduler", **claimed))
+    theirs = plan_of(*objects, pod("p", schedulerName="default-scheduler", **claimed))
     assert theirs["placements"] == {"default/p": "a"}
-    ours = simulate(*objects, pod("p", schedulerName="thalweg", **claimed))
+    ours = plan_of(*objects, pod("p", schedulerName="thalweg", **claimed))
     assert "need kube-scheduler's binding work" in ours["pending"]["default/p"]["reason"]
 
 
 def test_no_pending_pods() -> None:
     """An empty plan is an answer; the table certifies nothing."""
-    answer = simulate(node("a"))
+    answer = plan_of(node("a"))
     numbers = {"cost": 0, "lowerBound": 0, "gap": 0.0, "hidden": 0, "seconds": 0, "bound": 0, "nodes": 1}
     words = {"certified": True, "incomplete": False, "now": "2026-01-01T00:00:00Z"}
     lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
@@ -235,7 +235,7 @@ def test_no_pending_pods() -> None:
 def test_every_pending_pod_is_planned_whatever_scheduler_it_names(scheduler: str | None) -> None:
     """It says where all of it would go."""
     spec = {} if scheduler is None else {"schedulerName": scheduler}
-    assert simulate(node("a"), pod("p", **spec))["placements"] == {"default/p": "a"}
+    assert plan_of(node("a"), pod("p", **spec))["placements"] == {"default/p": "a"}
 
 
 @pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
@@ -243,7 +243,7 @@ def test_pods_that_are_done_hold_no_room_and_are_not_planned(phase: str) -> None
     """Bound or never bound."""
     done = pod("done", "4", nodeName="a", status={"phase": phase})
     never = pod("never", "4", status={"phase": phase})
-    answer = simulate(node("a"), done, never, pod("p", "4"))
+    answer = plan_of(node("a"), done, never, pod("p", "4"))
     assert answer["placements"] == {"default/p": "a"}
     assert answer["pending"] == {}
 
@@ -254,7 +254,7 @@ def test_bound_pods_hold_their_room(phase: str | None) -> None:
     status = {} if phase is None else {"phase": phase}
     leaving = {"deletionTimestamp": "2026-01-01T00:00:00Z"}
     bound = [pod("b1", "2", nodeName="a", status=status), pod("b2", "1", nodeName="a", status=status, metadata=leaving)]
-    answer = simulate(node("a"), *bound, pod("fits", "1"), pod("not", "2"))
+    answer = plan_of(node("a"), *bound, pod("fits", "1"), pod("not", "2"))
     assert answer["placements"] == {"default/fits": "a"}
     assert set(answer["pending"]) == {"default/not"}
 
@@ -280,7 +280,7 @@ UNREADABLE = {
 )
 def test_what_cannot_be_placed_waits_with_a_reason(changes: Manifest, reason: str) -> None:
     """It takes no room from others, and each node's reason is the same."""
-    answer = simulate(node("a", "1"), pod("held", "1", **changes), pod("free", "1"))
+    answer = plan_of(node("a", "1"), pod("held", "1", **changes), pod("free", "1"))
     check_shape(answer, {"a"}, {"default/held", "default/free"})
     assert answer["placements"] == {"default/free": "a"}
     assert reason in answer["pending"]["default/held"]["reason"]
@@ -290,13 +290,13 @@ def test_what_cannot_be_placed_waits_with_a_reason(changes: Manifest, reason: st
 def test_volumes_without_claims_hold_nothing_up() -> None:
     """Config maps, projected tokens, empty dirs."""
     volumes = [{"name": "a", "emptyDir": {}}, {"name": "b", "configMap": {"name": "c"}}, {"name": "d", "projected": {}}]
-    assert simulate(node("a"), pod("p", volumes=volumes))["bound"] == 1
+    assert plan_of(node("a"), pod("p", volumes=volumes))["bound"] == 1
 
 
 @pytest.mark.parametrize("quantity", ["abc", "-1", "1 Gi", "", "1Z"])
 def test_an_unreadable_quantity_leaves_only_that_pod_pending(quantity: str) -> None:
     """With the field in its reason."""
-    answer = simulate(node("a"), pod("bad", quantity), pod("good"))
+    answer = plan_of(node("a"), pod("bad", quantity), pod("good"))
     assert answer["placements"] == {"default/good": "a"}
     assert answer["pending"]["default/bad"]["reason"].startswith("spec.containers[0].resources.requests.cpu: ")
     assert f'"{quantity}"' in answer["pending"]["default/bad"]["reason"]
@@ -305,7 +305,7 @@ def test_an_unreadable_quantity_leaves_only_that_pod_pending(quantity: str) -> N
 def test_an_unreadable_node_takes_nothing() -> None:
     """And says why."""
     bad = node("bad", "four")
-    answer = simulate(bad, node("good", "1"), pod("p", "1"), pod("q", "1"))
+    answer = plan_of(bad, node("good", "1"), pod("p", "1"), pod("q", "1"))
     assert list(answer["placements"].values()) == ["good"]
     (waiting,) = answer["pending"].values()
     assert "status.allocatable.cpu" in waiting["nodes"]["bad"]
@@ -320,7 +320,7 @@ def test_unknown_fields_and_kinds_are_passed_over() -> None:
         {"apiVersion": "example.com/v1", "kind": "Widget"},
         {"apiVersion": "v1", "kind": "Event", "metadata": None},
     ]
-    assert simulate(node("a"), strange, *others)["placements"] == {"default/p": "a"}
+    assert plan_of(node("a"), strange, *others)["placements"] == {"default/p": "a"}
 
 
 def test_policies_of_the_dump_are_heeded() -> None:
@@ -332,8 +332,8 @@ def test_policies_of_the_dump_are_heeded() -> None:
         "spec": {"selects": {"podSelector": {"matchLabels": {"urgent": "yes"}}}, "unscheduled": {"base": 10**9}},
     }
     urgent = pod("urgent", "4", schedulerName="thalweg", metadata={"labels": {"urgent": "yes"}})
-    assert simulate(node("a"), pod("p", "4"), urgent, policy)["placements"] == {"default/urgent": "a"}
-    answer = simulate(node("a"), pod("p", "4"), urgent)
+    assert plan_of(node("a"), pod("p", "4"), urgent, policy)["placements"] == {"default/urgent": "a"}
+    answer = plan_of(node("a"), pod("p", "4"), urgent)
     assert answer["placements"] == {"default/p": "a"}
 
 
@@ -642,7 +642,7 @@ def test_data_and_waiting_in_a_dump() -> None:
         metadata = {"name": name, "namespace": "default", "annotations": {"scheduling.thalweg/data": where}}
         return pod(name, metadata=metadata, schedulerName="thalweg")
 
-    answer = simulate(
+    answer = plan_of(
         node("a"),
         node("b"),
         near | {"spec": spec},

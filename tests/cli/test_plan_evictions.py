@@ -4,7 +4,7 @@ import json
 from typing import Any
 
 import pytest
-from support.cli import Manifest, node, pod, simulate, thalweg
+from support.cli import Manifest, node, plan_of, pod, thalweg
 from thalweg.plans.evictions import WHY
 
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE
@@ -53,7 +53,7 @@ URGENT = pod("urgent", "3", priority=1000)
 
 def test_the_lowest_priority_leaves() -> None:
     """One pod leaves, of the node where the lowest priority runs; the preemptor is placed there."""
-    answer = simulate(node("a"), node("b"), running("high", priority=10), running("low", on="b", priority=5), URGENT)
+    answer = plan_of(node("a"), node("b"), running("high", priority=10), running("low", on="b", priority=5), URGENT)
     assert answer["placements"] == {"default/urgent": "b"}
     assert answer["evictions"] == {
         "default/low": {"node": "b", "for": ["default/urgent"], "kind": "Preemption", "to": None}
@@ -63,7 +63,7 @@ def test_the_lowest_priority_leaves() -> None:
 
 def test_nobody_leaves_where_there_is_room() -> None:
     """Free room goes first."""
-    answer = simulate(node("a"), node("b"), running("low"), URGENT)
+    answer = plan_of(node("a"), node("b"), running("low"), URGENT)
     assert (answer["placements"], answer["evictions"]) == ({"default/urgent": "b"}, {})
 
 
@@ -72,7 +72,7 @@ def test_no_second_wave_while_victims_terminate() -> None:
     leaving = running("leaving", priority=1)
     leaving["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z"}
     urgent = pod("urgent", "3", priority=1000, status={"phase": "Pending", "nominatedNodeName": "a"})
-    answer = simulate(node("a"), node("b"), leaving, running("other", on="b"), urgent)
+    answer = plan_of(node("a"), node("b"), leaving, running("other", on="b"), urgent)
     assert answer["evictions"] == {}
     assert answer["pending"].keys() == {"default/urgent"}
 
@@ -80,7 +80,7 @@ def test_no_second_wave_while_victims_terminate() -> None:
 @pytest.mark.parametrize("priority", [1000, 1001])
 def test_equal_and_higher_priorities_stay(priority: int) -> None:
     """Only strictly lower priorities leave."""
-    answer = simulate(node("a"), running("other", priority=priority), URGENT)
+    answer = plan_of(node("a"), running("other", priority=priority), URGENT)
     assert answer["evictions"] == {}
     assert answer["pending"].keys() == {"default/urgent"}
 
@@ -93,7 +93,7 @@ def test_a_pod_that_preempts_nobody_waits() -> None:
         [pod("urgent", "3", priorityClassName="c"), priority_class("c", 1000, **never)],
         [URGENT, policy(preemption={"mode": "Never"})],
     ):
-        answer = simulate(node("a"), running("low"), *objects)
+        answer = plan_of(node("a"), running("low"), *objects)
         assert answer["evictions"] == {}, objects
         assert answer["pending"].keys() == {"default/urgent"}
 
@@ -101,7 +101,7 @@ def test_a_pod_that_preempts_nobody_waits() -> None:
 @pytest.mark.parametrize(("allowed", "leaves"), [(0, False), (1, True), (None, False)])
 def test_budgets_are_kept(allowed: int | None, leaves: bool) -> None:  # noqa: FBT001
     """A PodDisruptionBudget that allows none protects its pods. One without a status does too, and is named."""
-    answer = simulate(node("a"), running("low"), URGENT, budget(allowed))
+    answer = plan_of(node("a"), running("low"), URGENT, budget(allowed))
     assert bool(answer["evictions"]) is leaves
     named = [each for each in answer["warnings"] if "PodDisruptionBudget default/web" in each]
     assert len(named) == (allowed is None)
@@ -113,7 +113,7 @@ def test_a_gang_leaves_as_a_whole() -> None:
     members = [running(name, on=on, schedulerName="thalweg") for name, on in (("g0", "a"), ("g1", "b"))]
     for member in members:
         member["metadata"]["annotations"] = gang
-    answer = simulate(node("a"), node("b"), *members, URGENT)
+    answer = plan_of(node("a"), node("b"), *members, URGENT)
     assert len(answer["placements"]) == 1
     assert answer["evictions"].keys() == {"default/g0", "default/g1"}
 
@@ -125,31 +125,31 @@ def test_a_class_gives_its_priority() -> None:
     """A pod that has only the name of its class has the class's priority, whichever comes first in the files."""
     urgent, low = pod("urgent", "3", priorityClassName="urgent"), running("low", priority=5)
     for objects in ([urgent, priority_class("urgent", 6)], [priority_class("urgent", 6), urgent]):
-        assert simulate(node("a"), low, *objects)["evictions"].keys() == {"default/low"}
-    assert simulate(node("a"), low, urgent, priority_class("urgent", 5))["evictions"] == {}
+        assert plan_of(node("a"), low, *objects)["evictions"].keys() == {"default/low"}
+    assert plan_of(node("a"), low, urgent, priority_class("urgent", 5))["evictions"] == {}
 
 
 def test_the_default_class_counts_for_pods_without_one() -> None:
     """Of several the lowest; a pod with a priority keeps it."""
     low, plain = running("low", priority=5), pod("plain", "3")
     default = priority_class("d", 6, globalDefault=True)
-    assert simulate(node("a"), low, plain, default)["evictions"].keys() == {"default/low"}
+    assert plan_of(node("a"), low, plain, default)["evictions"].keys() == {"default/low"}
     lower = priority_class("lower", 5, globalDefault=True)
-    assert simulate(node("a"), low, plain, default, lower)["evictions"] == {}
-    assert simulate(node("a"), low, pod("plain", "3", priority=0), default)["evictions"] == {}
+    assert plan_of(node("a"), low, plain, default, lower)["evictions"] == {}
+    assert plan_of(node("a"), low, pod("plain", "3", priority=0), default)["evictions"] == {}
 
 
 def test_the_systems_classes_are_known() -> None:
     """They are in every cluster; of the two, pods of nodes come first."""
     critical = running("critical", priorityClassName="system-cluster-critical")
-    answer = simulate(node("a"), critical, pod("agent", "3", priorityClassName="system-node-critical"))
+    answer = plan_of(node("a"), critical, pod("agent", "3", priorityClassName="system-node-critical"))
     assert answer["evictions"].keys() == {"default/critical"}
     assert answer["warnings"] == []
 
 
 def test_an_unknown_class_is_named() -> None:
     """Its pods count with priority 0, a warning says how to add it, and the plan is not certified."""
-    answer = simulate(node("a"), pod("p", priorityClassName="gone"))
+    answer = plan_of(node("a"), pod("p", priorityClassName="gone"))
     assert any("Pod default/p: spec.priorityClassName" in each and "gone" in each for each in answer["warnings"])
     assert answer["placements"] == {"default/p": "a"}
     assert not answer["certified"]
@@ -182,25 +182,25 @@ LARGE = pod("large", "4", metadata={"creationTimestamp": "2020-02-01T00:00:00Z"}
 
 def test_a_large_pod_fits_by_a_move() -> None:
     """With --reschedule one pod moves to the other's node; without it the large pod waits."""
-    answer = simulate(*HOLES, LARGE, arguments=("--reschedule",))
+    answer = plan_of(*HOLES, LARGE, arguments=("--reschedule",))
     ((moved, eviction),) = answer["evictions"].items()
     other = {"a": "b", "b": "a"}[eviction["node"]]
     assert moved == {"a": "default/p", "b": "default/q"}[eviction["node"]]
     assert eviction == {"node": eviction["node"], "for": ["default/large"], "kind": "Migration", "to": other}
     assert answer["placements"] == {"default/large": eviction["node"]}
-    answer = simulate(*HOLES, LARGE)
+    answer = plan_of(*HOLES, LARGE)
     assert (answer["evictions"], answer["proposals"], answer["placements"]) == ({}, {}, {})
 
 
 def test_a_policy_moves_or_proposes() -> None:
     """Act moves without --reschedule. Propose shows the same move as a proposal, and nothing leaves."""
-    acts = simulate(*HOLES, LARGE, policy(rescheduling={"mode": "Act"}))
+    acts = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act"}))
     assert [each["kind"] for each in acts["evictions"].values()] == ["Migration"]
     assert acts["proposals"] == {}
-    proposes = simulate(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
+    proposes = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
     assert (proposes["evictions"], proposes["placements"]) == ({}, {})
     assert proposes["proposals"] == acts["evictions"]
-    off = simulate(*HOLES, LARGE, policy(rescheduling={"mode": "Act", "limits": {"perRound": 0}}))
+    off = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act", "limits": {"perRound": 0}}))
     assert off["evictions"] == {}
 
 
@@ -219,13 +219,13 @@ def test_who_is_never_moved(change: Manifest) -> None:
     nodes, pods = HOLES[:2], [json.loads(json.dumps(each)) for each in HOLES[2:]]
     for each in pods:
         each["metadata"] |= change
-    answer = simulate(*nodes, *pods, LARGE, arguments=("--reschedule",))
+    answer = plan_of(*nodes, *pods, LARGE, arguments=("--reschedule",))
     assert (answer["evictions"], answer["placements"]) == ({}, {})
 
 
 def test_budgets_keep_pods_from_being_moved() -> None:
     """A PodDisruptionBudget at 0 stops moves as it stops preemption."""
-    answer = simulate(*HOLES, LARGE, budget(0), arguments=("--reschedule",))
+    answer = plan_of(*HOLES, LARGE, budget(0), arguments=("--reschedule",))
     assert (answer["evictions"], answer["placements"]) == ({}, {})
 
 
@@ -237,12 +237,12 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
     misplaced = running("p", "2", nodeSelector={"kubernetes.io/hostname": "b"})
     replace = policy(delivery="Extender", duringExecution={"rules": "Replace"})
     leaves = {"default/p": {"node": "a", "for": [], "kind": "Rule", "to": "b"}}
-    assert simulate(node("a"), node("b"), misplaced, replace)["evictions"] == leaves
-    assert simulate(node("a"), node("b"), misplaced)["evictions"] == {}
+    assert plan_of(node("a"), node("b"), misplaced, replace)["evictions"] == leaves
+    assert plan_of(node("a"), node("b"), misplaced)["evictions"] == {}
     full = [node("a"), node("b", "1"), misplaced]
-    assert simulate(*full, replace)["evictions"] == {}
+    assert plan_of(*full, replace)["evictions"] == {}
     leaves["default/p"]["to"] = None
-    assert simulate(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
+    assert plan_of(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
     lines = table(node("a"), node("b"), misplaced, replace, arguments=("--pods",))
     assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
     assert lines[0] == "1 moved, no pending pods on 2 nodes"
@@ -279,7 +279,7 @@ def test_an_annotation_that_does_not_parse_is_named() -> None:
     """It counts as Ignore, and a warning names the pod and the annotation."""
     annotated = running("p", "2")
     annotated["metadata"]["annotations"] = {DURING_EXECUTION: "Sometimes"}
-    answer = simulate(node("a"), annotated)
+    answer = plan_of(node("a"), annotated)
     assert answer["evictions"] == {}
     assert [each for each in answer["warnings"] if "Pod default/p: annotation" in each and DURING_EXECUTION in each]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from support.cli import Manifest, by_pod, explain, node, pod
+from support.cli import Manifest, by_pod, node, pod, why_nodes
 from thalweg.main import main
 
 from flowcore.questions.scenario.reading.dump_commands import METRICS_COMMAND
@@ -129,5 +129,5 @@ def test_a_policy_without_any_metrics_is_told(tmp_path: Path) -> None:
 
 def test_verdicts_read_the_same_files() -> None:
     """Metrics change nothing of what nodes a pod may use, and are no mistake."""
-    (entry,) = explain(*_CLUSTER, _policy("Measured"), _pod("new", "500m"))
+    (entry,) = why_nodes(*_CLUSTER, _policy("Measured"), _pod("new", "500m"))
     assert entry["pod"] == "default/new"
