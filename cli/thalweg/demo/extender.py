@@ -16,7 +16,7 @@ from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
-from flowcore.planning.round.scores import scores_of
+from flowcore.planning.scores import scores_of
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import Scene
 from thalweg.demo.scene_result import checked
@@ -44,8 +44,7 @@ class _Planned:
 
     def __init__(self, scene: Scene, must: Collection[str]) -> None:
         self._nodes, self._must, self._snapshot = scene.nodes, must, scene.snapshot()
-        self._load = FreeCapacity(self._snapshot).load()
-        demands = demands_of(self._snapshot, self._load, DEFAULT_POLICIES)
+        demands = demands_of(self._snapshot, FreeCapacity(self._snapshot).load(), DEFAULT_POLICIES)
         self._demands = {pod.key: demand for demand in demands for pod in demand.group.pods}
         self._promised: dict[str, str] = {}
         self.plan: dict[str, str] = {}
@@ -83,7 +82,8 @@ class _Planned:
         return frozenset(node.name for node in self._nodes if cores[node.name] >= dict(node.allocatable)["cpu"])
 
     def _scores(self, key: str, names: Sequence[str]) -> dict[str, int]:
-        scores = scores_of(self._demands[key], self._load)
+        demand = self._demands[key]
+        scores = scores_of(demand.first_cost, demand.allowed)
         return {node.name: int(score) for node, score in zip(self._nodes, scores, strict=True) if node.name in names}
 
 

@@ -57,6 +57,8 @@ class RoundGangs:
     def steps(self) -> Iterator[None]:
         """Computes the names and the gangs, a few pods or one gang with each step."""
         for at, (pod, _) in enumerate(self._pending):
+            if not at % _PODS_PER_STEP:
+                yield
             now = self._registry.waiting_pod(pod.key)  # it may have changed since the round began
             if now is None or now.gang is None:
                 continue
@@ -68,8 +70,6 @@ class RoundGangs:
                 self._add(
                     Gang(f"{key.display_name} as {pod.key} has it", 1, unschedulable_reason=non_member_reason), [at]
                 )
-            if not at % _PODS_PER_STEP:
-                yield
         for key, positions in self._positions.items():
             gang = self._gang(key)
             if gang is not None:

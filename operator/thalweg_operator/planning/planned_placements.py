@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-
-import msgspec
 
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.reservations.events import CheapestPlanned, PlannedPlacement, PricesPlanned
+from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned
 
 
 def independent_evictions(reply: RoundReply) -> list[PlanEviction]:
@@ -50,25 +47,28 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
         )
 
 
-def planned_prices(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
-    """What nodes cost one more pod of each class that kube-scheduler binds."""
-    positions = _positions(reply.node_names)
-    for entry in reply.node_prices:
-        policy = request.policies[request.pending[entry.pod].policy].name
-        above = array("H", entry.above)
-        yield PricesPlanned(
-            pods[entry.pod].pod_class, policy, positions, entry.least, above, entry.tolerance, reply.generation
-        )
+class PriceReader:
+    """Reads the prices of each reply. It remembers the order of the nodes, which a reply has only where it changed."""
 
+    def __init__(self) -> None:
+        self._positions: Mapping[str, int] = {}
 
-def cheapest_nodes(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[CheapestPlanned]:
-    """Which nodes cost one more pod of each class least, for pods that we bind."""
-    for index, nodes in reply.cheapest:
-        policy = request.policies[request.pending[index].policy].name
-        yield CheapestPlanned(pods[index].pod_class, policy, nodes, reply.generation)
+    def read(self, request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
+        """What nodes cost one more pod of each class.
 
-
-@lru_cache(maxsize=2)
-def _positions(names: bytes) -> Mapping[str, int]:
-    """Position of each node by name. The names are mostly those of the last reply."""
-    return {name: at for at, name in enumerate(msgspec.msgpack.decode(names, type=list[str]))} if names else {}
+        Args:
+            pods: the pods of ``request.pending``, in this order.
+        """
+        if reply.node_names:
+            self._positions = {name: position for position, name in enumerate(reply.node_names)}
+        for entry in reply.node_prices:
+            yield PricesPlanned(
+                pods[entry.pod].pod_class,
+                request.policies[request.pending[entry.pod].policy].name,
+                self._positions,
+                entry.base,
+                entry.step,
+                array("H", entry.codes),
+                entry.tolerance,
+                reply.generation,
+            )

@@ -26,10 +26,9 @@ from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.pending_round import PendingRound
 from thalweg_operator.planning.planned_placements import (
-    cheapest_nodes,
+    PriceReader,
     independent_evictions,
     planned_placements,
-    planned_prices,
 )
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.reports.phases import Stopwatch
@@ -47,7 +46,6 @@ from thalweg_operator.reservations.events import (
     PlanMade,
     PodsBlocked,
     PodsUnplaced,
-    ScoresPlanned,
     UnplacedPod,
 )
 from thalweg_operator.reservations.ledger import backoff
@@ -139,6 +137,7 @@ class RoundLoop:
         self._turns = NamespaceTurns(self._quarantine.class_key)
         #: uids of pods that the next round has to plan: others may be evicted for them.
         self._retried: frozenset[str] = frozenset()
+        self._prices = PriceReader()
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
         #: When time alone is a reason for a round, and how often it was, or room was kept for a gang: that counts like
@@ -341,16 +340,12 @@ class RoundLoop:
         async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
-        for prices in planned_prices(request, reply, pods):
+        for prices in self._prices.read(request, reply, pods):
             apply(prices)
-        for cheapest in cheapest_nodes(request, reply, pods):
-            apply(cheapest)
         rest = independent_evictions(reply)
         apply(
             PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)
         )
-        for index, scores in reply.scores:
-            apply(ScoresPlanned(pods[index].pod_class, policies[index].name, scores))
         conditions = [
             condition_reason(code, more_nodes_help=curable)
             for code, curable in zip(reply.codes, reply.more_nodes_help, strict=True)

@@ -15,14 +15,7 @@ from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
-from thalweg_operator.planning.worker.node_prices import (
-    encode_cheapest,
-    encode_names,
-    encode_prices,
-    encode_scores,
-    first_prices,
-    savings_by_pod,
-)
+from thalweg_operator.planning.worker.node_prices import encode_prices, first_prices, savings_by_pod
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
@@ -57,22 +50,16 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         with stopwatch.phase("observed"):
             rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
-    with stopwatch.phase("scores"):
+    with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
-        scores = list(encode_scores(request, position_by_key, planned.scores(), results[0].after.table.nodes))
-        priced = list(first_prices(planned.node_prices()))
+        priced = list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
         prices = list(encode_prices(request, position_by_key, priced))
         savings = savings_by_pod(priced, results[0].after.table.nodes)
-        cheapest = []
-        if len(delivered_pods) <= _FEW:
-            nodes = results[0].after.table.nodes
-            cheapest = list(encode_cheapest(request, position_by_key, planned.node_prices(bound=True), nodes))
-    reply = _to_reply(request, position_by_key, results, savings, scores, cache.take_stats())
-    if prices:
-        reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
+    reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
     return msgspec.structs.replace(
         reply,
-        cheapest=cheapest,
+        node_prices=prices,
+        node_names=replica.names_to_tell() if prices else [],
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
@@ -111,7 +98,6 @@ def _to_reply(
     position_by_key: Mapping[str, int],
     results: list[RoundResult],
     savings: Mapping[str, Mapping[str, int]],
-    scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
@@ -126,7 +112,6 @@ def _to_reply(
         costs=list(costs.values()),
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
-        scores=scores,
         backfill_history=results[0].holds,
         settles_in=min((out.settles_in for r in results for out in r.unplaced if out.settles_in), default=0.0),
         contradictions=list(

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
+from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
@@ -31,6 +34,7 @@ class Replica:
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
         self._running: dict[str, RunningPod] = {}
         self._round_count = 0
+        self._told_nodes: Sequence[Node] = ()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -81,6 +85,14 @@ class Replica:
         )
         self.cache.follow(snapshot)
         return snapshot
+
+    def names_to_tell(self) -> list[str]:
+        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+        told, self._told_nodes = self._told_nodes, self.tables.table.nodes
+        if told is self._told_nodes:
+            return []
+        names = [node.name for node in self._told_nodes]
+        return [] if names == [node.name for node in told] else names
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""

@@ -55,7 +55,7 @@ def time_passed(state: SteeringState) -> None:
         records.counted_pods.forget()  # what it knows of pods that are gone
         records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
         _sweep(state)
-        if records.scores or records.arrivals:
+        if records.has_prices or records.arrivals:
             records.keep_prices({pod.pod_class for pod in state.cluster.waiting.values()}, now - PRICES_HOLD)
 
 
