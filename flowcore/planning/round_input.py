@@ -107,7 +107,7 @@ class OnTheWay:
 
 
 class RoundInput:
-    """See the module. All attributes are complete after the last step.
+    """Collects the input of one round, in steps. All attributes are complete after the last step.
 
     Attributes:
         pending: the pods to plan, in the given order.

@@ -111,8 +111,8 @@ async def exchanges(scene: Scene) -> list[Exchange]:
         await ask(when, "filter", "web-1", left)
         await ask("", "prioritize", "web-1", left)
         home = guide.plan[training[0]]
-        found = {home: {"Pods": [{"UID": "somebody"}], "NumPDBViolations": 0}}
-        await ask("kube-scheduler would evict a pod for a planned one: no pod is", "preempt", training[0], found)
+        victims = {home: {"Pods": [{"UID": "somebody"}], "NumPDBViolations": 0}}
+        await ask("kube-scheduler would evict a pod for a planned one: no pod is", "preempt", training[0], victims)
         for key in training:
             when = "There is no need: all of them fit" if key == training[0] else ""
             await ask(when, "filter", key, [guide.plan[key]])
@@ -128,10 +128,12 @@ async def extender_page(scene: Scene) -> ScenePage:
     """
     done = await exchanges(scene)
     lines = []
-    for each in done:
-        if each.when:
-            lines.append(f"{each.when}:")
-        lines.append(f"  {each.verb} {each.pod} [{', '.join(each.asked)}] -> {answer_text(each.answer)}")
+    for exchange in done:
+        if exchange.when:
+            lines.append(f"{exchange.when}:")
+        lines.append(
+            f"  {exchange.verb} {exchange.pod} [{', '.join(exchange.asked)}] -> {answer_text(exchange.answer)}"
+        )
     story = (
         "The GPU scene with kube-scheduler binding the pods. No kube-scheduler runs here: the demo sends the requests "
         "that it would send to Thalweg's extender, over HTTP on loopback. [nodes asked about] -> answer."

@@ -63,7 +63,7 @@ class Round:
         seed: int = 0,
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``; ``charge`` is called with the pods that work was for."""
+        """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for."""
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),

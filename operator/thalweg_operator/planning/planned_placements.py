@@ -31,19 +31,29 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     for place, eviction in enumerate(reply.evictions):
         for index in eviction.for_pods if not eviction.by_controller else ():
             victims.setdefault(index, {})[place] = eviction
-    for each in reply.placements:
-        victims.setdefault(each.pod, {}).update({place: reply.evictions[place] for place in each.victims})
+    for placement in reply.placements:
+        victims.setdefault(placement.pod, {}).update({place: reply.evictions[place] for place in placement.victims})
     groups = (*reply.atomic_groups, "")
     waiting = {
-        groups[each.atomic_group] for each in reply.placements if victims.get(each.pod) and each.atomic_group >= 0
+        groups[placement.atomic_group]
+        for placement in reply.placements
+        if victims.get(placement.pod) and placement.atomic_group >= 0
     }
-    for each in reply.placements:
-        policy, group = request.policies[request.pending[each.pod].policy], groups[each.atomic_group]
-        leaving = tuple(victims.get(each.pod, {}).values())
+    for placement in reply.placements:
+        policy, group = request.policies[request.pending[placement.pod].policy], groups[placement.atomic_group]
+        leaving = tuple(victims.get(placement.pod, {}).values())
         waits = bool(leaving) or group in waiting
-        turn = each.chain, each.wave
+        turn = placement.chain, placement.wave
         yield PlannedPlacement(
-            pods[each.pod], policy, each.node, turn, group, each.optional, leaving, waits, each.saving
+            pods[placement.pod],
+            policy,
+            placement.node,
+            turn,
+            group,
+            placement.optional,
+            leaving,
+            waits,
+            placement.saving,
         )
 
 

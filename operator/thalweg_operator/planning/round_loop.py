@@ -59,7 +59,7 @@ _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.05, longest=10.0)
 #: Seconds that a pod waits at least for a cheaper node before it is planned again without any change.
 _LEAST_SETTLING = 1.0
-#: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
+#: And at least this multiple of what the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
@@ -111,7 +111,7 @@ class RoundLoop:
             wall_clock: seconds since the epoch, for waiting times and for times that are shown.
             round_timeout: upper limit of a round in seconds.
             observers: called after the plan of a round was delivered.
-            tracer: takes the trace of each round; None: nobody does.
+            tracer: takes the trace of each round; None: rounds are not traced.
             budgets_known: whether PodDisruptionBudgets are watched now.
             usage: measured usage; None: nothing is measured.
             bindings_sent: returns when a binding of the plan has left, if there is any, or after a moment.
@@ -190,7 +190,7 @@ class RoundLoop:
         self.liveness.round_ended(success=self._worker_in_sync)
 
     def discard_changes(self) -> None:
-        """Forgets what changed: the worker is told everything before the next round."""
+        """Forgets what changed: the worker gets the whole state before the next round."""
         self._worker_in_sync = False
         self._shell.cluster.take_changes(pods=False)
         self._shell.ledger.begin_plan(asked=False)
@@ -271,7 +271,7 @@ class RoundLoop:
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += holds or now >= self._due_at
         planning_input = self._builder.planning_input()
-        # What helps from now on, the worker is told with the next request.
+        # The worker learns with the next request what helps from now on.
         helped = ledger.helped + self._helped_by_time
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}

@@ -19,7 +19,7 @@ from thalweg_operator.reservations.effects import Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """Base of all events."""
 
 
 # --- the watches ---

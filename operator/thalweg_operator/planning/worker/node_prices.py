@@ -23,32 +23,32 @@ _MAX_BYTES = 2**21
 def first_prices(priced: Iterable[NodePrices]) -> Iterator[NodePrices]:
     """The first prices, as many as are sent."""
     size = 0
-    for each in priced:
-        size += 2 * len(each.prices)
+    for entry in priced:
+        size += 2 * len(entry.prices)
         if size > _MAX_BYTES:
             return
-        yield each
+        yield entry
 
 
 def savings_by_pod(priced: Iterable[NodePrices], nodes: Sequence[Node]) -> dict[str, dict[str, int]]:
     """For each pod by key, and there for each node by name: by how much the cost falls if it leaves the node."""
-    found: dict[str, dict[str, int]] = {}
-    for each in priced:
-        by_node = {nodes[at].name: saving for at, saving in each.savings.items()}
-        found.update((pod.key, by_node) for pod in each.pods)
-    return found
+    savings: dict[str, dict[str, int]] = {}
+    for entry in priced:
+        by_node = {nodes[row].name: saving for row, saving in entry.savings.items()}
+        savings.update((pod.key, by_node) for pod in entry.pods)
+    return savings
 
 
 def encode_prices(
     request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices]
 ) -> Iterator[NodePricesEntry]:
     """Prices of each class; pods of several classes may share them."""
-    for each in priced:
-        least, step, codes = to_codes(each)
+    for entry in priced:
+        least, step, codes = to_codes(entry)
         # One pod of each class.
-        places = (position_by_key[pod.key] for pod in each.pods)
+        places = (position_by_key[pod.key] for pod in entry.pods)
         for place in {request.pending[place].pod_class: place for place in places}.values():
-            yield NodePricesEntry(place, least, step, codes, each.tolerance)
+            yield NodePricesEntry(place, least, step, codes, entry.tolerance)
 
 
 def to_codes(priced: NodePrices) -> tuple[int, int, bytes]:

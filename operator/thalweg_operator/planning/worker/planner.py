@@ -20,7 +20,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
-#: Pods like those of a round with so many may come alone next.
+#: From this number of pods on, pods like those of a round may come alone next.
 _FEW = 8
 
 
@@ -78,7 +78,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
 
 
 def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:
-    """Takes steps while they are worth it, at least one; with ``steps`` so many, for a replay.
+    """Takes steps while they are worth it, at least one; or exactly ``steps``, for a replay.
 
     Args:
         ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.

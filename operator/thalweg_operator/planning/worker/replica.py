@@ -16,7 +16,7 @@ from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
-#: What no round of so many, and none of as many before, asked for is dropped.
+#: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
 
 
@@ -24,7 +24,7 @@ class Replica:
     """Takes over the changes of each request.
 
     Attributes:
-        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        cache: verdicts on earlier states as far as they still hold; it gets every change here.
         tables: the arrays.
     """
 

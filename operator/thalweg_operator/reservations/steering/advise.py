@@ -89,7 +89,7 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
 def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
     """UIDs of the victims on the planned node, once the Eviction API lets all of them go; before that none.
 
-    kube-scheduler deletes the pods that it is told, whatever PodDisruptionBudgets say.
+    kube-scheduler deletes the pods of the answer, whatever PodDisruptionBudgets say.
     """
     victims = [ledger.victims[key].pod for key in reservation.victims]
     if not all(victim.deleting for victim in victims):

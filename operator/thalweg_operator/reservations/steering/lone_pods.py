@@ -35,7 +35,7 @@ APART = 0.005
 QUESTION_WITHIN = 0.05
 #: Nodes that are looked at closely.
 _MOST_NODES = 16
-#: Waiting pods that are looked at. Among more of them nobody is alone.
+#: Waiting pods that are looked at. Among more of them no pod counts as alone.
 _MOST_WAITING = 64
 
 
@@ -50,7 +50,7 @@ def is_new(ledger: Ledger, pod: Pod) -> bool:
 
 
 def pod_came(state: SteeringState, pod: Pod) -> bool:
-    """A pod began to wait; whether it needs no round for now: it has its place, or kube-scheduler is to ask first."""
+    """Takes a new waiting pod. Returns whether it needs no round: it has a place, or kube-scheduler is to ask first."""
     if not _is_alone(state, pod):
         return False
     policy = state.policy_of(pod)
@@ -191,9 +191,13 @@ def _others_wait(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     """Whether another pod waits for a round."""
     if ledger.held or len(cluster.waiting) > _MOST_WAITING:
         return True
-    for key, other in cluster.waiting.items():
+    for key, waiting_pod in cluster.waiting.items():
         if key != pod.key and key not in ledger.reservations:
-            policy = cluster.policies.of(other, cluster.namespaces)
-            if policy is not None and delivery_of(policy).owner is not None and not delivery_of(policy).blocked(other):
+            policy = cluster.policies.of(waiting_pod, cluster.namespaces)
+            if (
+                policy is not None
+                and delivery_of(policy).owner is not None
+                and not delivery_of(policy).blocked(waiting_pod)
+            ):
                 return True
     return False

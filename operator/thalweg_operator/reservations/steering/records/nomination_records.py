@@ -19,7 +19,7 @@ _MAX_PRICES = 2**22
 
 @dataclass(slots=True)
 class NominationRecords:
-    """See the module. Times are seconds of the monotonic clock.
+    """Records of all nominations. Times are seconds of the monotonic clock.
 
     Attributes:
         places: pods in phases QUEUED and RESERVED whose places equal pods may take.

@@ -22,7 +22,7 @@ _MOST_CHEAPEST = 64
 
 
 class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
-    """See the module.
+    """Prices of nodes for one more pod of a class, as of the last plan with such pods.
 
     Attributes:
         positions: of the nodes, by name, in their order.
