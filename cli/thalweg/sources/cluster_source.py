@@ -88,4 +88,4 @@ async def _connected(options: SourceOptions) -> AsyncIterator[tuple[ApiClient, s
             yield client, where
     except ConnectionLost as error:
         advice = ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" if kubeconfig is None else ""
-        raise SourceError(f"cannot use the API server ({where}): {error}{advice}") from error
+        raise SourceError(f"cannot use the API server ({where}): {str(error).rstrip('.')}{advice}") from error

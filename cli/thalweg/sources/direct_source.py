@@ -47,6 +47,6 @@ class DirectSource:
             listing = await list_objects(self._client)
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
-        scenario = read_listing(listing.objects, self._where, time.time())
+        scenario = read_listing(listing.objects, self._where, time.time(), listing.unread)
         scenario.warnings += listing.warnings
         return scenario
