@@ -26,7 +26,7 @@ _CONNECTIONS: Final = 4
 
 
 class ClusterSource:
-    """See the module.
+    """A live cluster as a source: its operator's view, else its objects.
 
     Attributes:
         namespace: of names without a namespace.
@@ -37,7 +37,7 @@ class ClusterSource:
         self._objects, self.namespace = objects, objects.namespace
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         if self._operator is not None:
             try:
                 return await self._operator.ask(question, query)
@@ -47,7 +47,7 @@ class ClusterSource:
         return await self._objects.ask(question, query)
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
+        """Reads the whole cluster."""
         return await self._objects.scenario()
 
 

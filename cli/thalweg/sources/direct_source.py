@@ -36,13 +36,13 @@ class DirectSource:
         self._client, self.namespace, self._where = client, namespace, where
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         scenario = await self.scenario()
         warn(scenario.warnings)
         return answer_here(question, scenario, query)
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
+        """Reads the whole cluster."""
         try:
             listing = await list_objects(self._client)
         except ConnectionLost as error:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
+from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
@@ -13,7 +16,7 @@ from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
-#: What no round of so many, and none of as many before, asked for is dropped.
+#: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
 
 
@@ -21,7 +24,7 @@ class Replica:
     """Takes over the changes of each request.
 
     Attributes:
-        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        cache: verdicts on earlier states as far as they still hold; it gets every change here.
         tables: the arrays.
     """
 
@@ -31,6 +34,7 @@ class Replica:
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
         self._running: dict[str, RunningPod] = {}
         self._round_count = 0
+        self._told_nodes: Sequence[Node] = ()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -81,6 +85,14 @@ class Replica:
         )
         self.cache.follow(snapshot)
         return snapshot
+
+    def names_to_tell(self) -> list[str]:
+        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+        told, self._told_nodes = self._told_nodes, self.tables.table.nodes
+        if told is self._told_nodes:
+            return []
+        names = [node.name for node in self._told_nodes]
+        return [] if names == [node.name for node in told] else names
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
