@@ -36,6 +36,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 _ANSWER = {
     "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
     "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
+    "namespace", "policy",
 }  # fmt: skip
 #: What ``by_pod`` adds.
 _BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
@@ -450,7 +451,7 @@ def policy_text(spec: str) -> str:
         ("{", "not valid JSON"),
         ('{"kind": "List", "items": [}', "not valid JSON"),
         ("a: [b", "not valid YAML"),
-        ("a: b: c", "not valid YAML"),
+        ("a: b: c", "not valid YAML: mapping values are not allowed in this context in line 1, column 5"),
         ("\t- x: 1\n\t\tb", "not valid YAML"),
         ("&a [*a]", "expected a Kubernetes object, got a list"),
         ("!!python/object/apply:os.system [exit]", "not valid YAML"),

@@ -293,7 +293,7 @@ class NamespaceTurns:
         """The lots that the round plans.
 
         Args:
-            part: seconds for lots that were planned in vain, at most.
+            share: seconds for lots that were planned in vain, at most.
             costs: seconds for a lot of size 1, by namespace.
         """
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
