@@ -15,7 +15,6 @@ from flowcore.model.selectors import is_label_key
 from flowcore.model.workload_kinds import NORMAL_SPEED, Interference, Machines, WorkloadKind
 
 _Penalty = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 #: From 0.001 to 999.999.
 _SLOWDOWN = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,3})?")
 
@@ -36,7 +35,6 @@ class _PenaltyEntry(msgspec.Struct):
 class WireInterference(msgspec.Struct):
     penalties: list[_PenaltyEntry] = msgspec.field(default_factory=list)
     default: _Penalty | None = None
-    weight: _Weight = Interference(()).weight
 
 
 class _SlowdownEntry(msgspec.Struct):
@@ -48,7 +46,6 @@ class _SlowdownEntry(msgspec.Struct):
 class WireMachines(msgspec.Struct):
     label: str
     slowdowns: list[_SlowdownEntry] = msgspec.field(default_factory=list)
-    weight: _Weight = Machines("", ()).weight
 
 
 def parse_kinds(wires: Sequence[WireKind]) -> tuple[WorkloadKind, ...]:
@@ -93,7 +90,7 @@ def parse_interference(wire: WireInterference | None, kinds: Sequence[WorkloadKi
             )
         return found
 
-    return Interference(tuple(tuple(penalty(kind, beside) for beside in names) for kind in names), wire.weight)
+    return Interference(tuple(tuple(penalty(kind, beside) for beside in names) for kind in names))
 
 
 def parse_machines(wire: WireMachines | None, kinds: Sequence[WorkloadKind]) -> Machines | None:
@@ -118,7 +115,7 @@ def parse_machines(wire: WireMachines | None, kinds: Sequence[WorkloadKind]) -> 
                 f"{field}.slowdown", f'"{entry.slowdown}" is not a number from 0.001 to 999.999, such as "1.35"'
             )
         found[entry.kind, entry.machine] = int(Decimal(entry.slowdown) * NORMAL_SPEED)
-    return Machines(wire.label, tuple((*key, slowdown) for key, slowdown in found.items()), wire.weight)
+    return Machines(wire.label, tuple((*key, slowdown) for key, slowdown in found.items()))
 
 
 def _check_kind(name: str, names: Sequence[str], field: str) -> None:

@@ -22,7 +22,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad, UsageSample
 
-VERSION = 2
+VERSION = 3
 
 
 class AwaitedRoom(msgspec.Struct, frozen=True):

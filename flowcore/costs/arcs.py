@@ -87,7 +87,7 @@ def interference(signature: PodSignature, snapshot: Snapshot) -> Int64s:
 def machine_costs(signature: PodSignature, machines: Machines, table: NodeTable) -> Int64s:
     """int64[N], none negative: cost of each node for a pod by its kind of workload.
 
-    A pod costs ``1000 * weight * (slowdown - that of its best kind of machine)``. A node of a kind without a slowdown,
+    A pod costs ``1000 * (slowdown - that of its best kind of machine)``. A node of a kind without a slowdown,
     or without the label, counts as the slowest that is known.
     """
     kind = "" if signature.constraints is None else signature.constraints.kind
@@ -97,5 +97,5 @@ def machine_costs(signature: PodSignature, machines: Machines, table: NodeTable)
     best, worst = min(slowdowns.values()), max(slowdowns.values())
     column = table.column(machines.label)
     by_code = np.array([*(slowdowns.get(value, worst) for value in column.values), worst], dtype=np.int64)
-    costs: Int64s = OMEGA * machines.weight * (by_code[column.codes] - best) // NORMAL_SPEED
+    costs: Int64s = OMEGA * (by_code[column.codes] - best) // NORMAL_SPEED
     return costs

@@ -13,11 +13,8 @@ from thalweg.main import main
 
 #: Days: the longest life of a certificate that `thalweg certificates` takes with its own default of the CA's life.
 OPTIONS = {each.name: each for each in main.commands["certificates"].params}
-#: Seconds: the defaults of `thalweg run`, which count where the chart's value is null.
-INTERVAL, STALE_AFTER = (
-    next(each.default for each in main.commands["run"].params if each.name == name)
-    for name in ("usage_interval", "usage_stale_after")
-)
+#: Seconds: the longest interval that `thalweg run` takes.
+(INTERVAL,) = (each.type.max for each in main.commands["run"].params if each.name == "usage_interval")
 LONGEST = int(OPTIONS["ca_valid_days"].default * OVERLAP)
 
 #: Values that are refused, and words of the sentence that says why.
@@ -63,15 +60,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
     "samples are no value": ({"usage.samples": 20}, "at '/usage': additional properties 'samples' not allowed"),
-    "interval": (
-        {"usage.interval": STALE_AFTER / 2 + 1},
-        f"usage.staleAfter: {STALE_AFTER:g} is less than twice usage.interval, {STALE_AFTER / 2 + 1:g}: a sample would",
-    ),
-    "stale": (
-        {"usage.staleAfter": 2 * INTERVAL - 1},
-        f"usage.staleAfter: {2 * INTERVAL - 1:g} is less than twice usage.interval, {INTERVAL:g}: a sample would",
-    ),
-    "interval and stale": ({"usage": {"interval": 60, "staleAfter": 119.5}}, "usage.staleAfter: 119.5 is less than"),
+    "interval": ({"usage.interval": INTERVAL + 1}, "at '/usage/interval': maximum: got 91, want 90"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
         {"mode": "Extender", "certificates.source": "Secret", "certificates.secret.server": "s"},
@@ -91,7 +80,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "certificates.certManager.duration: 59m59s is less than one hour",
     ),
     "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
-    "extender argument": ({"extraArgs": ["--extender-insecure"]}, "extraArgs: the chart sets --extender-insecure"),
+    "extender argument": ({"extraArgs": ["--extender-key=k"]}, "extraArgs: the chart sets --extender-key"),
     "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
     "variable": ({"extraEnv": [{"name": "POD_IP", "value": "1"}]}, "extraEnv: the chart decides about POD_IP itself"),
     "life": (
@@ -183,8 +172,7 @@ def test_what_is_no_contradiction(helm: Helm) -> None:
     helm.template({"priorityClass": {"create": False, "name": "system-cluster-critical"}})
     helm.template({"commonLabels": {"a": ""}, "podAnnotations": {"note": "two words"}, "fullnameOverride": "f1"})
     helm.template({"certificates.certManager": {"duration": "1h", "renewBefore": "59m59s"}})
-    helm.template({"usage": {"interval": STALE_AFTER / 2}})
-    helm.template({"usage": {"staleAfter": 2 * INTERVAL}})
+    helm.template({"usage": {"interval": INTERVAL}})
     helm.template({"workerMemory": "9Gi", "resources": {"requests": None, "limits": {"memory": None}}})
 
 

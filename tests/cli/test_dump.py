@@ -307,6 +307,32 @@ def test_a_policy_that_the_api_server_refuses_is_refused(change: Manifest, said:
     assert said in refusal
 
 
+def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -> None:
+    """With file, object and field, and what holds now; the plan is that of a policy without them."""
+    selects = {"podSelector": {}}
+    kinds = [{"name": "web", "pods": {}}]
+    interference, machines = {"default": 300}, {"label": "gen"}
+    earlier = policy(
+        selects=selects,
+        cost={
+            "kinds": kinds,
+            "interference": {**interference, "weight": 0},
+            "machines": {**machines, "weight": 1},
+        },
+    )
+    now = policy(selects=selects, cost={"kinds": kinds, "interference": interference, "machines": machines})
+    objects = [node("a", cpu="4"), node("b", cpu="2"), ours("p"), ours("q")]
+    done = run([*objects, earlier], folder=tmp_path, json_output=True)
+    of = "0.json: FlowSchedulingPolicy team: spec.cost."
+    assert warnings_of(done, tmp_path) == [
+        f"{of}interference.weight is not used any more: each penalty counts as it is stated",
+        f"{of}machines.weight is not used any more: each slowdown counts as it is stated",
+    ]
+    plans = [by_pod(each.stdout) for each in (done, run([*objects, now], folder=tmp_path, json_output=True))]
+    for part in ("cost", "placements", "pending"):
+        assert plans[0][part] == plans[1][part]
+
+
 def test_a_policy_as_the_api_server_gives_it_back_is_taken(tmp_path: Path) -> None:
     """With its status and all that the API server adds to metadata; nulls stand for nothing."""
     metadata = {"name": "team", "uid": "u", "generation": 2, "managedFields": [{"manager": "kubectl"}]}

@@ -33,7 +33,7 @@ def authority(tmp_path: Path) -> Path:
 
 
 def test_the_defaults(authority: Path) -> None:
-    """Strict, verified, the default profile as it was, steered pods with the smallest sample, no bind verb."""
+    """Strict, verified, the default profile as it was, steered pods with the smallest sample, and it binds itself."""
     config = printed("--ca-file", authority)
     assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
@@ -71,7 +71,7 @@ def test_what_is_asked_for(authority: Path) -> None:
     """Each option reaches its line; an https extender is always verified."""
     odd = '/etc/it is: "odd"'
     config = printed(
-        *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable", "--bind"),
+        *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable"),
         *("--scheduler-name", "mine", "--node-sample", "100", "--ca-file", authority),
         *("--client-cert-file", "/etc/it is/a.crt", "--client-key-file", "/etc/it is/a.key"),
     )
@@ -79,7 +79,7 @@ def test_what_is_asked_for(authority: Path) -> None:
     assert config["profiles"][1] == {"schedulerName": "mine", "percentageOfNodesToScore": 100}
     (extender,) = config["extenders"]
     assert extender["urlPrefix"] == "https://10.0.0.1:8443/extender"
-    assert (extender["ignorable"], extender["bindVerb"], extender["enableHTTPS"]) == (True, "bind", True)
+    assert (extender["ignorable"], extender["enableHTTPS"]) == (True, True)
     assert base64.b64decode(extender["tlsConfig"].pop("caData")) == authority.read_bytes()
     assert extender["tlsConfig"] == {"certFile": "/etc/it is/a.crt", "keyFile": "/etc/it is/a.key"}
 

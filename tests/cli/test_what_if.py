@@ -140,6 +140,16 @@ def test_a_policy_that_the_api_server_would_refuse(tmp_path: Path) -> None:
         assert "spec.delivry: unknown field" in by_change.stderr
 
 
+def test_a_policy_with_a_field_of_an_earlier_version(tmp_path: Path) -> None:
+    """The field is named, and the question is answered."""
+    cost = {"kinds": [], "machines": {"label": "gen", "weight": 3}}
+    file = dump(tmp_path, {**POLICY, "spec": {**POLICY["spec"], "cost": cost}}, name="earlier.json")  # type: ignore[dict-item]
+    for option in ("--policy", "--apply"):
+        done = run("what-if", "-f", dump(tmp_path), option, file)
+        assert done.exit_code == 0
+        assert "FlowSchedulingPolicy apart: spec.cost.machines.weight is not used any more" in done.stderr
+
+
 def test_policies_alone_are_policies(tmp_path: Path) -> None:
     """Other objects belong into another option."""
     file = dump(tmp_path, manifest_pod("new"), name="new.json")

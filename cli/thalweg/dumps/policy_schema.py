@@ -1,19 +1,21 @@
 """Validation of Thalweg's own objects by the CRD's schema, and its defaults, as in the API server.
 
-Unknown fields are refused, as under strict field validation, kubectl's default. The CRD's CEL rules are not evaluated
+Unknown fields are refused, as under strict field validation, kubectl's default. Fields of earlier versions are dropped
+with a sentence. The CRD's CEL rules are not evaluated
 here: ``flowcore.api.policies.parse_policy`` has the same rules.
 Source: apiextensions-apiserver pkg/apiserver/schema (defaulting, pruning, validation).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any, cast
 
 from jsonschema import Draft7Validator
 from jsonschema.exceptions import ValidationError
 
+from flowcore.api.kinds import POLICY
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.errors import PolicyError
 from thalweg.crds import custom_resource_definitions
@@ -31,6 +33,14 @@ _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"type": "string", "maxLength": 253, "pattern": rf"^{_PART}(\.{_PART})*$"}
 #: Characters of a message.
 _MAX_MESSAGE = 300
+#: Fields that the CRD had once, and what holds in place of each. A cluster that still has that CRD writes them, with
+#: their defaults, into every policy that it lists.
+_REMOVED = {
+    POLICY.kind: {
+        ("spec", "cost", "interference", "weight"): "each penalty counts as it is stated",
+        ("spec", "cost", "machines", "weight"): "each slowdown counts as it is stated",
+    }
+}
 
 
 def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
@@ -52,6 +62,31 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
         raise PolicyError(*_field_and_problem(error))
     spec: dict[str, Any] = complete["spec"]
     return spec
+
+
+def without_removed_fields(manifest: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
+    """The object without the fields that are not used any more, and a sentence about each of these.
+
+    The API server drops them in silence once it has the CRD of this version.
+    """
+    sentences = []
+    for path, instead in _REMOVED.get(str(manifest["kind"]), {}).items():
+        shorter = _without(manifest, path)
+        if shorter is not manifest:
+            manifest = shorter
+            sentences.append(f"{_path(path)} is not used any more: {instead}")
+    return manifest, sentences
+
+
+def _without(value: Any, path: Sequence[str]) -> Any:
+    """A copy without the field at a path; the value itself if it has no such field."""
+    key, *rest = path
+    if not isinstance(value, dict) or key not in value:
+        return value
+    if not rest:
+        return {other: entry for other, entry in value.items() if other != key}
+    shorter = _without(value[key], rest)
+    return value if shorter is value[key] else value | {key: shorter}
 
 
 @cache

@@ -26,7 +26,7 @@ from flowcore.questions.scenario.reading.objects import (
 )
 from flowcore.questions.scenario.reading.saved import read_state
 from thalweg.dumps.files import DumpError, display_name, parse_objects, read_text
-from thalweg.dumps.policy_schema import checked_spec
+from thalweg.dumps.policy_schema import checked_spec, without_removed_fields
 from thalweg_cost_models import find_models
 
 #: API group, kind, namespace and name.
@@ -82,7 +82,7 @@ def read_objects(name: str) -> list[dict[str, Any]]:
     """
     reader = _Reader()
     found = reader.read_file(name)
-    for warning in reader.skip_warnings():
+    for warning in (*reader.removed_fields, *reader.skip_warnings()):
         click.echo(f"Warning: {warning}", err=True)
     if not found:
         raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
@@ -104,6 +104,8 @@ class _Reader:
         #: Number of skipped objects of each kind, and the first object of each.
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
+        #: Sentences about fields that are not used any more.
+        self.removed_fields: list[str] = []
 
     def read_file(self, name: str) -> list[dict[str, Any]]:
         """Reads all objects of a file; returns those of kinds that are read, none of a saved state."""
@@ -117,7 +119,8 @@ class _Reader:
         """Reads the objects of a file; returns those of kinds that are read."""
         here: dict[_Key, dict[str, Any]] = {}
         replaced: dict[str, list[str]] = {}
-        for item in objects:
+        for given in objects:
+            item, removed = without_removed_fields(given)
             kind, group = item["kind"], api_group(item)
             _check_is_object(item, file)
             if unread := unread_kind(item):
@@ -131,6 +134,7 @@ class _Reader:
             shown = f"{namespace}/{own}" if namespace else own
             if key not in here:
                 here[key] = item
+                self.removed_fields += [f"{file}: {kind} {shown}: {sentence}" for sentence in removed]
                 self._put(item, f"{file}: {kind} {shown}")
                 if key in self._known:
                     replaced.setdefault(kind, []).append(shown)
@@ -168,6 +172,7 @@ class _Reader:
             raise DumpError(f"{', '.join(self._files)}: no Node found. Dump the cluster with: {DUMP_COMMAND}")
         self._read_times(moment)
         dump.gaps += self._objects.resolve_priorities()
+        dump.warnings += self.removed_fields
         dump.warnings += self._objects.warnings
         dump.warnings += self.skip_warnings()
         return dump

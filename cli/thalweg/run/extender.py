@@ -28,8 +28,6 @@ class ExtenderOptions:
         listen: address; None: no extender.
         certificate, key: server certificate and its key (PEM).
         client_authority: CA of the client certificates (PEM).
-        insecure: whether clients need no certificate, on any address.
-        bind: whether the verb bind is served.
         service: that is to lead to this process while it leads; None: it is left alone.
     """
 
@@ -37,8 +35,6 @@ class ExtenderOptions:
     certificate: Path | None = None
     key: Path | None = None
     client_authority: Path | None = None
-    insecure: bool = False
-    bind: bool = False
     service: NamespacedName | None = None
 
 
@@ -60,20 +56,17 @@ def serve_extender(options: ExtenderOptions) -> Callable[[Operator], AbstractAsy
         click.UsageError: the options contradict each other, or leave the extender open to every client.
     """
     if options.listen is None:
-        tls = (options.certificate, options.key, options.client_authority, options.insecure)
-        if any((*tls, options.bind, options.service)):
+        if any((options.certificate, options.key, options.client_authority, options.service)):
             raise click.UsageError("options --extender-* need --extender-listen: without it no extender runs")
         return lambda _operator: nullcontext()
     host, port = options.listen
     certificates = _certificates(options)
-    if options.insecure and options.client_authority is not None:
-        raise click.UsageError("--extender-insecure contradicts --extender-client-ca: give one of them")
-    if not (options.insecure or options.client_authority is not None or is_loopback(host)):
+    if options.client_authority is None and not is_loopback(host):
         raise click.UsageError(
             f"--extender-listen {options.listen}: any client could steer kube-scheduler. Give --extender-cert, "
-            "--extender-key and --extender-client-ca, or listen on loopback, or give --extender-insecure"
+            "--extender-key and --extender-client-ca, or listen on loopback"
         )
-    return partial(_listen, host=host, port=port, certificates=certificates, bind=options.bind)
+    return partial(_listen, host=host, port=port, certificates=certificates)
 
 
 def _certificates(options: ExtenderOptions) -> Certificates | None:
@@ -92,7 +85,7 @@ def _certificates(options: ExtenderOptions) -> Certificates | None:
 
 
 def _listen(
-    operator: Operator, *, host: str, port: int, certificates: Certificates | None, bind: bool
+    operator: Operator, *, host: str, port: int, certificates: Certificates | None
 ) -> AbstractAsyncContextManager[object]:
     metrics = operator.metrics
     _log.info("extender listening", host=host, port=port, tls=certificates is not None)
@@ -109,7 +102,6 @@ def _listen(
         port,
         operator.plan_view,
         certificates=certificates,
-        bind=operator.binder.bind_for_scheduler if bind else None,
         on_answer=on_answer,
         on_client=metrics.client_certificate_expiration.set,
         on_refused=partial(operator.bad_input.refuse, "extender request"),

@@ -12,9 +12,7 @@ from yarl import URL
 _QUERY = "--prometheus-query"
 
 
-def usage_settings(
-    interval: float, stale_after: float, prometheus_url: str | None, queries: Sequence[str]
-) -> UsageSettings:
+def usage_settings(interval: float, prometheus_url: str | None, queries: Sequence[str]) -> UsageSettings:
     """The settings that the options ask for.
 
     Raises:
@@ -41,9 +39,4 @@ def usage_settings(
         if url.scheme not in ("http", "https") or not url.host:
             problem = f'"{prometheus_url}" is not a URL such as http://prometheus.monitoring:9090'
             raise click.BadParameter(problem, param_hint="--prometheus-url")
-    if stale_after < 2 * interval:
-        raise click.UsageError(
-            f"--usage-stale-after {stale_after:g} is less than twice --usage-interval {interval:g}: a sample would not "
-            f"count until the next poll. Give at least {2 * interval:g}, or a shorter interval"
-        )
-    return UsageSettings(interval, stale_after, prometheus_url, by_name)
+    return UsageSettings(interval, prometheus_url, by_name)

@@ -38,7 +38,6 @@ class SchedulerConfig:
         ignorable: whether pods are scheduled without Thalweg when it does not answer.
         scheduler_name: name of the profile for steered pods.
         node_sample: percentageOfNodesToScore of that profile.
-        bind: whether Thalweg binds the pods instead of kube-scheduler.
         authority: CA of the extender's certificate, as contents (PEM) or as a path; b"" for http.
         client_certificate, client_key: kube-scheduler's certificate and key, as contents or as paths; "": none.
         server_name: name in the extender's certificate; "": the host of the URL.
@@ -53,7 +52,6 @@ class SchedulerConfig:
     ignorable: bool = False
     scheduler_name: str = STEERED_NAME
     node_sample: int = 1
-    bind: bool = False
     authority: bytes | str = b""
     client_certificate: bytes | str = ""
     client_key: bytes | str = ""
@@ -121,8 +119,6 @@ class SchedulerConfig:
             ("httpTimeout", "5s", _TIMEOUT),
             ("ignorable", self.ignorable, _IGNORABLE if self.ignorable else _STRICT),
         ]
-        if self.bind:
-            entries.append(("bindVerb", "bind", _BIND))
         if self.url.startswith("https:"):
             entries += [("enableHTTPS", True, ""), ("tlsConfig", self._tls(), "")]
         return _mapping(4, *entries)
@@ -208,10 +204,6 @@ _IGNORABLE = """\
 Ignorable: while Thalweg does not answer, kube-scheduler schedules all pods without a plan, governed pods too. No pod
 stops, but the promises of the plan (gangs, limits between pods, order) do not hold. Pods behind Thalweg's scheduling
 gate (`waiting: Gate` or `Auto`) still wait."""
-
-_BIND = """\
-Thalweg binds ALL pods: while it does not answer, no pod is bound. Only one extender may have a bindVerb. Start Thalweg
-with `thalweg run --extender-bind`."""
 
 _AUTHORITY = "Without this CA, kube-scheduler does not verify the extender's certificate, and does not log that."
 

@@ -128,10 +128,10 @@ def with_estimates(cost: CostPolicy, learnt: Sequence[Estimates]) -> CostPolicy:
             tuple(known.penalties.get(beside, stated) for beside, stated in enumerate(row))
             for row, known in zip(interference.penalties, learnt, strict=True)
         )
-        interference = Interference(penalties, interference.weight)
+        interference = Interference(penalties)
     if machines is not None:
         slowdowns = {(kind, machine): slowdown for kind, machine, slowdown in machines.slowdowns}
         for kind, known in zip(cost.kinds, learnt, strict=True):
             slowdowns |= {(kind.name, machine): slowdown for machine, slowdown in known.slowdowns.items()}
-        machines = Machines(machines.label, tuple((*key, value) for key, value in slowdowns.items()), machines.weight)
+        machines = Machines(machines.label, tuple((*key, value) for key, value in slowdowns.items()))
     return msgspec.structs.replace(cost, interference=interference, machines=machines)

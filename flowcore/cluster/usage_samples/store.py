@@ -15,7 +15,8 @@ from numpy.typing import NDArray
 from flowcore.cluster.usage_samples.sample_table import SampleTable
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
 
-#: Seconds: Koordinator's nodeMetricExpirationSeconds.
+#: Seconds; a node whose newest sample ended longer ago is not measured. Koordinator's nodeMetricExpirationSeconds.
+#: Samples of metrics-server end 15 to 60 seconds apart: one or more may be missing before requests count.
 STALE_AFTER = 180.0
 #: Fewer samples say nothing of a class.
 LEAST_SAMPLES = 5
@@ -26,6 +27,8 @@ _MOST_IDLE_CLASSES = 10_000
 #: Of a class with more samples about so many are looked at. A prime: pods have equally many samples, and of each
 #: another one is to be chosen.
 _MOST_SAMPLES = 1999
+#: Of all samples of a class: what its pods are expected to use.
+_PERCENTILE = 95.0
 #: What is foreseen is rounded up to so many digits: pods whose classes hardly differ stay interchangeable.
 _DIGITS = 2
 
@@ -49,12 +52,9 @@ class UsageStore:
 
     Args:
         samples: how many are kept of each node and pod, at least 1.
-        stale_after: seconds; a node whose newest sample ended longer ago is not measured.
-        percentile: which of all samples of a class its pods are expected to use.
     """
 
-    def __init__(self, samples: int, stale_after: float = STALE_AFTER, percentile: float = 95.0) -> None:
-        self._stale_after, self._percentile = stale_after, percentile
+    def __init__(self, samples: int) -> None:
         self._nodes: SampleTable[str] = SampleTable(samples)
         #: Tagged with the row of their class.
         self._pods: SampleTable[str] = SampleTable(samples)
@@ -182,7 +182,7 @@ class UsageStore:
         return MeasuredLoad(name, cpu, memory, bandwidth)
 
     def _is_fresh(self, timestamp: float, now: float) -> bool:
-        return now - timestamp <= self._stale_after
+        return now - timestamp <= STALE_AFTER
 
     def _class_row(self, usage_class: UsageClass) -> int:
         row = self._classes.row(usage_class)
@@ -204,7 +204,7 @@ class UsageStore:
         samples = np.concatenate([self._pods.amounts(rows[mine], every), self._classes.amounts(gone, every)])
         if len(samples) < LEAST_SAMPLES:
             return None
-        cpu, memory = np.percentile(samples, self._percentile, axis=0, method="inverted_cdf").tolist()
+        cpu, memory = np.percentile(samples, _PERCENTILE, axis=0, method="inverted_cdf").tolist()
         return max(1, _rounded_up(int(cpu))), max(1, _rounded_up(int(memory)))
 
     def _forget_classes(self) -> None:

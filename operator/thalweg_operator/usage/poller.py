@@ -17,7 +17,7 @@ import structlog
 
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.usage_samples import UsageStore
+from flowcore.cluster.usage_samples import STALE_AFTER, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod
@@ -89,7 +89,7 @@ class UsagePoller:
         """``wall_clock``: seconds since the epoch."""
         self._api_client, self._cluster, self._settings = api_client, cluster, settings
         self._metrics, self._bad_input, self._wall_clock = metrics, bad_input, wall_clock
-        self.store = UsageStore(_SAMPLES, settings.stale_after)
+        self.store = UsageStore(_SAMPLES)
         self.polls = 0
         self.report: UsageReport | None = None
         #: By source: why it could not be read last, "" where it was.
@@ -115,7 +115,7 @@ class UsagePoller:
 
     def oldest_begin(self, now: float) -> float:
         """A time before which no sample began that is not stale."""
-        return now - self._settings.stale_after - _LONGEST_WINDOW
+        return now - STALE_AFTER - _LONGEST_WINDOW
 
     async def poll(self, prometheus: PrometheusClient | None) -> None:
         """Reads all sources once. What cannot be read, or used, is told and stops nothing else."""
@@ -155,7 +155,6 @@ class UsagePoller:
             len(nodes),
             len(nodes) - len(unmeasured),
             min(unmeasured, default=""),
-            self._settings.stale_after,
             poll.refused,
             poll.refusal,
         )
@@ -163,7 +162,7 @@ class UsagePoller:
     def _forget(self) -> None:
         """No policy asks any more."""
         if self.report is not None:
-            self.report, self.store = None, UsageStore(_SAMPLES, self._settings.stale_after)
+            self.report, self.store = None, UsageStore(_SAMPLES)
             self.polls += 1
             for state in ("measured", "unmeasured"):
                 self._metrics.usage_nodes.labels(state).set(0)

@@ -119,10 +119,6 @@ class InFlight:
         """Whether kube-scheduler may be binding a pod."""
         return key in self._passing
 
-    def is_let_through_to(self, key: str, node: str) -> bool:
-        """Whether kube-scheduler may be binding a pod to this node."""
-        return key in self._passing_to.get(node, ())
-
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""
         passing = self._passing.get(key)
