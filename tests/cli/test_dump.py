@@ -222,7 +222,7 @@ def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str,
     done = run([node("a"), shy], folder=tmp_path, command=command)
     assert done.stderr == f"Warning: {said}\n"
     if command == "plan":
-        assert "not certified: the files lack objects that the plan needs" in " ".join(done.stdout.split())
+        assert "not certified: objects that the plan needs are missing" in " ".join(done.stdout.split())
         done = run([node("a"), shy], folder=tmp_path, json_output=True)
         assert warnings_of(done, tmp_path) == [said]
         assert json.loads(done.stdout)["certified"] is False

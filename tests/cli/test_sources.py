@@ -6,14 +6,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from aiohttp import web
 from click.testing import CliRunner
-from support.cli import node, pod, thalweg, to_yaml
+from support.cli import Manifest, node, pod, thalweg, to_yaml
 from support.fake_api import listening
 from support.operator import free_address
 from support.repository import ROOT
@@ -246,6 +247,73 @@ def completions(*words: str) -> list[str]:
     return subprocess.run([executable, *words], capture_output=True, text=True, check=True, timeout=60).stdout.split(
         "\n"
     )
+
+
+@asynccontextmanager
+async def _api(
+    folder: Path, items: dict[str, list[Manifest]], refused: frozenset[str] = frozenset()
+) -> AsyncIterator[Path]:
+    """The kubeconfig of an API server with these objects, by plural name; it serves no others, and refuses some."""
+
+    async def listed(request: web.Request) -> web.Response:
+        kind = request.path.rpartition("/")[2]
+        if kind in refused:
+            return web.json_response({"message": f"{kind} is forbidden"}, status=403)
+        if kind not in items:
+            return web.json_response({"message": "not found"}, status=404)
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items[kind]})
+
+    api = web.Application()
+    api.router.add_get("/{path:.*}", listed)
+    async with listening(api) as port:
+        yield _kubeconfig(folder, f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (frozenset(), 'persistentvolumeclaim "data" not found'),
+        (frozenset({"persistentvolumeclaims"}), "cannot be judged: you may not list PersistentVolumeClaims"),
+    ],
+)
+async def test_a_live_cluster_is_no_file(refused: frozenset[str], said: str, tmp_path: Path) -> None:
+    """What it does not have is not there; what one may not list may be there."""
+    claiming = pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    items: dict[str, list[Manifest]] = {"nodes": [node("a")], "pods": [claiming], "persistentvolumeclaims": []}
+    async with _api(tmp_path, items, refused) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--pods", "-v", "--direct", "--kubeconfig", config)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    assert "files" not in done.stdout + done.stderr
+    assert "dump" not in done.stdout + done.stderr
+
+
+async def test_who_may_not_list_pods_is_told_what_to_ask_for(tmp_path: Path) -> None:
+    """Not the command that just failed."""
+    async with _api(tmp_path, {"nodes": [node("a")]}, frozenset({"pods"})) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--direct", "--kubeconfig", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Ask for the right to list pods" in done.stderr
+    assert "thalweg plan" not in done.stderr
+
+
+async def test_a_cluster_without_nodes_is_one_sentence(tmp_path: Path) -> None:
+    """It says which cluster, and not to dump one."""
+    async with _api(tmp_path, {"nodes": [], "pods": [pod("p")]}) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--direct", "--kubeconfig", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: the API server (--kubeconfig {config}) lists no Node\n"
+
+
+def test_without_a_cluster_the_advice_is_a_sentence_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one full stop before it, whatever the client's words end in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    done = thalweg("plan")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" in done.stderr
+    assert ".." not in done.stderr
 
 
 def test_completion_for_kubectl() -> None:

@@ -73,6 +73,16 @@ def test_a_budget_that_lets_nobody_leave_is_named() -> None:
     assert "no running pod would leave for it: PodDisruptionBudgets allow no eviction now: default/b" in done.stdout
 
 
+def test_who_would_leave_is_left_out_where_room_does_not_help() -> None:
+    """A pod whose volume claim is missing fits on no node, whoever leaves."""
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "other"}}
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+    low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
+    (entry,) = why_nodes(node("a"), low, claim, pod("p", "3", priority=2, volumes=volumes), names=("p",))
+    assert 'persistentvolumeclaim "missing" not found' in entry["text"]
+    assert "nobodyLeaves" not in entry
+
+
 def test_no_pending_pod_is_placed_before_another() -> None:
     """Two pods that both fit alone fit both."""
     answer = why_nodes(node("a", "1"), pod("p", "1"), pod("q", "1"))

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@options.source
+@options.source()
 @click.option("--like", metavar="[NAMESPACE/]POD", default="", help="Count pods like this one, waiting or running.")
 @click.option("--cpu", metavar="AMOUNT", help="Count pods that request so much cpu, such as 500m.")
 @click.option("--memory", metavar="AMOUNT", help="... and so much memory, such as 4Gi.")

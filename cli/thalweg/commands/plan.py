@@ -9,9 +9,9 @@ from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="List the plan: nodes and reasons of waiting pods.")
-@options.source
+@options.source("Namespace whose pods are listed. Default: that of the context; all for a dump.")
 @click.option("--policy", metavar="NAME", default="", help="List only pods that this policy governs.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="List the pods of all namespaces.")
+@options.all_namespaces
 @click.option("--reschedule", is_flag=True,
               help="Plan moves of running pods as if every policy had rescheduling: {mode: Act}.")  # fmt: skip
 @click.option("--compare", is_flag=True,
@@ -76,6 +76,10 @@ def plan(
       thalweg plan --context staging -n shop
       thalweg plan -A --policy observed -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+    if compare and pods:
+        raise click.UsageError("--compare prints how many pods each way places, and no list of them: leave out --pods")
+    if nodes and output == "table":
+        raise click.UsageError("--nodes is for -o json; the nodes of one pod as a table: thalweg why POD --nodes")
     for name, given in (("--reschedule", reschedule), ("--compare", compare), ("--nodes", nodes)):
         if given:
             source = options.planned_here(source, name)

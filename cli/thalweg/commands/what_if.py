@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command("what-if")
-@options.source
+@options.source()
 @click.option("--cordon", multiple=True, metavar="NODE", help="Nothing new is placed on the node.")
 @click.option("--uncordon", multiple=True, metavar="NODE", help="Pods are placed on the node again.")
 @click.option("--drain", multiple=True, metavar="NODE",

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from flowcore.api.kinds import NODE_METRICS, POD_METRICS, POLICY, QUEUE
+from flowcore.api.kinds import NODE, NODE_METRICS, POD_METRICS, POLICY, QUEUE
 from flowcore.cluster.saved_state import UnreadableState, is_saved_state
 from flowcore.model.errors import ModelError
 from flowcore.questions.scenario import Scenario
@@ -50,20 +50,24 @@ def read_dump(files: tuple[str, ...], moment: float | None = None) -> Scenario:
     return _checked(reader.dump(moment))
 
 
-def read_listing(objects: Iterable[dict[str, Any]], shown: str, moment: float) -> Scenario:
+def read_listing(objects: Iterable[dict[str, Any]], shown: str, moment: float, unread: Iterable[str] = ()) -> Scenario:
     """A scenario of the objects that an API server lists.
 
     Args:
         objects: each with its kind and version.
         shown: what names the API server in messages.
         moment: when it listed them, in seconds since the epoch.
+        unread: kinds that it did not list for the asker.
 
     Raises:
         DumpError: an object does not match its kind, or there is no node.
     """
     reader = _Reader()
-    reader.read_objects(objects, shown)
-    return _checked(reader.dump(moment))
+    if not any(item["kind"] == NODE.kind for item in reader.read_objects(objects, shown)):
+        raise DumpError(f"the API server ({shown}) lists no Node")
+    scenario = reader.dump(moment)
+    scenario.unread = frozenset(unread)
+    return _checked(scenario)
 
 
 def _checked(scenario: Scenario) -> Scenario:

@@ -32,7 +32,7 @@ from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
 
-_INCOMPLETE: Final = "not certified: the files lack objects that the plan needs"
+_INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,10 +204,15 @@ def summary(answer: PlanAnswer) -> str:
     leaving = "".join(f"{count:,} {word}, " for word, count in counts.items() if count)
     nodes = counted(answer.nodes, "node")
     if not answer.placed and not answer.waiting and not answer.hidden:
-        return f"{leaving}no pending pods on {nodes}"
+        return f"{leaving}no pending pods{_of_whom(answer)} on {nodes}"
     hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
     proof = f"; {proven}" if (proven := _short_proof(answer)) else ""
     return f"{len(answer.placed):,} placed, {leaving}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
+
+
+def _of_whom(answer: PlanAnswer) -> str:
+    policy = f" of policy {answer.policy}" if answer.policy else ""
+    return policy + (f" in namespace {answer.namespace}" if answer.namespace else "")
 
 
 def _short_proof(answer: PlanAnswer) -> str:

@@ -15,6 +15,8 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.model.pods import Pod
 from flowcore.planning.round import Eviction, compile_constraints
 from flowcore.questions.scenario import GovernedScenario, Scenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.plan_listing import unknown_namespace
 from flowcore.questions.scenario.reading.missing_objects import (
     missing_objects,
     pods_with_unknown_claims,
@@ -22,7 +24,7 @@ from flowcore.questions.scenario.reading.missing_objects import (
 )
 from flowcore.rules.filters import Verdicts, run_filters
 from flowcore.rules.reasons import no_domain, summary
-from flowcore.rules.reasons.preemption import why_nobody_leaves
+from flowcore.rules.reasons.preemption import only_lacks_room, why_nobody_leaves
 from flowcore.rules.verdicts import group
 from thalweg.plans import evictions
 from thalweg.plans.local_plan import plan
@@ -40,7 +42,7 @@ class Explanation:
     Attributes:
         gang_reason: why its gang cannot be placed whatever capacity is free; "" if it can, or without a gang.
         evictions: running pods that would leave for it, if it waited alone.
-        nobody_leaves: why none would; "" where some would, where it fits on a node, and where nobody asked.
+        nobody_leaves: why none would; "" where some would, where room would not help, and where nobody asked.
         skip_reason: why no plan places it, whatever room there is; "" where one may.
     """
 
@@ -73,7 +75,7 @@ def explain(dump: Scenario, pods: list[Pod]) -> Iterator[Explanation]:
         pod_group = groups[pod.key]
         if id(pod_group) not in known:
             verdicts = run_filters(pod_group.pod_class, snapshot, pod_group.signature)
-            known[id(pod_group)] = without_claims(verdicts) if pod.key in unknown else verdicts
+            known[id(pod_group)] = without_claims(dump, verdicts) if pod.key in unknown else verdicts
         gang_reason = next((reasons_by_gang[name] for name in names.get(pod.key, ()) if reasons_by_gang[name]), "")
         skip_reason = pod.skip_reason(governed.delivery_of(pod))
         yield Explanation(pod, known[id(pod_group)], gang_reason, skip_reason=skip_reason)
@@ -94,8 +96,10 @@ def with_evictions(dump: Scenario, explanations: Iterable[Explanation], now: flo
         result = plan(dump, now, only=(pod.key,)).result
         leaving = tuple(each for each in result.evictions if pod.key in each.for_pods)
         waits = next((each.pod for each in result.unplaced), None)
-        reason = "" if waits is None else why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
-        yield replace(explanation, evictions=leaving, nobody_leaves="" if leaving else reason)
+        reason = ""
+        if waits is not None and not leaving and only_lacks_room(waits.pod_class, explanation.verdicts, result.after):
+            reason = why_nobody_leaves(waits, policy, governed.running_pods(now, ()), now)
+        yield replace(explanation, evictions=leaving, nobody_leaves=reason)
 
 
 def as_json(explanations: Iterable[Explanation]) -> list[dict[str, Any]]:
@@ -138,17 +142,22 @@ def explain_one(dump: Scenario, key: str, now: float) -> Explanation:
     return found
 
 
-def print_all(dump: Scenario, output: str) -> None:
-    """Prints a line for each waiting pod; as JSON the verdicts of all nodes."""
-    pods = dump.waiting()
-    warn([*dump.warnings, *missing_objects(dump, pods)])
+def print_all(dump: Scenario, namespace: str, output: str) -> None:
+    """Prints a line for each waiting pod; as JSON the verdicts of all nodes.
+
+    Args:
+        namespace: of the pods; "": all.
+    """
+    asker = AnswerContext(dump.moment).only(namespace)
+    pods = [pod for pod in dump.waiting() if asker.may_name(pod.key)]
+    warn([*dump.warnings, *unknown_namespace(dump, namespace, asker), *missing_objects(dump, pods)])
     explanations = explain(dump, pods)
     if output == "json":
         click.echo(msgspec.json.encode(as_json(explanations)))
         return
     console = stdout_console()
     if not pods:
-        console.print("no pod waits")
+        console.print(f"no pod{f' of namespace {namespace}' if namespace else ''} waits")
         return
     rows = ((each.pod.key, _sentence(each)) for each in islice(explanations, MAX_ROWS))
     print_table(console, ("POD", "VERDICT"), rows)

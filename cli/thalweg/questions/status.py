@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
 from thalweg_view.pictures.policies import QueueRow
@@ -28,19 +29,28 @@ _ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {
 }
 SORTS: Final = tuple(_ORDERS)
 _DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+#: A plan that no operator made, in words, by the kind of its source.
+_PLANS_HERE: Final = {"dump": "the plan for this dump", "listing": "the plan made here for this cluster"}
 
-Tables = list[tuple[tuple[str, ...], list[tuple[str, ...]]]]
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+Tables = list[Table]
 
 
-def of_dump(scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
-    """The status of a dump, with the plan of ``thalweg plan`` as its only round."""
+def planned_here(kind: str, scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
+    """The status of a dump or of a listed cluster, with the plan of ``thalweg plan`` as its only round.
+
+    Args:
+        kind: "dump" or "listing".
+    """
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
     rounds.put(plan.document(seconds=0.0))
-    return answer_status(ViewData(scenario, rounds, SourceInfo("dump")), query, context)
+    return answer_status(ViewData(scenario, rounds, SourceInfo(kind)), query, context)
 
 
-QUESTION = SourceOperation("status", StatusAnswer, of_dump, method="GET")
+of_dump = partial(planned_here, "dump")
+QUESTION_OF_DUMP = SourceOperation("status", StatusAnswer, of_dump, method="GET")
+QUESTION_OF_CLUSTER = SourceOperation("status", StatusAnswer, partial(planned_here, "listing"), method="GET")
 
 
 def show(answer: StatusAnswer) -> None:
@@ -62,17 +72,20 @@ def summary(answer: StatusAnswer) -> list[str]:
 
 def _cluster_and_round(answer: StatusAnswer) -> list[str]:
     overview = answer.overview
-    pods = f"{counted(overview.running, 'running pod')}, {counted(overview.waiting, 'waiting pod')}"
-    lines = [f"{counted(overview.nodes, 'node')}, {pods}"]
+    waiting = counted(answer.waiting, "waiting pod") + (f" in namespace {answer.namespace}" if answer.namespace else "")
+    lines = [f"{counted(overview.nodes, 'node')}, {counted(overview.running, 'running pod')}, {waiting}"]
     if overview.version:
         lines.insert(0, f"Thalweg {overview.version}, {overview.source}: {overview.name}")
     if not answer.rounds:
         return [*lines, "no round yet"]
+    left = answer.waiting - answer.planned
+    if (plan := _PLANS_HERE.get(overview.source)) is not None:
+        gives = f"{plan} gives {answer.planned:,} of them a node, {left:,} {'stays' if left == 1 else 'stay'} pending"
+        return [*lines, gives if answer.waiting else "no pod waits"]
     newest = answer.rounds[0]
-    pods = f"{newest.placed:,} placed, {newest.waiting:,} pending"
-    if overview.source == "dump":
-        return [*lines, f"the plan for this dump: {pods}"]
-    proof = ", certified" if newest.certified else ""
+    if answer.planned:
+        lines[-1] += f": {answer.planned:,} with a planned node, {left:,} pending"
+    pods, proof = f"{newest.placed:,} placed, {newest.waiting:,} pending", ", certified" if newest.certified else ""
     return [*lines, f"round {newest.number} at {clock(newest.time)}: {pods}, {newest.seconds:.2f} s{proof}"]
 
 
@@ -108,6 +121,13 @@ def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
+def move_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for each pod that leaves; the last one says how many more do."""
+    rows: list[tuple[str, ...]] = [(each.pod, each.node, each.to or "-", each.kind) for each in answer.moves]
+    more = answer.leaving - len(rows)
+    return [*rows, (f"... and {more:,} more", "", "", "")] if more else rows
+
+
 def proof(row: RoundRow) -> str:
     """How good a round's plan is for sure; "-": nothing is known."""
     if row.certified:
@@ -131,19 +151,32 @@ def tables_of(answer: StatusAnswer, sort: str) -> Tables:
     waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[sort])
     tables: Tables = [
         (("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods]),
-        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PODS", "QUEUE", "REASON"),
+        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PENDING", "QUEUE", "REASON"),
          [(each.workload, age(now - each.since) if each.since and now else "-", f"{each.waiting:,} of {each.pods:,}",
            each.queue or "-", each.why) for each in ([] if answer.pods else waiting)]),
-        (("PLACED LATELY", "PODS", "BOUND", "ROUND", "AT"),
-         [(each.workload, f"{each.pods:,}", f"{each.bound:,}", str(each.round), clock(each.time))
-          for each in answer.placed]),
+        _placed(answer),
         (("REASON", "PODS"), code_rows(answer)),
-        (("QUEUE", "USED", "FAIR", "BORROWED", "WAITING"), queue_rows(answer.queues)),
-        (("POLICY", "DELIVERY", "RUNNING", "WAITING", "PLACED"), policy_rows(answer)),
-        (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"), round_rows(answer)),
-        (("LEAVES", "NODE", "TO", "WHY"), [(each.pod, each.node, each.to or "-", each.kind) for each in answer.moves]),
+        (("QUEUE", "USED", "FAIR", "BORROWED", "PENDING"), queue_rows(answer.queues)),
+        (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
+        (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),
+         [] if _is_planned_here(answer) else round_rows(answer)),
+        (("LEAVES", "NODE", "TO", "WHY"), move_rows(answer)),
     ]  # fmt: skip
     return [(header, rows) for header, rows in tables if rows]
+
+
+def _placed(answer: StatusAnswer) -> Table:
+    """What was placed, and by which rounds; a plan that was made here is the only one, and binds no pod."""
+    if _is_planned_here(answer):
+        return ("PLACED", "PODS"), [(each.workload, f"{each.pods:,}") for each in answer.placed]
+    return ("PLACED LATELY", "PODS", "BOUND", "ROUND", "AT"), [
+        (each.workload, f"{each.pods:,}", f"{each.bound:,}", str(each.round), clock(each.time))
+        for each in answer.placed
+    ]
+
+
+def _is_planned_here(answer: StatusAnswer) -> bool:
+    return answer.overview.source in _PLANS_HERE
 
 
 def age(seconds: float) -> str:

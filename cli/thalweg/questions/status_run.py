@@ -14,31 +14,30 @@ from rich.table import Table
 from rich.text import Text
 from thalweg_view.status import StatusAnswer, StatusQuery
 
-from thalweg.questions.status import QUESTION, SORTS, show, summary, tables_of
+from thalweg.questions.status import QUESTION_OF_CLUSTER, QUESTION_OF_DUMP, SORTS, show, summary, tables_of
 from thalweg.sources.asking import WATCH_INTERVAL, opened, run, tell
-from thalweg.sources.source import SourceOptions
+from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import stdout_console
 
 #: Rows of each table: all are to fit on one screen.
 _ROWS: Final = 8
 
 
-def run_status(source: SourceOptions, output: str, *, watch: bool, pods: bool = False) -> None:
-    """Asks for the status and prints it; with ``watch`` on a terminal it is drawn until Ctrl-C or the key q.
-
-    Args:
-        pods: what waits pod by pod.
-    """
+def run_status(source: SourceOptions, query: StatusQuery, output: str, *, watch: bool) -> None:
+    """Asks for the status and prints it; with ``watch`` on a terminal it is drawn until Ctrl-C or the key q."""
     console = stdout_console()
+    asked = QUESTION_OF_DUMP if source.files else QUESTION_OF_CLUSTER
     if watch and output == "table" and console.is_terminal and sys.stdin.isatty():
-        run(_draw(source, console, StatusQuery(pods)))
+        run(_draw(source, console, asked, query))
     else:
-        tell(source, QUESTION, lambda _: StatusQuery(pods), show, output=output, watch=watch)
+        tell(source, asked, lambda _: query, show, output=output, watch=watch)
 
 
-async def _draw(options: SourceOptions, console: Console, query: StatusQuery) -> None:
+async def _draw(
+    options: SourceOptions, console: Console, asked: SourceOperation[StatusQuery, StatusAnswer], query: StatusQuery
+) -> None:
     async with opened(options) as source:
-        answer, sort = await source.ask(QUESTION, query), 0
+        answer, sort = await source.ask(asked, query), 0
         with (
             Live(screen_of(answer, SORTS[sort]), console=console, screen=True, auto_refresh=False) as live,
             _keys() as keys,
@@ -47,7 +46,7 @@ async def _draw(options: SourceOptions, console: Console, query: StatusQuery) ->
                 try:
                     key = await asyncio.wait_for(keys.get(), WATCH_INTERVAL)
                 except TimeoutError:
-                    answer = await source.ask(QUESTION, query)
+                    answer = await source.ask(asked, query)
                 else:
                     if key == "q":
                         return

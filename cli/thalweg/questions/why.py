@@ -46,10 +46,7 @@ def run_why(source: SourceOptions, targets: Sequence[str], output: str, *, fixes
 
 
 def run_why_with_nodes(source: SourceOptions, targets: Sequence[str], output: str, *, fixes: bool, watch: bool) -> None:
-    """The same with the nodes that each pod may use; without targets a line for each waiting pod."""
-    if not targets:
-        print_all(read_scenario(source), output)
-        return
+    """The same with the nodes that each pod may use."""
     explanations: dict[str, Explanation] = {}
 
     def answer(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyWithNodes:
@@ -63,6 +60,15 @@ def run_why_with_nodes(source: SourceOptions, targets: Sequence[str], output: st
 
     question = SourceOperation("why", WhyAnswer, answer)
     _ask(source, question, show_nodes, targets, output=output, fixes=fixes, watch=watch)
+
+
+def run_why_of_all(source: SourceOptions, namespace: str, output: str) -> None:
+    """Prints a line for each waiting pod.
+
+    Args:
+        namespace: of the pods; "": all.
+    """
+    print_all(read_scenario(source), namespace, output)
 
 
 def _with_nodes(why: WhyAnswer, found: Explanation) -> WhyWithNodes:

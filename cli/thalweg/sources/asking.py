@@ -75,7 +75,20 @@ def tell(
             if not options.files and (now := getattr(answer, "now", "")):
                 click.echo(f"as of {now}")
 
-    run(_tell(options, question, query, put, watch=watch))
+    async def ask() -> None:
+        async with opened(options) as source:
+            asked, last = query(source.namespace), list[_Answer]()
+            queries = [asked] if isinstance(asked, msgspec.Struct) else asked
+            while True:
+                answers = [await source.ask(question, each) for each in queries]
+                if list(map(_timeless, answers)) != list(map(_timeless, last)):
+                    put(answers, again=bool(last))
+                    last = answers
+                if not watch:
+                    return
+                await asyncio.sleep(WATCH_INTERVAL)
+
+    run(ask())
 
 
 def read_scenario(options: SourceOptions) -> Scenario:
@@ -90,27 +103,6 @@ def read_scenario(options: SourceOptions) -> Scenario:
     if not options.files:
         click.echo(f"as of {moment_text(found[0].moment)}", err=True)
     return found[0]
-
-
-async def _tell(
-    options: SourceOptions,
-    question: SourceOperation[Any, _Answer],
-    query: Callable[[str], msgspec.Struct | Sequence[msgspec.Struct]],
-    put: Callable[..., None],
-    *,
-    watch: bool,
-) -> None:
-    async with opened(options) as source:
-        asked, last = query(source.namespace), list[_Answer]()
-        queries = [asked] if isinstance(asked, msgspec.Struct) else asked
-        while True:
-            answers = [await source.ask(question, each) for each in queries]
-            if list(map(_timeless, answers)) != list(map(_timeless, last)):
-                put(answers, again=bool(last))
-                last = answers
-            if not watch:
-                return
-            await asyncio.sleep(WATCH_INTERVAL)
 
 
 def _timeless(answer: _Answer) -> _Answer:

@@ -38,10 +38,12 @@ class Listing:
     Attributes:
         objects: each with its kind and version.
         warnings: sentences about kinds that the caller may not list.
+        unread: these kinds.
     """
 
     objects: list[dict[str, Any]] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
+    unread: set[str] = field(default_factory=set)
 
 
 async def list_objects(client: ApiClient) -> Listing:
@@ -59,10 +61,12 @@ async def list_objects(client: ApiClient) -> Listing:
             if kind in _NEEDED:
                 raise SourceError(
                     f"the API server does not list {kind.plural}: {error}. A plan needs all nodes and pods of the "
-                    "cluster; ask the operator instead, for instance by `thalweg plan`"
+                    f"cluster. Ask for the right to list {kind.plural}, or for an operator with a view, which answers "
+                    "who may not list them"
                 ) from error
             group = f"{kind.plural}.{kind.group}" if kind.group else kind.plural
             listing.warnings.append(f"{group} are not read: {error}")
+            listing.unread.add(kind.kind)
     return listing
 
 

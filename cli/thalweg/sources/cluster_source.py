@@ -56,7 +56,7 @@ class DirectSource:
             listing = await list_objects(self._client)
         except ConnectionLost as error:
             raise SourceError(f"cannot use the API server ({self._where}): {error}") from error
-        scenario = read_listing(listing.objects, self._where, time.time())
+        scenario = read_listing(listing.objects, self._where, time.time(), listing.unread)
         scenario.warnings += listing.warnings
         return scenario
 
@@ -124,4 +124,4 @@ async def _connected(options: SourceOptions) -> AsyncIterator[tuple[ApiClient, s
             yield client, where
     except ConnectionLost as error:
         advice = ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" if kubeconfig is None else ""
-        raise SourceError(f"cannot use the API server ({where}): {error}{advice}") from error
+        raise SourceError(f"cannot use the API server ({where}): {str(error).rstrip('.')}{advice}") from error

@@ -12,7 +12,7 @@ from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.lists import listed
-from flowcore.questions.diagnosis.missing_objects import missing_names
+from flowcore.questions.diagnosis.missing_dependencies import missing_names
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
@@ -89,13 +89,13 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
     policy, victims = governed.policy_of(pod), placement.victims
-    node = f"{placement.node} for it"
+    room = f"{placement.node} for it"
     if victims:
-        node += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
+        room += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
     if not governed.governs(pod):
         return Finding(
             WhyKind.HANDED_OVER,
-            f"The plan has {node}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            f"The plan has {room}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
             (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
@@ -107,5 +107,5 @@ def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Findi
         )
     binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
     says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
-    text = f"The plan has {node}, and kube-scheduler {binds}."
+    text = f"The plan has {room}, and kube-scheduler {binds}."
     return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

@@ -99,6 +99,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         proposed, proposed_workloads: the same of pods that would leave if their policy's mode were Act.
         gap: how far above the cheapest plan the cost may be, as a part of the cost.
         incomplete: whether objects are missing that may change the plan.
+        namespace, policy: whose pods are listed, as asked for; "": all.
     """
 
     placed: list[PlannedPod]
@@ -118,6 +119,8 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     proposed_workloads: list[LeavingWorkload] = []
     gap: float = 0.0
     incomplete: bool = False
+    namespace: str = ""
+    policy: str = ""
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -189,7 +192,10 @@ def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context:
         cost=plan.result.cost,
         lower_bound=plan.result.lower_bound,
         certified=plan.certified,
-        warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
+        warnings=[
+            *unknown_namespace(scenario, query.namespace, context),
+            *(redacted(each) for each in (*plan.warnings, *plan.gaps)),
+        ],
         now=moment_text(context.now),
         workloads=[
             msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
@@ -200,7 +206,20 @@ def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context:
         proposed_workloads=leaving_workloads(scenario, proposed, context),
         gap=round(plan.result.gap, 6),
         incomplete=bool(plan.gaps),
+        namespace=query.namespace,
+        policy=query.policy,
     )
+
+
+def unknown_namespace(scenario: Scenario, namespace: str, context: AnswerContext) -> list[str]:
+    """A warning about the namespace of a question, if nothing of it is known: it may be a typing error.
+
+    Args:
+        namespace: "": all.
+    """
+    if not namespace or (context.sees(namespace) and scenario.has_namespace(namespace)):
+        return []
+    return [f'there is no namespace "{namespace}", or none whose pods you may see']
 
 
 def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:

@@ -1,4 +1,4 @@
-"""Objects that a pod needs and that do not exist: storage of its claims, and what it names itself."""
+"""Objects that a pod depends on and that do not exist: storage of its claims, and what it names itself."""
 
 from __future__ import annotations
 
