@@ -38,7 +38,7 @@ _REST_SECONDS = 1.0
 _PATIENCE = 30.0
 #: Pods bound before those that count: connections, caches and compiled code are there then.
 _FIRST = 10
-_PHASES = ("collect", "transfer", "snapshot", "problem", "solve", "result", "scores", "deliver")
+_PHASES = ("collect", "transfer", "snapshot", "problem", "solve", "result", "prices", "deliver")
 _EXPLAINED = {
     "p50, p99": "ms from a pod's creation to its binding, both as a watch sees them",
     "CPU": "CPU ms for each pod, of all the scheduler's processes; API, etcd: of these",

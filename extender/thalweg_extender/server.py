@@ -142,11 +142,11 @@ class VerbDispatcher:
             async with asyncio.timeout(limits.read) as end:
                 self._reading[end] = None
                 try:
-                    async for part in request.content.iter_any():
-                        size += len(part)
+                    async for chunk in request.content.iter_any():
+                        size += len(chunk)
                         if size > limits.body:
                             raise _BodyError(too_large)
-                        parts.append(part)
+                        parts.append(chunk)
                 finally:
                     ended = end not in self._reading
                     self._reading.pop(end, None)
@@ -182,7 +182,7 @@ class _BodyError(Exception):
 
 
 class _Unready(Exception):
-    """Nothing can be answered now; the message says why."""
+    """No request can be answered now; the message says why."""
 
 
 class _Verbs:

@@ -31,11 +31,11 @@ class ClusterChanges(msgspec.Struct):
     Attributes:
         nodes: nodes that are new or changed, without their reports.
         usage: the whole usage of each node whose usage changed, and of each new node.
-        namespaces: labels of those that changed; None: the namespace is gone.
+        namespaces: labels of changed namespaces; None: the namespace is gone.
         pod_deltas: signature, and by node name how many more (or fewer) such pods hold room there.
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         reports: of nodes whose report changed.
-        storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
+        storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.
@@ -66,8 +66,8 @@ class ClusterChanges(msgspec.Struct):
     def node_reports(self) -> Iterator[tuple[str, Report]]:
         """Node name and report of each node whose report changed."""
         images = self.images
-        for each in self.reports:
-            yield each.node, Report(tuple(images[place] for place in each.images), each.bandwidth)
+        for report in self.reports:
+            yield report.node, Report(tuple(images[place] for place in report.images), report.bandwidth)
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,15 +32,15 @@ def arc_costs(
         size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
         load: of all nodes, as the round begins.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
-        model: the one that ``cost`` names.
+        model: named by ``cost``.
     """
-    found = model.arc_costs(group.pod_class, size, load, cost.weights)
-    found = found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    costs = model.arc_costs(group.pod_class, size, load, cost.weights)
+    costs = costs + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
     if cost.interference is not None:
-        found += interference(group.signature, snapshot)
+        costs += interference(group.signature, snapshot)
     if cost.machines is not None:
-        found += machine_costs(group.signature, cost.machines, snapshot.table)
-    return found
+        costs += machine_costs(group.signature, cost.machines, snapshot.table)
+    return costs
 
 
 def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
@@ -52,10 +52,10 @@ def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPoli
         bounded: whether MOST_WRITTEN is the most. A pod that waits for a cheaper node compares the whole cost with the
             price of waiting, which nothing lifts.
     """
-    found = node_preference(group.pod_class, data.snapshot.table, cost.weights)
+    costs = node_preference(group.pod_class, data.snapshot.table, cost.weights)
     if cost.data_locality is not None:
-        found = found + data.costs(group.pod_class, cost.data_locality)
-    return _bounded(found, allowed) if bounded else found
+        costs = costs + data.costs(group.pod_class, cost.data_locality)
+    return _bounded(costs, allowed) if bounded else costs
 
 
 def _bounded(costs: Int64s, allowed: Bools) -> Int64s:

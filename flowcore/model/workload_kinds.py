@@ -50,7 +50,7 @@ class Machines(msgspec.Struct, frozen=True):
 
 def kind_of(labels: Labels, kinds: Sequence[WorkloadKind]) -> int:
     """Position of the first kind that selects pods with these labels; -1: none does."""
-    return next((at for at, kind in enumerate(kinds) if kind.pods.matches(labels)), -1)
+    return next((number for number, kind in enumerate(kinds) if kind.pods.matches(labels)), -1)
 
 
 def with_kind(
@@ -72,11 +72,11 @@ def with_kind(
 
 def _penalties(kind: int, kinds: Sequence[WorkloadKind], interference: Interference) -> tuple[KindPenalty, ...]:
     matrix = interference.penalties
-    both = [(matrix[kind][other], matrix[other][kind]) for other in range(len(kinds))]
+    both = [(matrix[kind][other_kind], matrix[other_kind][kind]) for other_kind in range(len(kinds))]
     return tuple(
-        KindPenalty(beside.pods, tuple(each.pods for each in kinds[:other]), *both[other])
-        for other, beside in enumerate(kinds)
-        if any(both[other])
+        KindPenalty(beside.pods, tuple(earlier.pods for earlier in kinds[:number]), *both[number])
+        for number, beside in enumerate(kinds)
+        if any(both[number])
     )
 
 

@@ -63,7 +63,7 @@ class PlanGang(msgspec.Struct, array_like=True, frozen=True):
     """A gang of pending pods.
 
     Attributes:
-        needed: of those that wait, how many must be placed at once; not above zero: it has what it needs.
+        needed: waiting pods that must be placed at once; not above zero: the gang has what it needs.
     """
 
     name: str
@@ -244,15 +244,15 @@ class PlanDocument(msgspec.Struct, Bounded):
     def waiting_by_code(self) -> dict[str, int]:
         """How many pods stay pending, by the code of their reason, the most first."""
         counts = Counter(self.codes[reason] for _, reason in self.unplaced)
-        return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+        return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
     return tuple(
-        f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}"
-        for each in taints
-        if each.effect in ("NoSchedule", "NoExecute") and each.key != CORDONED
+        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+        for taint in taints
+        if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
     )
 
 
@@ -278,19 +278,21 @@ def to_plan_document(
     placements: list[PlanPlacement] = []
     unplaced: list[tuple[int, int]] = []
     for result in results:
-        for each in result.placements:
-            group = atomic_groups.setdefault(each.atomic_group, len(atomic_groups)) if each.atomic_group else -1
+        for placement in result.placements:
+            group = (
+                atomic_groups.setdefault(placement.atomic_group, len(atomic_groups)) if placement.atomic_group else -1
+            )
             placements.append(
                 PlanPlacement(
-                    positions[each.pod.key],
-                    each.node,
-                    each.price,
-                    each.chain,
-                    each.wave,
+                    positions[placement.pod.key],
+                    placement.node,
+                    placement.price,
+                    placement.chain,
+                    placement.wave,
                     group,
-                    each.optional,
-                    tuple(victims[key] for key in each.victims),
-                    savings.get(each.pod.key, {}).get(each.node),
+                    placement.optional,
+                    tuple(victims[key] for key in placement.victims),
+                    savings.get(placement.pod.key, {}).get(placement.node),
                 )
             )
         for out in result.unplaced:

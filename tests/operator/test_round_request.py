@@ -1,5 +1,6 @@
 """The request of a round: what is sent in parts, and what makes a request worth sending."""
 
+import asyncio
 from collections.abc import Collection, Mapping
 from types import NoneType
 from typing import Any, get_args, get_origin
@@ -8,11 +9,16 @@ import msgspec
 import pytest
 from support.model import node, pod, snapshot
 from support.recorded_rounds import request_of
+from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker
 from thalweg_operator.planning.round_request import has_changes
 from thalweg_operator.planning.worker import messages
 from thalweg_operator.planning.worker.messages import RoundRequest
+from thalweg_operator.yielding import BURST
 
 from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.planning.round_input import GovernedPod
 
 
 def _empty_fields(kind: type[msgspec.Struct]) -> dict[str, Any]:
@@ -80,6 +86,25 @@ def test_nothing_is_sent_twice_in_parts() -> None:
             value, begin, rest = (getattr(part, name) for part in parts)
             assert (begin, rest) == ((value[:2], value[2:]) if empty == [] else (value, empty))
     assert messages.join_request([first, second]) == whole
+
+
+@pytest.mark.parametrize("fresh", [False, True])
+async def test_other_tasks_have_their_turn_while_old_gangs_are_looked_for(fresh: bool) -> None:  # noqa: FBT001
+    """One after each burst of pods, also where none of them is in a gang."""
+    turns, bursts = 0, 5
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    waiting = [GovernedPod(Pod("ns", f"p{number}", "u", PodClass()), BUILT_IN, BUILT_IN.delivery)
+               for number in range(bursts * BURST)]  # fmt: skip
+    counting = asyncio.create_task(count_turns())
+    assert await PersistentUsageTracker(lambda: 0.0).due(waiting, 1e9, fresh=fresh) is None
+    counting.cancel()
+    assert turns >= bursts
 
 
 def test_a_list_of_changes_alone_makes_parts() -> None:

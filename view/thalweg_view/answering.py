@@ -1,6 +1,6 @@
 """Answers questions: reads the state again when it is old, and asks the compute process, one question at a time.
 
-Callers take turns, so whoever asks much waits for their own questions and not the others.
+Callers take turns, so a caller with many questions delays only themselves.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Answering:
-    """See the module.
+    """Answers the questions of the view's callers, in turns.
 
     Attributes:
         generation: grows with each state that differs from the one before, and with each round.
@@ -118,7 +118,7 @@ class Answering:
             return await self._in_turn(compute)
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Does something with the process while nobody else does.
+        """Uses the process exclusively.
 
         A caller that goes away leaves the queue. What has begun goes on: ended within, the process would have to start
         and read again.

@@ -109,12 +109,12 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         list(islice(reversed(data.rounds.rows), MAX_ROUNDS)),
         [
             StatusMove(
-                context.name(each.key),
-                context.node(each.node),
-                each.kind.value,
-                context.node(each.to) if each.to else "",
+                context.name(eviction.key),
+                context.node(eviction.node),
+                eviction.kind.value,
+                context.node(eviction.to) if eviction.to else "",
             )
-            for each in evictions[:MAX_LEAVING]
+            for eviction in evictions[:MAX_LEAVING]
         ],
         len(evictions),
         workload_rows(data, newest, waiting, listed)[:MAX_WORKLOADS],

@@ -115,9 +115,9 @@ async def _read(api_client: ApiClient, name: NamespacedName) -> tuple[Secret, bo
             return Secret(name, "", {}), True
         raise
     try:
-        found: dict[str, Any] = msgspec.json.decode(answer)
-        metadata = found["metadata"]
-        data = {key: base64.b64decode(value) for key, value in (found.get("data") or {}).items()}
+        secret: dict[str, Any] = msgspec.json.decode(answer)
+        metadata = secret["metadata"]
+        data = {key: base64.b64decode(value) for key, value in (secret.get("data") or {}).items()}
         own = not data or LABEL in (metadata.get("labels") or {})
         return Secret(name, str(metadata["resourceVersion"]), data), own
     except (msgspec.DecodeError, binascii.Error, KeyError, TypeError, AttributeError) as error:

@@ -51,7 +51,7 @@ def read_text(name: str) -> str:
 
 
 def _no_list(_list: dict[str, Any]) -> None:
-    """Nothing is read of a list but its items."""
+    """Reads nothing of a list but its items."""
 
 
 def parse_objects(
@@ -62,7 +62,7 @@ def parse_objects(
     Args:
         text: JSON or YAML.
         shown: name of the file for messages.
-        on_list: is told of each list before its items come.
+        on_list: called with each list before its items come.
 
     Raises:
         DumpError: the text contains no objects.

@@ -55,7 +55,7 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
     kind = str(manifest["kind"])
     try:
         complete = _with_defaults({key: value for key, value in manifest.items() if key != "status"}, _schema(kind))
-        error = min(_validator(kind).iter_errors(complete), key=lambda each: _path(each.absolute_path), default=None)
+        error = min(_validator(kind).iter_errors(complete), key=lambda error: _path(error.absolute_path), default=None)
     except RecursionError as error:
         raise PolicyError("", "nested too deeply") from error
     if error is not None:
@@ -84,7 +84,7 @@ def _without(value: Any, path: Sequence[str]) -> Any:
     if not isinstance(value, dict) or key not in value:
         return value
     if not rest:
-        return {other: entry for other, entry in value.items() if other != key}
+        return {name: entry for name, entry in value.items() if name != key}
     shorter = _without(value[key], rest)
     return value if shorter is value[key] else value | {key: shorter}
 
@@ -110,17 +110,17 @@ def _validator(kind: str) -> Draft7Validator:
 
 def _without_unknown_fields(schema: Schema) -> Schema:
     """The structural schema as JSON Schema that forbids unknown fields."""
-    found = dict(schema)
+    closed = dict(schema)
     if "properties" in schema:
-        found["properties"] = {key: _without_unknown_fields(each) for key, each in schema["properties"].items()}
-        found["additionalProperties"] = False
+        closed["properties"] = {key: _without_unknown_fields(each) for key, each in schema["properties"].items()}
+        closed["additionalProperties"] = False
     if "items" in schema:
-        found["items"] = _without_unknown_fields(schema["items"])
+        closed["items"] = _without_unknown_fields(schema["items"])
     if schema.get("x-kubernetes-list-type") == "set":
-        found["uniqueItems"] = True
+        closed["uniqueItems"] = True
     if "pattern" in schema:  # Go's $ is the end of the text; Python's is also the place before a final line break
-        found["pattern"] = schema["pattern"].replace("$", r"\Z")
-    return found
+        closed["pattern"] = schema["pattern"].replace("$", r"\Z")
+    return closed
 
 
 def _with_defaults(value: Any, schema: Schema) -> Any:

@@ -85,13 +85,14 @@ def read_objects(name: str) -> list[dict[str, Any]]:
         DumpError: the file cannot be read, or an object does not match its kind.
     """
     reader = _Reader()
-    found = reader.read_file(name)
+    objects = reader.read_file(name)
     for warning in (*reader.removed_fields, *reader.skip_warnings()):
         click.echo(f"Warning: {warning}", err=True)
-    if not found:
+    if not objects:
         raise DumpError(f"{display_name(name)}: contains no object that plans depend on")
     return [
-        each | {"spec": checked_spec(each)} if each["kind"] in (POLICY.kind, QUEUE.kind) else each for each in found
+        manifest | {"spec": checked_spec(manifest)} if manifest["kind"] in (POLICY.kind, QUEUE.kind) else manifest
+        for manifest in objects
     ]
 
 
@@ -238,8 +239,8 @@ def _check_is_object(item: dict[str, Any], file: str) -> None:
         raise DumpError(f"{file}: Table: this is a table of columns; dump whole objects: {DUMP_COMMAND}")
 
 
-def _equal(one: dict[str, Any], other: dict[str, Any]) -> bool:
+def _equal(first: dict[str, Any], second: dict[str, Any]) -> bool:
     try:
-        return one == other
+        return first == second
     except RecursionError:  # YAML that contains itself
         return False

@@ -26,13 +26,13 @@ _MAX_NAMES = 3
 def as_json(evictions: Iterable[Eviction]) -> dict[str, Any]:
     """Evictions by the key of the pod that leaves."""
     return {
-        each.pod.key: {
-            "node": each.pod.node,
-            "for": list(each.for_pods),
-            "kind": each.kind.value,
-            "to": each.to or None,
+        eviction.pod.key: {
+            "node": eviction.pod.node,
+            "for": list(eviction.for_pods),
+            "kind": eviction.kind.value,
+            "to": eviction.to or None,
         }
-        for each in evictions
+        for eviction in evictions
     }
 
 
@@ -45,8 +45,14 @@ def print_evictions(console: Console, title: str, evictions: Sequence[Eviction])
     if not evictions:
         return
     rows = (
-        (each.pod.key, each.pod.node, some(each.for_pods) or "-", each.to or "-", why(each.kind, each.reason))
-        for each in islice(evictions, MAX_ROWS)
+        (
+            eviction.pod.key,
+            eviction.pod.node,
+            some(eviction.for_pods) or "-",
+            eviction.to or "-",
+            why(eviction.kind, eviction.reason),
+        )
+        for eviction in islice(evictions, MAX_ROWS)
     )
     print_table(console, (title, "NODE", "FOR", "TO", "WHY"), rows)
     print_truncated(console, len(evictions))

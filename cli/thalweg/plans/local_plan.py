@@ -33,14 +33,14 @@ def plan(scenario: Scenario, now: float, *, reschedule: bool = False, only: Coll
     started = time.perf_counter()
     with redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the plan
         models = find_models().usable
-        found = plan_scenario(scenario, now, models, reschedule=reschedule, only=only)
+        planned = plan_scenario(scenario, now, models, reschedule=reschedule, only=only)
     return TimedPlan(
-        found.result,
-        found.before,
-        found.policies,
-        found.skipped,
-        found.gaps,
-        found.warnings,
+        planned.result,
+        planned.before,
+        planned.policies,
+        planned.skipped,
+        planned.gaps,
+        planned.warnings,
         time.perf_counter() - started,
     )
 

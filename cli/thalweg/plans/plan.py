@@ -163,8 +163,8 @@ def _show_pods(console: Console, answer: PlanAnswer) -> None:
 def _show_leaving(console: Console, title: str, pods: list[LeavingPod]) -> None:
     if pods:
         rows = [
-            (each.pod, each.node, some(each.for_pods) or "-", each.to or "-", why(each.kind, each.reason))
-            for each in pods[:MAX_ROWS]
+            (pod.pod, pod.node, some(pod.for_pods) or "-", pod.to or "-", why(pod.kind, pod.reason))
+            for pod in pods[:MAX_ROWS]
         ]
         _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(pods))
 
@@ -172,9 +172,7 @@ def _show_leaving(console: Console, title: str, pods: list[LeavingPod]) -> None:
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
     different = [each for each in observed if each.elsewhere]
     if different:
-        rows = [
-            (each.pod, each.policy, each.node, each.planned or f"none: {each.reason}") for each in different[:MAX_ROWS]
-        ]
+        rows = [(pod.pod, pod.policy, pod.node, pod.planned or f"none: {pod.reason}") for pod in different[:MAX_ROWS]]
         _table(console, ("OBSERVED", "POLICY", "RUNS ON", "PLANNED FOR"), rows, len(different))
     counts, others = Counter(each.policy for each in observed), Counter(each.policy for each in different)
     for policy, count in sorted(counts.items()):

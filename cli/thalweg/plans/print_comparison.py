@@ -27,26 +27,26 @@ def print_comparison(console: Console, comparison: Comparison) -> None:
 
 
 def _count_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
-    ours, theirs = comparison.thalweg, comparison.one_by_one
-    yield "pods placed", "", f"{ours.placed:,}", f"{theirs.placed:,}"
-    if ours.placed_after_evictions:
-        yield "pods placed once others have left", "", f"{ours.placed_after_evictions:,}", "-"
-    yield "pods waiting", "", f"{ours.waiting:,}", f"{theirs.waiting:,}"
+    planned, sequential = comparison.thalweg, comparison.one_by_one
+    yield "pods placed", "", f"{planned.placed:,}", f"{sequential.placed:,}"
+    if planned.placed_after_evictions:
+        yield "pods placed once others have left", "", f"{planned.placed_after_evictions:,}", "-"
+    yield "pods waiting", "", f"{planned.waiting:,}", f"{sequential.waiting:,}"
     if comparison.gangs:
-        yield f"whole gangs, of {comparison.gangs:,}", "", f"{ours.whole_gangs:,}", f"{theirs.whole_gangs:,}"
-        without_use = f"{ours.pods_of_incomplete_gangs:,}", f"{theirs.pods_of_incomplete_gangs:,}"
+        yield f"whole gangs, of {comparison.gangs:,}", "", f"{planned.whole_gangs:,}", f"{sequential.whole_gangs:,}"
+        without_use = f"{planned.pods_of_incomplete_gangs:,}", f"{sequential.pods_of_incomplete_gangs:,}"
         yield "pods placed in incomplete gangs", "", *without_use
 
 
 def _use_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
-    ours, theirs = comparison.thalweg, comparison.one_by_one
+    planned, sequential = comparison.thalweg, comparison.one_by_one
     for resource, total in comparison.allocatable.items():
-        uses = comparison.used_before, ours.used, theirs.used
+        uses = comparison.used_before, planned.used, sequential.used
         if not any(use[resource] for use in uses):
             continue
         now, by_us, by_them = (f"{100 * use[resource] / total:.1f} %" for use in uses)
         yield f"{resource}, of {_amount(resource, total)}", now, by_us, by_them
-        held = [way.held_by_incomplete_gangs.get(resource, 0) for way in (ours, theirs)]
+        held = [way.held_by_incomplete_gangs.get(resource, 0) for way in (planned, sequential)]
         if any(held):
             by_us, by_them = (_amount(resource, amount) if amount else "0" for amount in held)
             yield "  of these held by incomplete gangs", "", by_us, by_them
@@ -54,15 +54,19 @@ def _use_rows(comparison: Comparison) -> Iterator[tuple[str, str, str, str]]:
 
 def _gain(comparison: Comparison) -> str:
     """What Thalweg's plan is worth beside the other way; pods of incomplete gangs hold room and are of no use."""
-    ours, theirs = comparison.thalweg, comparison.one_by_one
-    facts = [f"{counted(ours.useful, 'pod')} can run, not {theirs.useful:,}"] if ours.useful != theirs.useful else []
-    if ours.whole_gangs != theirs.whole_gangs:
-        facts.append(f"{counted(ours.whole_gangs, 'gang')} whole, not {theirs.whole_gangs:,}")
+    planned, sequential = comparison.thalweg, comparison.one_by_one
+    facts = (
+        [f"{counted(planned.useful, 'pod')} can run, not {sequential.useful:,}"]
+        if planned.useful != sequential.useful
+        else []
+    )
+    if planned.whole_gangs != sequential.whole_gangs:
+        facts.append(f"{counted(planned.whole_gangs, 'gang')} whole, not {sequential.whole_gangs:,}")
     if not facts:
-        facts.append(f"{counted(ours.useful, 'pod')} can run either way")
-    facts += [f"{counted(ours.moved, 'running pod')} moved"] if ours.moved else []
-    facts += [f"{counted(ours.evicted, 'running pod')} evicted"] if ours.evicted else []
-    better = (ours.useful, ours.whole_gangs) > (theirs.useful, theirs.whole_gangs)
+        facts.append(f"{counted(planned.useful, 'pod')} can run either way")
+    facts += [f"{counted(planned.moved, 'running pod')} moved"] if planned.moved else []
+    facts += [f"{counted(planned.evicted, 'running pod')} evicted"] if planned.evicted else []
+    better = (planned.useful, planned.whole_gangs) > (sequential.useful, sequential.whole_gangs)
     return f"{'Gained' if better else 'In short'}: {'; '.join(facts)}."
 
 

@@ -43,8 +43,8 @@ def print_leaving(console: Console, title: str, rows: Sequence[LeavingWorkload])
     if not rows:
         return
     cells = (
-        (each.workload, f"{each.pods:,}", f"{each.moved:,}", some(each.for_workloads) or "-", WHY[each.kind])
-        for each in rows[:MAX_ROWS]
+        (row.workload, f"{row.pods:,}", f"{row.moved:,}", some(row.for_workloads) or "-", WHY[row.kind])
+        for row in rows[:MAX_ROWS]
     )
     print_table(console, (title, "PODS", "WITH A NEW NODE", "FOR", "WHY"), cells)
     print_truncated(console, len(rows))

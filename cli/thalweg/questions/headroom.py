@@ -56,7 +56,8 @@ def show(answer: HeadroomAnswer) -> None:
     console.print(f"waiting pods: {answer.waiting}; new nodes may help {answer.more_nodes_help} of them")
     if answer.scale_ups:
         rows = [
-            (str(each.count), each.like, str(each.pods), _some(each.places, each.pods)) for each in answer.scale_ups
+            (str(scale_up.count), scale_up.like, str(scale_up.pods), _some(scale_up.places, scale_up.pods))
+            for scale_up in answer.scale_ups
         ]
         print_table(console, ("NEW NODES", "LIKE", "PLACE", "PODS"), rows)
     else:

@@ -138,8 +138,8 @@ def explain_one(dump: Scenario, key: str, now: float) -> Explanation:
     """
     pod = next(each for each in dump.waiting() if each.key == key)
     warn(missing_objects(dump, [pod]))
-    (found,) = with_evictions(dump, explain(dump, [pod]), now)
-    return found
+    (explanation,) = with_evictions(dump, explain(dump, [pod]), now)
+    return explanation
 
 
 def print_all(dump: Scenario, namespace: str, output: str) -> None:

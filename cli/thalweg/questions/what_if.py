@@ -83,16 +83,16 @@ def _objects(files: Iterable[str]) -> list[Change]:
 
 
 def _policies(files: Iterable[str]) -> list[Change]:
-    found: list[Change] = []
+    changes: list[Change] = []
     for name in files:
-        for each in read_objects(name):
-            if each["kind"] != POLICY.kind:
+        for manifest in read_objects(name):
+            if manifest["kind"] != POLICY.kind:
                 raise DumpError(
-                    f"{display_name(name)}: {each['kind']} {each['metadata']['name']}: --policy takes "
+                    f"{display_name(name)}: {manifest['kind']} {manifest['metadata']['name']}: --policy takes "
                     f"{POLICY.kind} objects; give other objects to --apply"
                 )
-            found.append(PutPolicy(each))
-    return found
+            changes.append(PutPolicy(manifest))
+    return changes
 
 
 def _added(counts: Sequence[str], likes: Sequence[str]) -> list[Change]:
@@ -160,13 +160,13 @@ def summary_rows(before: PlanSummary, after: PlanSummary) -> list[tuple[str, str
         ("moved pods", before.moved, after.moved),
         ("evicted pods", before.evicted, after.evicted),
     ]
-    rows = [(name, str(one), str(other), f"{other - one:+d}" if one != other else "") for name, one, other in numbers]
+    rows = [(name, str(old), str(new), f"{new - old:+d}" if old != new else "") for name, old, new in numbers]
     none = ResourceUse(0, 0)
     for name in resource_order(before, after):
-        one, other = before.resources.get(name, none), after.resources.get(name, none)
-        points = round(other.share * 100) - round(one.share * 100)
+        use_before, use_after = before.resources.get(name, none), after.resources.get(name, none)
+        points = round(use_after.share * 100) - round(use_before.share * 100)
         change = f"{points:+d} {'point' if abs(points) == 1 else 'points'}" if points else ""
-        rows.append((name, _use(name, one), _use(name, other), change))
+        rows.append((name, _use(name, use_before), _use(name, use_after), change))
     return rows
 
 

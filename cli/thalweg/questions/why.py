@@ -51,8 +51,8 @@ def run_why_with_nodes(source: SourceOptions, targets: Sequence[str], output: st
 
     def answer(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyWithNodes:
         why = answer_why(scenario, query, context)
-        found = explanations[why.pod] = explain_one(scenario, why.pod, context.now)
-        return _with_nodes(why, found)
+        explanation = explanations[why.pod] = explain_one(scenario, why.pod, context.now)
+        return _with_nodes(why, explanation)
 
     def show_nodes(why: WhyAnswer) -> None:
         show(why)
@@ -71,15 +71,15 @@ def run_why_of_all(source: SourceOptions, namespace: str, output: str) -> None:
     print_all(read_scenario(source), namespace, output)
 
 
-def _with_nodes(why: WhyAnswer, found: Explanation) -> WhyWithNodes:
-    (known,) = as_json([found])
+def _with_nodes(why: WhyAnswer, explanation: Explanation) -> WhyWithNodes:
+    (known,) = as_json([explanation])
     return WhyWithNodes(
         **{name: getattr(why, name) for name in why.__struct_fields__},
         nodes=known["nodes"],
-        gang=found.gang_reason or msgspec.UNSET,
+        gang=explanation.gang_reason or msgspec.UNSET,
         evictions=known.get("evictions", msgspec.UNSET),
-        nobody_leaves=found.nobody_leaves or msgspec.UNSET,
-        blocked=found.skip_reason or msgspec.UNSET,
+        nobody_leaves=explanation.nobody_leaves or msgspec.UNSET,
+        blocked=explanation.skip_reason or msgspec.UNSET,
     )
 
 

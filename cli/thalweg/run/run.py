@@ -65,9 +65,9 @@ def run_operator(
         replicated=replicated,
         own_pod=own_pod,
         endpoints=tuple(
-            each
-            for each in (extender_endpoint(extender, os.environ), view_endpoint(view, os.environ, own_pod))
-            if each is not None
+            endpoint
+            for endpoint in (extender_endpoint(extender, os.environ), view_endpoint(view, os.environ, own_pod))
+            if endpoint is not None
         ),
         round_budget=budget,
         records=records,

@@ -36,8 +36,8 @@ async def service_url(api_client: ApiClient, service: NamespacedName) -> str:
             raise ServiceProblem(f"Service {service} does not exist") from error
         raise
     try:
-        found: dict[str, Any] = msgspec.json.decode(answer)
-        address, port = str(found["spec"]["clusterIP"]), int(found["spec"]["ports"][0]["port"])
+        service_object: dict[str, Any] = msgspec.json.decode(answer)
+        address, port = str(service_object["spec"]["clusterIP"]), int(service_object["spec"]["ports"][0]["port"])
     except (msgspec.DecodeError, KeyError, IndexError, TypeError, ValueError) as error:
         raise ServiceProblem(f"Service {service} has no cluster IP or no port") from error
     if address in ("", "None"):
@@ -62,7 +62,7 @@ async def client_certificates(api_client: ApiClient, name: NamespacedName) -> Ma
 
 
 async def store(api_client: ApiClient, name: NamespacedName, text: str) -> bool:
-    """Stores the configuration in a Secret; whether it changed.
+    """Stores the configuration in a Secret. Returns whether it changed.
 
     Raises:
         SecretProblem: somebody else filled the Secret, or changes it at the same time.

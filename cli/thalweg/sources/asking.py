@@ -93,20 +93,20 @@ def tell(
 
 def read_scenario(options: SourceOptions) -> Scenario:
     """The whole cluster of the source. Where it cannot be had: one line of error, and exit code 2."""
-    found: list[Scenario] = []
+    scenarios: list[Scenario] = []
 
     async def read() -> None:
         async with opened(options) as source:
-            found.append(await source.scenario())
+            scenarios.append(await source.scenario())
 
     run(read())
     if not options.files:
-        click.echo(f"as of {moment_text(found[0].moment)}", err=True)
-    return found[0]
+        click.echo(f"as of {moment_text(scenarios[0].moment)}", err=True)
+    return scenarios[0]
 
 
 def _timeless(answer: _Answer) -> _Answer:
-    """An answer without the moment that it is for, which changes whenever somebody asks."""
+    """An answer without its moment, which differs for each question."""
     return msgspec.structs.replace(answer, now="") if hasattr(answer, "now") else answer
 
 

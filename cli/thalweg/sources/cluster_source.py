@@ -45,13 +45,13 @@ class DirectSource:
         self._client, self.namespace, self._where = client, namespace, where
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         scenario = await self.scenario()
         warn(scenario.warnings)
         return answer_here(question, scenario, query)
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
+        """Reads the whole cluster."""
         try:
             listing = await list_objects(self._client)
         except ConnectionLost as error:
@@ -62,7 +62,7 @@ class DirectSource:
 
 
 class ClusterSource:
-    """The operator as long as it has a view, and the objects after that.
+    """A live cluster as a source: its operator's view, else its objects.
 
     Attributes:
         namespace: of names without a namespace.
@@ -73,7 +73,7 @@ class ClusterSource:
         self._objects, self.namespace = objects, objects.namespace
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         if self._operator is not None:
             try:
                 return await self._operator.ask(question, query)
@@ -83,7 +83,7 @@ class ClusterSource:
         return await self._objects.ask(question, query)
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
+        """Reads the whole cluster."""
         return await self._objects.scenario()
 
 

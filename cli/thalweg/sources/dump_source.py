@@ -42,12 +42,12 @@ class DumpSource:
         self._files, self.namespace, self._moment = files, namespace, moment
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         warn(self._read.warnings)
         return answer_here(question, self._read, query)
 
     async def scenario(self) -> Scenario:
-        """See ``Source``."""
+        """Reads the whole cluster."""
         return self._read
 
     @cached_property

@@ -93,7 +93,7 @@ class Source(Protocol):
 
     @property
     def namespace(self) -> str:
-        """Of names without a namespace."""
+        """Namespace of names without one."""
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
         """The answer.

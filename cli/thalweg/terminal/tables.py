@@ -43,7 +43,7 @@ def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence
         console.print(table)
         return
     lines = [tuple(header), *(tuple(map(_in_one_line, row)) for row in rows)]
-    widths = [max(len(line[at]) for line in lines) for at in range(len(header))]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
     for line in lines:
         cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
         console.file.write(f"{_GAP.join(cells).rstrip()}\n")

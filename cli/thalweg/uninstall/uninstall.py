@@ -145,8 +145,8 @@ async def _uninstall(
         try:
             async with asyncio.TaskGroup() as group:
                 electing = [group.create_task(each.run()) for each in electors]
-                for each in electors:
-                    await each.held.wait()
+                for elector in electors:
+                    await elector.held.wait()
                 done = await remove(connection, lambda line: click.echo(line, err=True), policies=policies)
                 for task in electing:
                     task.cancel()
@@ -176,17 +176,17 @@ async def _leases(api_client: ApiClient) -> list[LeaseName]:
         raw = await api_client.request("GET", _LEASES, params={"labelSelector": _OF_OPERATORS})
     except Refused as error:
         raise OperatorError(f"cannot look for the operator's Lease: {error}; name it with --lease") from error
-    found = {LeaseName(each.metadata.namespace, each.metadata.name) for each in JsonReader(_Leases).read(raw).items}
+    names = {LeaseName(each.metadata.namespace, each.metadata.name) for each in JsonReader(_Leases).read(raw).items}
     default = LeaseName()
     try:
         await api_client.request("GET", api_path(f"{_API}/namespaces", default.namespace, "leases", default.name))
-        found.add(default)
+        names.add(default)
     except Refused as error:
         if error.status != 404:
             raise
-    if not found:
+    if not names:
         raise OperatorError(
             "there is no Lease with the label app.kubernetes.io/name=thalweg, and no kube-system/thalweg. Name the "
             "Lease of your operator with --lease NAMESPACE/NAME; if no operator runs, use --lease kube-system/thalweg"
         )
-    return sorted(found, key=str)
+    return sorted(names, key=str)

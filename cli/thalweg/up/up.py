@@ -101,11 +101,11 @@ def run_up(count: int, dumps: tuple[str, ...]) -> None:
 def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
     port, extender, view = _free_port(), f"{_LOOPBACK}:{_free_port()}", f"{_LOOPBACK}:{_free_port()}"
     authority = Authority(folder, "ca")
-    ours, theirs = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
+    server, client = authority.server("thalweg", _LOOPBACK), authority.client(SCHEDULER)
     operator = [
         *(sys.executable, "-m", "thalweg", "run", "--kubeconfig", "{kubeconfig}"),
         *("--listen", f"{_LOOPBACK}:{port}", "--log-format", "text"),
-        *("--extender-listen", extender, "--extender-cert", str(ours.certificate), "--extender-key", str(ours.key)),
+        *("--extender-listen", extender, "--extender-cert", str(server.certificate), "--extender-key", str(server.key)),
         *("--extender-client-ca", str(authority.certificate), "--view-listen", view),
     ]
     config = SchedulerConfig(
@@ -114,8 +114,8 @@ def _serve(nodes: Sequence[Mapping[str, Any]], folder: Path) -> None:
         qps=5000,
         leader_elect=False,
         authority=authority.certificate.read_bytes(),
-        client_certificate=str(theirs.certificate),
-        client_key=str(theirs.key),
+        client_certificate=str(client.certificate),
+        client_key=str(client.key),
     )
 
     async def welcome(plane: ControlPlane, api: Api) -> Sequence[str]:

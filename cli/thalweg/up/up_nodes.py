@@ -34,8 +34,8 @@ def _has_gpus(number: int, count: int) -> bool:
 
 
 def _made_up(number: int, racks: int, *, gpus: bool) -> dict[str, Any]:
-    in_zone, at = divmod(number, len(_ZONES))
-    zone = _ZONES[at]
+    in_zone, place = divmod(number, len(_ZONES))
+    zone = _ZONES[place]
     labels = {_ZONE: zone, _RACK: f"{zone}{in_zone % racks + 1}", **({"gpu": "true"} if gpus else {})}
     return node(f"node-{number}", labels=labels, extended=_GPUS if gpus else None)
 
@@ -51,9 +51,9 @@ def nodes_of_dump(files: tuple[str, ...]) -> list[dict[str, Any]]:
     nodes = list(read_dump(files).cluster.nodes.values())
     if len(nodes) > MOST_NODES:
         raise DumpError(f"the dump contains {len(nodes):,} nodes: at most {MOST_NODES:,} are simulated")
-    for each in nodes:
-        if each.problem:
-            raise DumpError(f"Node {each.name}: {each.problem}")
+    for dumped in nodes:
+        if dumped.problem:
+            raise DumpError(f"Node {dumped.name}: {dumped.problem}")
     return [_simulated(each) for each in nodes]
 
 

@@ -50,18 +50,18 @@ class FixedSource:
         self._scenario, self._rounds = scenario, rounds
 
     def unavailable(self) -> str:
-        """See ``ViewSource``."""
+        """Why no question can be answered now; "": it can."""
         return ""
 
     async def state(self) -> AsyncIterator[bytes]:
-        """See ``ViewSource``."""
+        """The saved state in pieces of whole lines."""
         lines = state_of(self._scenario)
         while piece := b"".join(islice(lines, _LINES)):
             yield piece
             await asyncio.sleep(0)
 
     def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
-        """See ``ViewSource``."""
+        """Calls the listener with each round, known ones included."""
         for plan in self._rounds:
             listener(plan)
 

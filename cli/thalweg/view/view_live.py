@@ -115,18 +115,18 @@ class LiveSource:
         self._operator, self.name, self.version = operator, operator.server, version("thalweg")
 
     def unavailable(self) -> str:
-        """See ``ViewSource``."""
+        """Why no question can be answered now; "": it can."""
         return self._operator.problem()
 
     async def state(self) -> AsyncIterator[bytes]:
-        """See ``ViewSource``."""
+        """The saved state in pieces of whole lines."""
         lines = self._operator.saved_lines(time.time())
         while piece := b"".join(islice(lines, _LINES)):
             yield piece
             await asyncio.sleep(0)
 
     def on_round(self, listener: Callable[[PlanDocument], None]) -> None:
-        """See ``ViewSource``."""
+        """Calls the listener with each round, known ones included."""
         self._operator.observers.append(_Rounds(listener))
 
 
@@ -137,7 +137,7 @@ class _Rounds:
         self._listener = listener
 
     def round_planned(self, request: RoundRequest, _pods: Sequence[Pod], reply: RoundReply) -> None:
-        """See ``RoundObserver``."""
+        """Passes on a round that was just planned."""
         if not request.pending:
             return  # it told the worker of changes and planned nothing
         try:

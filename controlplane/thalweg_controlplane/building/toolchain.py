@@ -69,7 +69,7 @@ def _version(go: Path) -> tuple[int, int]:
 
 
 def go_environment() -> Mapping[str, str]:
-    """The environment for builds: no C compiler, and no other toolchain than the one that was found."""
+    """The environment for builds: no C compiler, and no toolchain beside this one."""
     return {**os.environ, "CGO_ENABLED": "0", "GOTOOLCHAIN": "local"}
 
 

@@ -105,12 +105,12 @@ class Api:
         """Creates objects, `concurrency` at a time, started in order; returns the created objects in this order."""
         gate = asyncio.Semaphore(concurrency)
 
-        async def one(manifest: Mapping[str, Any]) -> Any:
+        async def create_one(manifest: Mapping[str, Any]) -> Any:
             async with gate:
                 return await self.create(manifest)
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(one(manifest)) for manifest in manifests]
+            tasks = [group.create_task(create_one(manifest)) for manifest in manifests]
         return [task.result() for task in tasks]
 
     async def apply(self, manifest: Mapping[str, Any], *, manager: str = "thalweg-controlplane") -> Any:
@@ -155,7 +155,7 @@ class Api:
 
 
 def pause(waited: float, shortest: float) -> float:
-    """Seconds until the next question of a wait that has taken so many: a long wait asks less often."""
+    """Seconds until a wait asks again; ``waited``, the seconds so far: a long wait asks less often."""
     return max(shortest, min(waited / 20, _LONGEST_PAUSE))
 
 

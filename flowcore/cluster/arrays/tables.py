@@ -1,6 +1,6 @@
 """The cluster as arrays: changes in, snapshots out. Every Snapshot of the operator and the command line is made here.
 
-A change costs what changed and a few copies of arrays, not the cluster. A fresh table that is told everything
+A change costs what changed and a few copies of arrays, not the cluster. A fresh table with everything
 (``full_changes``) comes to the same arrays.
 """
 
@@ -132,8 +132,8 @@ class ClusterTables:
         for node, report in changes.node_reports():
             self._reports.put(node, report)
         self._apply_measured(changes.measured)
-        for each in changes.storage:
-            self._storage.put(each)
+        for stored in changes.storage:
+            self._storage.put(stored)
         for key in changes.removed_storage:
             self._storage.drop(key)
         for name in changes.removed_numa:
@@ -165,7 +165,7 @@ class ClusterTables:
             self._measured_rows = np.where(rows[:, np.newaxis] < 0, np.nan, _moved(self._measured_rows, rows))
             if self._ports:
                 places = enumerate(rows.tolist())
-                self._ports = {at: self._ports[place] for at, place in places if place in self._ports}
+                self._ports = {row: self._ports[place] for row, place in places if place in self._ports}
         self._update_columns(before, put, removed)
         column = {name: i for i, name in enumerate(self._resources)}
         for node in put:
@@ -211,26 +211,26 @@ class ClusterTables:
         fewer_pods: list[int] = []
         resized_pods: list[int] = []
         mounts = False
-        for each in usage:
-            old = self._usage.get(each.node)
-            self._usage[each.node] = each
-            is_new = each.node not in before.index
-            if each.volumes != (() if old is None else old.volumes):
-                self._storage.mount(each.node, each.volumes)
+        for node_usage in usage:
+            old = self._usage.get(node_usage.node)
+            self._usage[node_usage.node] = node_usage
+            is_new = node_usage.node not in before.index
+            if node_usage.volumes != (() if old is None else old.volumes):
+                self._storage.mount(node_usage.node, node_usage.volumes)
                 mounts |= not is_new
-            row = self._table.index.get(each.node)
+            row = self._table.index.get(node_usage.node)
             if row is None:
                 continue
-            self._used[row] = self._usage_row(each)
-            self._non_zero_requested[row] = min(each.cpu, _MAX_INT64), min(each.memory, _MAX_INT64)
-            if each.ports:
-                self._ports[row] = frozenset(each.ports)
+            self._used[row] = self._usage_row(node_usage)
+            self._non_zero_requested[row] = min(node_usage.cpu, _MAX_INT64), min(node_usage.memory, _MAX_INT64)
+            if node_usage.ports:
+                self._ports[row] = frozenset(node_usage.ports)
             else:
                 self._ports.pop(row, None)
-            if old == each or is_new:
+            if old == node_usage or is_new:
                 continue
             pods = 0 if old is None else old.pods
-            rows = resized_pods if each.pods == pods else more_pods if each.pods > pods else fewer_pods
+            rows = resized_pods if node_usage.pods == pods else more_pods if node_usage.pods > pods else fewer_pods
             rows.append(row)
         return more_pods, fewer_pods, resized_pods, mounts
 
@@ -246,7 +246,7 @@ class ClusterTables:
                 self._measured[load.node] = load
 
     def age(self) -> None:
-        """To be called now and then: drops what nobody asked for since the last call but one."""
+        """Drops what was not read since the last call but one. To be called now and then."""
         self._table.age()
         self._pod_index.age()
 

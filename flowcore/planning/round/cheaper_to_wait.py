@@ -57,7 +57,7 @@ class CheaperToWait:
             f"{group.name} needs {pods(group.size)} at once. Waiting costs {rounded_down(price)}, "
             f"and the cheapest nodes with room for them {rounded_up(cost)}. It waits for cheaper nodes."
         )
-        growth = sum(self._problem.demands[at].price_growth * count for at, count in group.required.items())
+        growth = sum(self._problem.demands[demand].price_growth * count for demand, count in group.required.items())
         return Reason(text, CHEAPER_TO_WAIT, more_nodes_help=False, settles_in=_seconds(cost - price, growth))
 
     def _find_cheapest(self, number: int) -> tuple[str, int] | None:

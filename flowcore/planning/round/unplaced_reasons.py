@@ -103,7 +103,7 @@ class UnplacedReasons:
         )
 
     def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
-        """Whether other nodes may take so many pods of these demands."""
+        """Whether other nodes may take these numbers of pods of the demands."""
         return all(
             more_nodes_help(
                 group.pod_class,

@@ -60,7 +60,7 @@ STEPS = {
 def nothing_fits(pod: UnplacedCase) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
-    # Labels that nodes have are told to those who may read nodes.
+    # Only callers who may read nodes get the labels of nodes.
     missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
     lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
     evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]

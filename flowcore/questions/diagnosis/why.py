@@ -33,24 +33,24 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     pods = waiting_pods(scenario, query.target, context)
     plan = plan_scenario(scenario, context.now, context.models)
     pod, waiting, alike = _first_of_most(plan, pods)
-    found = diagnose(scenario, plan, pod, context)
+    diagnosis = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
     fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
     missing = missing_names(scenario, pod)
     steps = [each.step for each in missing]
-    steps += [each.text for each in fixes] if found.kind not in _WAIT else []
+    steps += [each.text for each in fixes] if diagnosis.kind not in _WAIT else []
     redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,
-        kind=found.kind,
-        text=redacted(found.text),
+        kind=diagnosis.kind,
+        text=redacted(diagnosis.text),
         fixes=fixes,
-        evidence=[redacted(each) for each in (*(each.text for each in missing), *found.evidence)],
-        next=steps[0] if steps else redacted(found.next),
+        evidence=[redacted(each) for each in (*(each.text for each in missing), *diagnosis.evidence)],
+        next=steps[0] if steps else redacted(diagnosis.next),
         waiting=waiting,
         alike=alike,
         now=moment_text(context.now),
-        details=[redacted(each) for each in found.details],
+        details=[redacted(each) for each in diagnosis.details],
     )
 
 
@@ -83,7 +83,7 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
     counts = Counter(reasons[pod.key] for pod in pods if pod.key in reasons)
     if not counts:
         return pods[0], len(pods), len(pods)
-    reason, alike = max(counts.items(), key=lambda each: each[1])
+    reason, alike = max(counts.items(), key=lambda entry: entry[1])
     return next(pod for pod in pods if reasons.get(pod.key) == reason), counts.total(), alike
 
 

@@ -23,7 +23,7 @@ _NOTHING_LISTED = "a policy counts measured load, and the API server lists no No
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUsage:
-    """Of the policies that ask for it.
+    """Measured usage for the policies that ask for it.
 
     Attributes:
         loads: of the nodes.
@@ -76,6 +76,6 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         )
     return MeasuredUsage(
         tuple(store.measured_load(name, arrivals[name], now) for name in cluster.nodes),
-        {key: found for key, found in waiting if found is not None},
+        {key: usage for key, usage in waiting if usage is not None},
         tuple(refused),
     )

@@ -159,15 +159,15 @@ def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context:
     return PlanAnswer(
         placed=[
             PlannedPod(
-                each.pod.key,
-                context.node(each.node),
-                each.price,
-                _named(each.victims, context),
-                _shown(policies[each.pod.key].name),
-                acts[each.pod.key],
+                placement.pod.key,
+                context.node(placement.node),
+                placement.price,
+                _named(placement.victims, context),
+                _shown(policies[placement.pod.key].name),
+                acts[placement.pod.key],
             )
-            for each in plan.result.placements
-            if listed(each.pod.key)
+            for placement in plan.result.placements
+            if listed(placement.pod.key)
         ],
         waiting=[
             WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name), skipped=key in plan.skipped)
@@ -177,15 +177,15 @@ def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context:
         leaving=[_leaving(each, context, redacted) for each in leaving],
         observed=[
             msgspec.structs.replace(
-                each,
-                node=context.node(each.node),
-                planned=_node(each.planned, context),
-                reason=redacted(each.reason),
+                observed_pod,
+                node=context.node(observed_pod.node),
+                planned=_node(observed_pod.planned, context),
+                reason=redacted(observed_pod.reason),
             )
-            for each in observed
-            if context.may_name(each.pod)
-            and query.namespace in ("", _namespace(each.pod))
-            and query.policy in ("", each.policy)
+            for observed_pod in observed
+            if context.may_name(observed_pod.pod)
+            and query.namespace in ("", _namespace(observed_pod.pod))
+            and query.policy in ("", observed_pod.policy)
         ],
         hidden=0 if query.namespace else sum(not context.may_name(key) for key in policies),
         nodes=len(scenario.cluster.nodes),
@@ -198,8 +198,8 @@ def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context:
         ],
         now=moment_text(context.now),
         workloads=[
-            msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
-            for each in planned_workloads(scenario, plan, listed)
+            msgspec.structs.replace(workload, reason=redacted(_first_line(workload.reason)))
+            for workload in planned_workloads(scenario, plan, listed)
         ],
         leaving_workloads=leaving_workloads(scenario, leaving, context),
         proposed=[_leaving(each, context, redacted) for each in proposed],

@@ -46,7 +46,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         waiting: how many get none.
         codes: how many of them wait for which code of reason, the most first; NotPlanned: no plan may place them.
         reason: the sentence of one that waits for the commonest code; "": none waits.
-        since: seconds since the epoch since when the first of those that get no node could be placed; 0: none waits.
+        since: seconds since the epoch: when the first pod without a planned node could be placed; 0: none waits.
         queue: FlowQueue of its pods; "": none, or several.
         leaving: how many of its running pods leave.
     """
@@ -63,7 +63,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def namespace(self) -> str:
-        """Of the workload."""
+        """Namespace of the workload."""
         return self.workload.split("/")[1]
 
     @property
@@ -137,9 +137,9 @@ def leaving_workloads(
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
     groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
-    for each in evictions:
-        wanting = tuple(sorted({named(key) for key in each.for_pods}))
-        groups.setdefault((named(each.pod.key), each.kind, wanting), []).append(bool(each.to))
+    for eviction in evictions:
+        wanting = tuple(sorted({named(key) for key in eviction.for_pods}))
+        groups.setdefault((named(eviction.pod.key), eviction.kind, wanting), []).append(bool(eviction.to))
     rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 

@@ -26,7 +26,7 @@ Foreseen = Callable[[Pod], tuple[int, int] | None]
 
 
 def nothing_foreseen(_pod: Pod) -> None:
-    """Nothing is known of what pods will use."""
+    """Foresees no usage for any pod."""
 
 
 @dataclass(slots=True)
@@ -164,16 +164,16 @@ class GovernedScenario:
         Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
         """
         return any(
-            other.node_name == pod.nominated_node
-            and other.deleting
-            and other.pod_class.priority < pod.pod_class.priority
-            for other in (self._scenario.running() if pod.nominated_node else ())
+            running.node_name == pod.nominated_node
+            and running.deleting
+            and running.pod_class.priority < pod.pod_class.priority
+            for running in (self._scenario.running() if pod.nominated_node else ())
         )
 
     def round_input(
         self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
     ) -> RoundInput:
-        """What a round is told of waiting pods, of those that may be planned.
+        """What a round reads of the waiting pods that may be planned.
 
         Args:
             foreseen: what a pod is expected to use.

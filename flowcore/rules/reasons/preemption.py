@@ -46,7 +46,7 @@ def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now
     free = [each for each, budgets in protected if not budgets and not each.unevictable_reason]
     if free:
         return "evictions of pods with a lower priority would not make enough room"
-    budgets = sorted({budget for _, found in protected for budget in found})
+    budgets = sorted({budget for _, budgets in protected for budget in budgets})
     if budgets:
         return f"PodDisruptionBudgets allow no eviction now: {', '.join(budgets)}"
     first = lower[0]

@@ -98,7 +98,7 @@ class Binder:
         *,
         backoff: Backoff = _BACKOFF,
     ) -> None:
-        """With so many bindings in flight at once.
+        """Keeps at most ``concurrency`` bindings in flight.
 
         Args:
             backoff: pauses between tries of one binding.
@@ -203,7 +203,7 @@ class Binder:
         pod, node = write.pod, write.node
         try:
             raw = await self._api_client.request("GET", pod_path(pod.namespace, pod.name))
-            found = _bound_pods.read(raw)
+            actual = _bound_pods.read(raw)
         except Refused as problem:
             if problem.status != 404:
                 return retry_after_error(problem)
@@ -213,11 +213,11 @@ class Binder:
             return retry_after_error(problem)
         except UnreadableJson:
             return Retry("error")
-        if found.metadata.uid != pod.uid:
+        if actual.metadata.uid != pod.uid:
             self._give_up(write, "replaced", "")
-        elif found.spec.node_name == node:
+        elif actual.spec.node_name == node:
             self._bound(write)  # an earlier try got through
-        elif found.spec.node_name:
+        elif actual.spec.node_name:
             self._give_up(write, "bound elsewhere", "")
         else:
             # Still unbound, so it is the pod itself that may not be bound (it is being deleted, or gated).

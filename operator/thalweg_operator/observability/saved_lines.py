@@ -39,9 +39,9 @@ class SavedLines:
             # A pod that waits for another one to leave has no room yet: it is planned again.
             planned={key: each.node for key, each in ledger.reservations.items() if key not in awaiting},
             awaiting={
-                key: AwaitedRoom(each.node, each.victims)
+                key: AwaitedRoom(reservation.node, reservation.victims)
                 for key in awaiting
-                if (each := ledger.reservations.get(key)) is not None
+                if (reservation := ledger.reservations.get(key)) is not None
             },
             loads=dict(loads),
             held={

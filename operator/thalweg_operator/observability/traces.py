@@ -43,7 +43,7 @@ class OpenTelemetryTracer:
         self._tracer = self._provider.get_tracer("thalweg")
 
     def round_ended(self, trace: RoundTrace) -> None:
-        """See RoundTracer."""
+        """Records the spans of a round."""
         reply, began = trace.reply, trace.ended - trace.seconds
         attributes: dict[str, int | float | str] = {"thalweg.round": trace.number, "thalweg.pods": trace.pods}
         if reply is not None:
@@ -63,8 +63,8 @@ class OpenTelemetryTracer:
             if phase.name == "worker" and reply is not None:
                 # How the way there and the way back share the rest of the time is not known: half each.
                 worker_began = began + phase.start + max(0.0, phase.seconds - reply.seconds) / 2
-                for each in reply.phases:
-                    self._phase(child, each, worker_began)
+                for worker_phase in reply.phases:
+                    self._phase(child, worker_phase, worker_began)
         span.end(_nanoseconds(trace.ended))
 
     def _phase(self, parent: Span, phase: RoundPhase, began: float) -> Span:
@@ -89,7 +89,7 @@ class _CountingExporter(SpanExporter):
         self._failing = False
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """See SpanExporter."""
+        """Writes spans."""
         try:
             result = self._exporter.export(spans)
         except Exception as error:  # noqa: BLE001 - whatever it is, rounds go on
@@ -106,7 +106,7 @@ class _CountingExporter(SpanExporter):
         return result
 
     def shutdown(self) -> None:
-        """See SpanExporter."""
+        """Closes the exporter."""
         self._exporter.shutdown()
 
 

@@ -98,7 +98,7 @@ class RequestBuilder:
         signatures: dict[PodSignature, int] = {}
         policies, now = planning_input.policies, self._wall_clock()
         governed = [GovernedPod(pod, policies[place], policies[place].delivery) async for pod, place in yielding(pods)]
-        stays_above = self._persistent_usage.due(governed, now, fresh=reset)
+        stays_above = await self._persistent_usage.due(governed, now, fresh=reset)
         round_input = operator_round_input(
             self._state, governed, self._clock(), now, self._measured_usage.foreseen, stays_above
         )

@@ -18,7 +18,7 @@ from thalweg_operator.reservations.effects import Departure, Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """Base of all events."""
 
 
 # --- the watches ---
@@ -163,32 +163,19 @@ class PodsBlocked(_Event, frozen=True, gc=False):
     pods: Sequence[tuple[Pod, Policy]]
 
 
-class ScoresPlanned(_Event, frozen=True, gc=False):
-    """What the last plan's costs say of nodes for pods of a class that ``Prefer`` governs."""
-
-    pod_class: PodClass
-    policy: str
-    scores: bytes
-
-
 class PricesPlanned(_Event, frozen=True, gc=False):
-    """What nodes cost one more pod of a class after the plan in hand, each of whose pods has its reservation."""
+    """What nodes cost one more pod of a class after the plan in hand, each of whose pods has its reservation.
+
+    Attributes: see ``PlannedPrices``.
+    """
 
     pod_class: PodClass
     policy: str
     positions: Mapping[str, int]
-    least: int
-    above: Sequence[int]
+    base: int
+    step: int
+    codes: Sequence[int]
     tolerance: int
-    generation: int
-
-
-class CheapestPlanned(_Event, frozen=True, gc=False):
-    """Which nodes cost one more pod of a class least after a plan, for pods that we bind (``CheapestNodes``)."""
-
-    pod_class: PodClass
-    policy: str
-    nodes: Sequence[str]
     generation: int
 
 
@@ -271,8 +258,6 @@ class TimePassed(_Event, frozen=True, gc=False):
 
 
 ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet
-PlanEvent: TypeAlias = (
-    PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | CheapestPlanned | GateUnneeded
-)
+PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | GateUnneeded
 SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

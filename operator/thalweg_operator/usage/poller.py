@@ -69,7 +69,7 @@ class _Poll:
 
 
 class UsagePoller:
-    """See the module.
+    """Polls the metrics API and Prometheus at each interval.
 
     Attributes:
         store: the samples.
@@ -118,7 +118,7 @@ class UsagePoller:
         return now - STALE_AFTER - _LONGEST_WINDOW
 
     async def poll(self, prometheus: PrometheusClient | None) -> None:
-        """Reads all sources once. What cannot be read, or used, is told and stops nothing else."""
+        """Reads all sources once. What cannot be read, or used, is reported and stops nothing else."""
         began, poll = time.monotonic(), _Poll(self._wall_clock())
         asked, queries = asks_for_usage(self._cluster), self._settings.queries
         if not asked:
@@ -225,21 +225,21 @@ class UsagePoller:
             self._put_nodes(dict(some), poll, "Prometheus")
 
     async def _query(self, prometheus: PrometheusClient, name: str, poll: _Poll) -> NodeValues | None:
-        found, problem = None, ""
+        values, problem = None, ""
         try:
-            found = await prometheus.node_values(name, self._settings.queries[name], poll.now)
+            values = await prometheus.node_values(name, self._settings.queries[name], poll.now)
         except QueryFailed as error:
             problem = f"query {name} of Prometheus failed: {error}"
         self._was_read(f"query {name}", problem, poll)
-        async for sentence in yielding(() if found is None else found.refused):
+        async for sentence in yielding(() if values is None else values.refused):
             self._refuse("Prometheus", sentence, poll)
-        return found
+        return values
 
     async def _query_bandwidth(self, prometheus: PrometheusClient, poll: _Poll) -> None:
         """Bandwidth of nodes, from Prometheus."""
-        found = await self._query(prometheus, "bandwidth", poll)
+        answer = await self._query(prometheus, "bandwidth", poll)
         by_time: dict[float, dict[str, int]] = {}
-        for node, (when, bits) in {} if found is None else found.values.items():
+        for node, (when, bits) in {} if answer is None else answer.values.items():
             by_time.setdefault(when, {})[node] = round(bits)
         for when, measured in by_time.items():
             for sentence in self.store.put_bandwidth(measured, when, self._cluster.nodes):

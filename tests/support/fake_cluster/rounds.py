@@ -10,7 +10,6 @@ from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (
-    CheapestPlanned,
     GateUnneeded,
     PlanMade,
     PlannedEviction,
@@ -21,7 +20,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
-from thalweg_operator.reservations.steering.records.planned_prices import NO_PRICE
+from thalweg_operator.reservations.steering.records.planned_prices import NOT_ALLOWED
 from thalweg_operator.reservations.victims.replacements import recent_moves
 
 from flowcore.cluster.arrays.snapshot import Snapshot
@@ -40,8 +39,7 @@ class Plan:
     Attributes:
         placements: those that were not delivered yet.
         groups: names of the atomic groups of the whole plan.
-        classes: that kube-scheduler binds, and their policies; to them all nodes cost the same.
-        bound_classes: likewise, that we bind.
+        classes: of its pods, and their policies; to them all nodes cost the same.
         unplaced: pods without a node, delivered after the placements.
         evictions: of pods that no placement waits for, delivered with the last placements.
     """
@@ -53,7 +51,6 @@ class Plan:
     evictions: list[PlannedEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     classes: frozenset[tuple[PodClass, str]] = frozenset()
-    bound_classes: frozenset[tuple[PodClass, str]] = frozenset()
     first: bool = True
 
 
@@ -136,9 +133,7 @@ class Rounds(ApiServer):
     def bring(self, plan: Plan) -> None:
         """A plan is there to be delivered."""
         plan.groups = tuple(sorted({each.atomic_group for each in plan.placements if each.atomic_group}))
-        classes = {(each.pod.pod_class, each.policy.name): delivery_of(each.policy).steered for each in plan.placements}
-        plan.classes = frozenset(key for key, steered in classes.items() if steered)
-        plan.bound_classes = frozenset(classes.keys() - plan.classes)
+        plan.classes = frozenset((each.pod.pod_class, each.policy.name) for each in plan.placements)
         self.plan = plan
 
     def _selects(self, pod_class: PodClass, name: str) -> bool:
@@ -179,10 +174,8 @@ class Rounds(ApiServer):
         if last:
             positions = {name: at for at, name in enumerate(sorted(self.cluster.nodes))}
             for pod_class, policy in sorted(plan.classes, key=repr):
-                above = [0 if self._selects(pod_class, name) else NO_PRICE for name in positions]
-                self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 1, plan.generation))
-            for pod_class, policy in sorted(plan.bound_classes, key=repr):
-                self.apply(CheapestPlanned(pod_class, policy, list(positions), plan.generation))
+                codes = [0 if self._selects(pod_class, name) else NOT_ALLOWED for name in positions]
+                self.apply(PricesPlanned(pod_class, policy, positions, 0, 1, codes, 1, plan.generation))
             rest = plan.evictions
             self.apply(PlanMade(plan.number, plan.generation, (), plan.groups, first=False, last=True, evictions=rest))
             self.plan = None

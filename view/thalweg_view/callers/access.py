@@ -20,7 +20,7 @@ _SERVICE_ACCOUNTS: Final = "system:serviceaccount:"
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Somebody whose token was checked.
+    """A caller whose token was checked.
 
     Attributes:
         name: for messages.
@@ -32,7 +32,7 @@ class Caller:
 
     @property
     def share(self) -> str:
-        """Whose share of all places the caller takes.
+        """Key of the share of places that the caller takes.
 
         The service accounts of a namespace share one: who may make one of them makes any number.
         """
@@ -53,14 +53,14 @@ class Access(Protocol):
         """Whose token this is.
 
         Raises:
-            RequestRefused: nobody's (401), or it cannot be checked now (429, 503).
+            RequestRefused: an unknown token (401), or it cannot be checked now (429, 503).
         """
 
     async def may_list(self, caller: Caller, kind: Need) -> bool:
         """Whether a caller may list a kind in the whole cluster."""
 
     async def namespaces(self, caller: Caller, known: Collection[str]) -> list[str] | None:
-        """Of these namespaces those whose pods a caller may list; None: the pods of all namespaces, known or not.
+        """The known namespaces whose pods a caller may list; None: all namespaces, known or not.
 
         Raises:
             RequestRefused: they cannot all be asked about (400), or not now (429, 503).
@@ -68,23 +68,23 @@ class Access(Protocol):
 
 
 class OneToken:
-    """Whoever has the token may read all: for a view of one's own files on one's own machine."""
+    """Lets the owner of one token read all: for a view of one's own files on one's own machine."""
 
     def __init__(self, token: str) -> None:
         self._digest = _digest(token)
 
     async def caller(self, token: str) -> Caller:
-        """See ``Access``."""
+        """Whose token this is."""
         if not hmac.compare_digest(_digest(token), self._digest):
             raise RequestRefused(401, "the token is not the one that `thalweg view` printed")
         return Caller("you")
 
     async def may_list(self, _caller: Caller, _kind: Need) -> bool:
-        """See ``Access``."""
+        """Whether the caller may list this kind in the whole cluster."""
         return True
 
     async def namespaces(self, _caller: Caller, _known: Collection[str]) -> list[str] | None:
-        """See ``Access``."""
+        """Namespaces whose pods the caller may list; None: all."""
         return None
 
 

@@ -65,7 +65,7 @@ class _AccessReview(msgspec.Struct):
 
 
 class ReviewedAccess:
-    """See the module.
+    """Access as TokenReview and SubjectAccessReview decide it.
 
     Args:
         post: asks the API server.
@@ -76,7 +76,7 @@ class ReviewedAccess:
         self, post: Post, limits: ViewLimits = DEFAULT_LIMITS, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._post, self._limits = post, limits
-        #: Digest of a token -> its caller; None: the token is nobody's.
+        #: Digest of a token -> its caller; None: the token is unknown.
         self._callers: _Answers[Caller | None] = _Answers(clock)
         self._allowed: _Answers[bool] = _Answers(clock)
         self._slots, self._strangers = asyncio.Semaphore(limits.reviews), asyncio.Semaphore(max(1, limits.reviews // 4))
@@ -86,7 +86,7 @@ class ReviewedAccess:
         self._new = 0
 
     async def caller(self, token: str) -> Caller:
-        """See ``Access``."""
+        """Whose token this is."""
         digest = hashlib.sha256(token.encode(errors="replace")).digest()
         # Strangers may show any number of tokens: they wait for each other, and nobody else waits for them.
         known = self._callers.last(digest) is not None
@@ -102,12 +102,12 @@ class ReviewedAccess:
         return caller
 
     async def may_list(self, caller: Caller, kind: Need) -> bool:
-        """See ``Access``."""
+        """Whether the caller may list this kind in the whole cluster."""
         group, resource = _RESOURCES[kind]
         return await self._may_list(caller, group, resource, "")
 
     async def namespaces(self, caller: Caller, known: Collection[str]) -> list[str] | None:
-        """See ``Access``."""
+        """Namespaces whose pods the caller may list; None: all."""
         if await self._may_list(caller, "", "pods", ""):
             return None
         if len(known) > self._limits.namespaces:

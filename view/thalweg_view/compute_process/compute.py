@@ -73,7 +73,7 @@ def serve(source: BinaryIO, sink: BinaryIO, info: SourceInfo) -> None:
                     answers.clear()
                 data.generation = message.generation
                 sees = sees_all if message.namespaces is None else frozenset(message.namespaces).__contains__
-                # All that the answer depends on beside what is known: who sees less is told less.
+                # All that the answer depends on beside the state: a caller with fewer rights gets less.
                 seen = None if message.namespaces is None else tuple(message.namespaces)
                 key = (message.operation, message.query, seen, message.nodes)
                 answered = answers.get(key) or answer(

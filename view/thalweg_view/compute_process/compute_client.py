@@ -36,7 +36,7 @@ from thalweg_view.view_data import SourceInfo
 _BUFFER: Final = 2**24
 #: Seconds that the process may take to start, on a busy machine, and to read a state.
 _START, _READ_STATE = 60.0, 300.0
-#: Rounds that a new process is told: so many, and so many bytes.
+#: Most rounds that a new process gets, and most bytes of them.
 _ROUNDS, _ROUND_BYTES = 200, 64 * 2**20
 #: Environment variables that the process inherits. It runs plug-ins (cost models) and needs no credentials.
 _INHERITED: Final = ("PATH", "HOME", "LANG", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "VIRTUAL_ENV")
@@ -75,7 +75,7 @@ class ComputeClient:
         return self._process is not None and self._process.returncode is None
 
     def put_round(self, plan: PlanDocument) -> None:
-        """The newest round; the process is told before it is asked next."""
+        """Takes the newest round. The process gets it before the next question."""
         encoded = msgspec.msgpack.encode(plan)
         if len(self._rounds) == _ROUNDS:
             self._drop_oldest()

@@ -29,7 +29,7 @@ class EventStream:
         self._some, self._ended = asyncio.Event(), False
 
     def end(self) -> None:
-        """Nothing follows."""
+        """Ends the stream."""
         self._ended = True
         self._some.set()
 
@@ -39,7 +39,7 @@ class EventStream:
         self._some.set()
 
     async def take(self, seconds: float) -> bytes:
-        """The next events; a comment if there is none within so many seconds; b"" at the end."""
+        """The next events; a comment if none comes within ``seconds``; b"" at the end."""
         try:
             async with asyncio.timeout(seconds):
                 await self._some.wait()

@@ -48,18 +48,18 @@ def read_page(folder: Traversable | None = None) -> dict[str, PageFile]:
     root = files("thalweg_view") / "page" if folder is None else folder
     if not (root / VENDOR).is_dir() or not (root / "index.html").is_file():
         return {}
-    found: dict[str, PageFile] = {}
-    _collect(root, "/", found)
-    found["/"] = found["/index.html"]
-    return found
+    page_files: dict[str, PageFile] = {}
+    _collect(root, "/", page_files)
+    page_files["/"] = page_files["/index.html"]
+    return page_files
 
 
-def _collect(folder: Traversable, prefix: str, found: dict[str, PageFile]) -> None:
-    for each in folder.iterdir():
-        if each.is_dir():
-            _collect(each, f"{prefix}{each.name}/", found)
-        elif each.is_file():
-            content = each.read_bytes()
-            suffix = each.name[each.name.rfind(".") :]
+def _collect(folder: Traversable, prefix: str, files: dict[str, PageFile]) -> None:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            _collect(entry, f"{prefix}{entry.name}/", files)
+        elif entry.is_file():
+            content = entry.read_bytes()
+            suffix = entry.name[entry.name.rfind(".") :]
             kind = _TYPES.get(suffix, "application/octet-stream")
-            found[prefix + each.name] = PageFile(kind, content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')
+            files[prefix + entry.name] = PageFile(kind, content, f'"{hashlib.sha256(content).hexdigest()[:32]}"')

@@ -104,8 +104,8 @@ async def read_body(request: web.BaseRequest, limits: ViewLimits) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(limits.read):
-            async for part in request.content.iter_any():
-                body += part
+            async for chunk in request.content.iter_any():
+                body += chunk
                 if len(body) > limits.body:
                     raise too_large
     except TimeoutError as error:

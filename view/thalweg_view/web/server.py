@@ -240,11 +240,11 @@ class ViewServer:
         return response
 
     async def keep_fresh(self) -> None:
-        """Reads the state again and again while somebody looks; runs until cancelled."""
+        """Reads the state again and again while a caller listens; runs until cancelled."""
         while True:
             await asyncio.sleep(1.0)
             if self._events and not self._source.unavailable():
-                with suppress(RequestRefused):  # whoever asks is told
+                with suppress(RequestRefused):  # callers get it as their answer
                     await self._answering.refresh()
 
     async def end(self) -> None:

@@ -54,7 +54,7 @@ class LiveOperator:
         self._token = ViewToken(client, options)
 
     async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
-        """See ``Source``."""
+        """Answers a question."""
         if question.method == "POST":
             answer = await self._request("POST", question.operation, body=msgspec.json.encode(query))
         else:

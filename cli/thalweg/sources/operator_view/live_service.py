@@ -67,7 +67,7 @@ class ServiceAddress:
 
     @property
     def proxy_path(self) -> str:
-        """Of the API server."""
+        """Path of the API server's proxy."""
         named = f"{'https:' if self.secure else ''}{self.name}:{self.port}"
         return f"{api_path('/api/v1/namespaces', self.namespace, 'services')}/{named}/proxy"
 
@@ -96,21 +96,21 @@ async def find_service(client: ApiClient, named: NamespacedName | None) -> Servi
             path = api_path("/api/v1/namespaces", named.namespace, "services", named.name)
             return _address(_one.read(await client.request("GET", path)))
         path = api_path("/api/v1/namespaces", _CHARTS.namespace, "services")
-        found = _many.read(await client.request("GET", path, params={"labelSelector": SELECTOR})).items
+        services = _many.read(await client.request("GET", path, params={"labelSelector": SELECTOR})).items
     except Refused as error:
         if error.status != 403:
             raise
         # Who may use the proxy need not be allowed to read Services.
         return ServiceAddress(*(named or _CHARTS), _CHARTS_PORT, secure=True)
-    if not found:
+    if not services:
         raise NoView(
             f"no Service of namespace {_CHARTS.namespace} has the labels {SELECTOR}. Install the chart with "
             "view.enabled=true, or name the view with --service NAMESPACE/NAME or --server URL"
         )
-    if len(found) > 1:
-        names = ", ".join(f"{each.metadata.namespace}/{each.metadata.name}" for each in found)
+    if len(services) > 1:
+        names = ", ".join(f"{each.metadata.namespace}/{each.metadata.name}" for each in services)
         raise SourceError(f"several Services lead to a view: {names}. Name one with --service NAMESPACE/NAME")
-    return _address(found[0])
+    return _address(services[0])
 
 
 def _address(service: _Service) -> ServiceAddress:

@@ -67,9 +67,9 @@ class _TooLongError(Exception):
 
 async def _read(response: aiohttp.ClientResponse) -> bytes:
     parts, size = list[bytes](), 0
-    async for part in response.content.iter_any():
-        parts.append(part)
-        size += len(part)
+    async for chunk in response.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
         if size > _MAX_ANSWER:
             raise _TooLongError
     return b"".join(parts)

@@ -1,6 +1,6 @@
 """The token that the operator's view is shown: one for the view alone, and never the login's own.
 
-Whoever stands behind the view's Service sees it. A token for the API server would be all that its owner may do.
+What stands behind the view's Service sees it. A token for the API server would be all that its owner may do.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from thalweg.option_types import NamespacedName
 from thalweg.sources.operator_view.live_service import ServiceAddress
 from thalweg.sources.source import SourceError, SourceOptions
 
-#: Ends of the names that the chart gives the Service, and the service account for whoever has none.
+#: Ends of the names that the chart gives the Service, and the service account for users without one.
 _SERVICE_END, _VIEWER_END = "-view", "-viewer"
 #: Seconds that a token is valid: the least that the API server grants.
 _LIFE: Final = 600
@@ -112,10 +112,10 @@ class ViewToken:
         wanted = {"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"}
         try:
             answer = await self._client.request("POST", _SELF, body=msgspec.json.encode(wanted))
-            found = service_account(_selves.read(answer).status.user_info.username)
+            account = service_account(_selves.read(answer).status.user_info.username)
         except (Refused, UnreadableJson):
             return None
-        return None if found is None else NamespacedName(*found)
+        return None if account is None else NamespacedName(*account)
 
     async def _of_account(self, account: NamespacedName) -> str:
         wanted = {

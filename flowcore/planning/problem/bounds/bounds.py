@@ -65,8 +65,8 @@ def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | N
         return None
     last = potential.increase(load.at(nodes, -demand.size, -1), demand.size)
     dearest = int((demand.arc[nodes] + last).max())
-    found: Int64s = np.maximum(dearest - demand.arc - demand.first_increase, 0)
-    return found
+    clearing: Int64s = np.maximum(dearest - demand.arc - demand.first_increase, 0)
+    return clearing
 
 
 def lower_bound(
@@ -99,12 +99,12 @@ def lower_bound(
     scale = _Scale.of(demands)
     priced: list[tuple[int, Float64s]] = []
     if shadow_prices is not None:
-        priced = [(at, column) for at, column in enumerate(shadow_prices.T) if column.any()]
+        priced = [(resource, column) for resource, column in enumerate(shadow_prices.T) if column.any()]
     paid: list[int] = []
     total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
-    grouped = {at for unit in atomic_groups for at in unit.demands}
-    for at, demand in enumerate(demands):
+    grouped = {demand for unit in atomic_groups for demand in unit.demands}
+    for index, demand in enumerate(demands):
         cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
         for resource, price in priced:
             if demand.requests[resource]:
@@ -113,12 +113,12 @@ def lower_bound(
         paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
         least = _least_of(demand, whole, prices, raising)
         total += least
-        as_groups += int(np.minimum(prices, paid[at]).sum()) if at in grouped else least
+        as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
     # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
     surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
     total = max(total, as_groups + surcharge)
-    for each in tangents.values():
-        total += int(scale.down(each.constants[each.constants < 0]).sum())
+    for tangent in tangents.values():
+        total += int(scale.down(tangent.constants[tangent.constants < 0]).sum())
     if priced:
         given = np.sum([price * cost_matrix.spare[:, resource] for resource, price in priced], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
@@ -141,8 +141,8 @@ class _Scale:
         """Rounded down, and by as much as floats may be off; whole numbers stay as they are."""
         exact = np.clip(values * self.parts, -float(self.most), float(self.most))
         whole = (values == np.rint(values)) & (np.abs(values) < _EXACT)
-        found: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
-        return found
+        floors: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
+        return floors
 
 
 def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
@@ -163,10 +163,10 @@ def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[Dom
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:
-    found: dict[NodePotential, list[Demand]] = {}
+    by_potential: dict[NodePotential, list[Demand]] = {}
     for demand in demands:
-        found.setdefault(demand.potential, []).append(demand)
-    return found
+        by_potential.setdefault(demand.potential, []).append(demand)
+    return by_potential
 
 
 def _least_arc(demand: Demand, cost_matrix: CostMatrix) -> Int64s:
@@ -185,17 +185,21 @@ def _atomic_group_surcharge(
         parts: of a unit of cost, which that and the result count.
     """
 
-    def price(at: int, place: int) -> int:
-        return int(demands[at].prices[place]) * parts
+    def price(index: int, place: int) -> int:
+        return int(demands[index].prices[place]) * parts
 
-    places = {(at, place) for members in atomic_group.members for at, found in members.items() for place in found}
-    alone = sum(min(price(at, place), paid[at]) for at, place in places)
-    unplaced_cost = sum(price(at, place) for at, place in places)
+    places = {
+        (index, place) for members in atomic_group.members for index, indices in members.items() for place in indices
+    }
+    alone = sum(min(price(index, place), paid[index]) for index, place in places)
+    unplaced_cost = sum(price(index, place) for index, place in places)
     if atomic_group.unschedulable_reason:
         return unplaced_cost - alone
     forced = 0
     for gang, members in zip(atomic_group.gangs, atomic_group.members, strict=True):
-        dearer = sorted(max(paid[at] - price(at, place), 0) for at, found in members.items() for place in found)
+        dearer = sorted(
+            max(paid[index] - price(index, place), 0) for index, indices in members.items() for place in indices
+        )
         # Pods that several gangs share are forced once: of gangs the one that forces most counts.
         forced = max(forced, sum(dearer[: max(0, gang.min_placed)]))
     return min(unplaced_cost - alone, forced)

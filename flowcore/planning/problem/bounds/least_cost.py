@@ -27,14 +27,14 @@ def least_cost(
         cost: of a pod on each node, [N]; of whole numbers the result is one too.
         fit_counts: int64[N], how many pods each node has room for.
         prices: int64[pods], falling, of pods that stay out.
-        capacities: of its rules, for the plans in which the emptiest domain gets so many pods less.
+        capacities: of its rules, for plans in which the emptiest domain gets this number of pods less.
     """
     domains = capacities(0)
     best, best_below = np.inf, 0
     for below in range(domains.rise + 1):
-        found = _cheapest_plan(cost, fit_counts, prices, domains, domains.minimums)
-        if found < best:
-            best, best_below = found, below
+        cost_below = _cheapest_plan(cost, fit_counts, prices, domains, domains.minimums)
+        if cost_below < best:
+            best, best_below = cost_below, below
         if below == domains.rise:
             break
         # All plans in which it gets still less keep these capacities.
@@ -86,8 +86,8 @@ def _cheapest_plan(
 
 def _sum(values: Float64s | Int64s) -> float:
     """Whole numbers stay whole."""
-    found: float = values.sum().item()
-    return found
+    total: float = values.sum().item()
+    return total
 
 
 def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
@@ -97,6 +97,6 @@ def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
     before = np.cumsum(ordered) - ordered
     first = np.diff(domain[order], prepend=-1) != 0
     before -= np.maximum.accumulate(np.where(first, before, 0))
-    found = np.empty_like(taken)
-    found[order] = np.clip(most[domain[order]] - before, 0, ordered)
-    return found
+    shares = np.empty_like(taken)
+    shares[order] = np.clip(most[domain[order]] - before, 0, ordered)
+    return shares

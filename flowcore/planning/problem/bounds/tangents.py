@@ -60,13 +60,13 @@ class Tangents:
 
     def paid_by(self, demand: Demand) -> Float64s:
         """float64[N]: what a pod pays on each node at least."""
-        found = np.zeros(len(self.slopes))
+        paid = np.zeros(len(self.slopes))
         for column, counted in enumerate(demand.counted.astype(np.float64).tolist()):
             if counted:
-                found += self.slopes[:, column] * counted
+                paid += self.slopes[:, column] * counted
                 if self.curvature is not None:
-                    found += self.curvature[:, column] * (counted * counted / 2)
-        return found
+                    paid += self.curvature[:, column] * (counted * counted / 2)
+        return paid
 
     @classmethod
     def of(
@@ -77,7 +77,7 @@ class Tangents:
         marginal_costs: Int64s | None,
         expected: Mixture | None,
     ) -> Tangents:
-        """Of the demands with a potential; see ``bounds.lower_bound``."""
+        """Tangents for the demands with a potential; ``bounds.lower_bound`` explains the arguments."""
         start = cost_matrix.capacity.load(potential.utilisation)
         if is_one_size(demands):
             most = _most_pods(demands, cost_matrix.capacity.free)
@@ -95,13 +95,13 @@ class Tangents:
             whole = np.maximum(sum(expected.weights), 1.0)
             above = -before[nodes] - _ROUNDING
             for load, weight in zip(expected.loads, expected.weights, strict=True):
-                part = weight / whole
+                share = weight / whole
                 moved = np.column_stack([load.taken - own.taken, load.pods - own.pods])
                 value, gradient = potential.exact(load), potential.gradient(load)
-                slopes[nodes] += part[:, np.newaxis] * gradient
+                slopes[nodes] += share[:, np.newaxis] * gradient
                 linear = gradient * moved
                 error = _FLOAT_ERROR * (np.abs(value) + np.abs(linear).sum(axis=1))
-                above = above + part * (value - linear.sum(axis=1) - error)
+                above = above + share * (value - linear.sum(axis=1) - error)
             constants[nodes] = np.minimum(above, 0.0)
         return cls(slopes, curvature, constants)
 
@@ -131,8 +131,8 @@ def _most_pods(demands: Sequence[Demand], free: Int64s) -> Int64s:
     """
     least = np.min([demand.requests for demand in demands], axis=0)
     pods = np.sum([np.minimum(demand.counts, demand.count) for demand in demands], axis=0)
-    found: Int64s = np.minimum(pods, count_fitting(least, free))
-    return found
+    most: Int64s = np.minimum(pods, count_fitting(least, free))
+    return most
 
 
 def _steps(
@@ -150,9 +150,11 @@ def _steps(
     while len(nodes):
         levels = np.arange(depth + 1, depth + 1 + _DEPTH, dtype=np.int64)
         more = levels[:, np.newaxis] * counted
-        beyond = np.array([
-            potential.values(start.at(nodes, each[:3], int(each[3]))) - int(each[3]) * price[nodes] for each in more
-        ]) - before[nodes]  # fmt: skip
+        added = [
+            potential.values(start.at(nodes, amounts[:3], int(amounts[3]))) - int(amounts[3]) * price[nodes]
+            for amounts in more
+        ]
+        beyond = np.array(added) - before[nodes]
         beyond[levels[:, np.newaxis] > most[nodes]] = 0
         least[nodes] = np.minimum(least[nodes], beyond.min(axis=0))
         depth += _DEPTH

@@ -77,22 +77,22 @@ class AtomicGroups:
     group_of: tuple[Int64s, ...]
     needed: tuple[Bools, ...]
 
-    def placement_order(self, at: int, admitted: Bools) -> Int64s:
+    def placement_order(self, demand: int, admitted: Bools) -> Int64s:
         """int64[P]: places in a demand's group of the pods that may be placed, needed pods first.
 
         Args:
             admitted: bool[U], the groups that are placed.
         """
-        group_of, needed = self.group_of[at], self.needed[at]
+        group_of, needed = self.group_of[demand], self.needed[demand]
         if not len(admitted):
             return np.arange(len(group_of), dtype=np.int64)
         places = np.nonzero((group_of < 0) | admitted[group_of])[0]
         return np.concatenate([places[needed[places]], places[~needed[places]]])
 
-    def required(self, at: int, admitted: Bools) -> int:
+    def required(self, demand: int, admitted: Bools) -> int:
         """How many pods of a demand the admitted groups need."""
-        needed = self.needed[at]
-        return int((needed & admitted[self.group_of[at]]).sum()) if len(admitted) else 0
+        needed = self.needed[demand]
+        return int((needed & admitted[self.group_of[demand]]).sum()) if len(admitted) else 0
 
 
 def no_atomic_groups(demands: Sequence[Demand]) -> AtomicGroups:
@@ -110,10 +110,10 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
     if not any(pod.gangs for pod in snapshot.pending):
         return none
     members: dict[str, list[tuple[int, int]]] = {}
-    for at, demand in enumerate(demands):
+    for index, demand in enumerate(demands):
         for place, pod in enumerate(demand.group.pods):
             for name in dict.fromkeys(pod.gangs):
-                members.setdefault(name, []).append((at, place))
+                members.setdefault(name, []).append((index, place))
     gangs = {name: _gang_named(name, snapshot) for name in members}
     gangs = {name: gang for name, gang in gangs.items() if _is_constrained(gang)}
     # Other gangs of the same groups count too, even without pending pods: they may lack some.
@@ -129,11 +129,11 @@ def atomic_groups_of(snapshot: Snapshot, demands: Sequence[Demand]) -> AtomicGro
         group, needed_places = _atomic_group(
             [gangs[name] for name in names], [members.get(name, []) for name in names], demands
         )
-        for at, places in needed_places.items():
-            needed[at][places] = True
+        for index, places in needed_places.items():
+            needed[index][places] = True
         for name in names:
-            for at, place in members.get(name, ()):
-                group_of[at][place] = len(groups)
+            for index, place in members.get(name, ()):
+                group_of[index][place] = len(groups)
         groups.append(group)
     return AtomicGroups(tuple(groups), group_of, needed)
 
@@ -154,10 +154,12 @@ def _gangs_by_group(
     """Sorted names of the gangs of each group; groups in the order of their first gang."""
     keys: list[set[tuple[str, str]]] = []
     for name, gang in gangs.items():
-        mine = {("gang", name)} | ({("group", gang.atomic_group)} if gang.atomic_group else set())
-        for at, place in members.get(name, ()):
-            mine.update(("gang", other) for other in demands[at].group.pods[place].gangs if other in gangs)
-        keys.append(mine)
+        group_keys = {("gang", name)} | ({("group", gang.atomic_group)} if gang.atomic_group else set())
+        for index, place in members.get(name, ()):
+            group_keys.update(
+                ("gang", gang_name) for gang_name in demands[index].group.pods[place].gangs if gang_name in gangs
+            )
+        keys.append(group_keys)
     names = list(gangs)
     return [sorted(names[gang] for gang in component) for component in connected_components(keys)]
 
@@ -178,16 +180,16 @@ def _atomic_group(
             wait = "none waits" if not pending else f"{len(pending)} wait" if len(pending) > 1 else "1 waits"
             unschedulable_reason = f"{gang.name} needs {pods(least)} at once, {wait}"
         foreign = frozenset(gang.foreign_pods)
-        order = sorted(pending, key=lambda each: (each not in needed, *_by_unscheduled_cost(demands, foreign, *each)))
+        order = sorted(pending, key=lambda pod: (pod not in needed, *_by_unscheduled_cost(demands, foreign, *pod)))
         needed.update(order[: max(0, least)])
     needed_places = _by_demand(sorted(needed)) if not unschedulable_reason else {}
-    waiting_since = [demands[at].group.pods[place].waiting_since for pending in members for at, place in pending]
+    waiting_since = [demands[index].group.pods[place].waiting_since for pending in members for index, place in pending]
     group = AtomicGroup(
         name=next((gang.atomic_group for gang in gangs if gang.atomic_group), gangs[0].name),
         gangs=tuple(gangs),
-        members=tuple({at: tuple(places) for at, places in _by_demand(pending).items()} for pending in members),
-        required={at: len(places) for at, places in needed_places.items()},
-        unscheduled_cost=sum(int(demands[at].prices[places].sum()) for at, places in needed_places.items()),
+        members=tuple({index: tuple(places) for index, places in _by_demand(pending).items()} for pending in members),
+        required={index: len(places) for index, places in needed_places.items()},
+        unscheduled_cost=sum(int(demands[index].prices[places].sum()) for index, places in needed_places.items()),
         unschedulable_reason=unschedulable_reason,
         waiting_since=min((each for each in waiting_since if each), default=0.0),
         partially_placed=any(gang.partially_placed for gang in gangs),
@@ -197,16 +199,16 @@ def _atomic_group(
 
 def _by_demand(pods: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
     """Places by demand, of pods given as demand and place."""
-    found: dict[int, list[int]] = {}
-    for at, place in pods:
-        found.setdefault(at, []).append(place)
-    return found
+    places: dict[int, list[int]] = {}
+    for demand, place in pods:
+        places.setdefault(demand, []).append(place)
+    return places
 
 
 def _by_unscheduled_cost(
-    demands: Sequence[Demand], foreign: frozenset[str], at: int, place: int
+    demands: Sequence[Demand], foreign: frozenset[str], index: int, place: int
 ) -> tuple[bool, bool, int, float, str]:
-    demand, pod = demands[at], demands[at].group.pods[place]
+    demand, pod = demands[index], demands[index].group.pods[place]
     is_foreign = pod.key in foreign if foreign else False
     return not demand.counts.any(), is_foreign, -int(demand.prices[place]), pod.waiting_since, pod.key
 

@@ -111,14 +111,14 @@ class Demand:
         return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0))
 
 
-def _counts(found: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
-    counts = cache.counts(found.pod_class, snapshot) * allowed
-    if found.pod_class.host_ports:
+def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
+    counts = cache.counts(group.pod_class, snapshot) * allowed
+    if group.pod_class.host_ports:
         counts = np.minimum(counts, 1)
-        for rejection in cache.run_filter(PORTS, found.pod_class, found.signature, snapshot):
+        for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
             counts[rejection.nodes] = 0
-    if found.pod_class.numa is not None and snapshot.numa is not None:
-        counts = np.minimum(counts, snapshot.numa.counts(found.pod_class.numa))
+    if group.pod_class.numa is not None and snapshot.numa is not None:
+        counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
     return counts
 
 
@@ -126,11 +126,11 @@ def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot
     """Also without needs of NUMA zones, where no kubelet refuses pods for them."""
     if snapshot.numa is not None and snapshot.numa.any_single:
         return classes
-    found = dict(classes)
+    replaced = dict(classes)
     for pod_class in {pod.pod_class for pod in snapshot.pending}:
         if pod_class.numa is not None and not pod_class.numa.everywhere:
-            found[pod_class] = msgspec.structs.replace(found.get(pod_class, pod_class), numa=None)
-    return found
+            replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), numa=None)
+    return replaced
 
 
 def demands_of(
@@ -153,32 +153,34 @@ def demands_of(
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
     sizes = [
-        counted_amounts(found.pod_class.requests, found.foreseen, policies[found.policy].cost.utilisation)
-        for found in groups
+        counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)
+        for group in groups
     ]
     charge(())
     allowed, counts = [], []
-    for found in groups:
-        nodes = round_invariant_fits(found.pod_class, found.signature, snapshot, cache.run_filter)
+    for pod_group in groups:
+        nodes = round_invariant_fits(pod_group.pod_class, pod_group.signature, snapshot, cache.run_filter)
         allowed.append(nodes)
-        counts.append(_counts(found, nodes, snapshot, cache))
-        charge(found.pods)
+        counts.append(_counts(pod_group, nodes, snapshot, cache))
+        charge(pod_group.pods)
     placeable = [bool(each.any()) for each in counts]
     # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
-    some = [at for at, fits in enumerate(placeable) if fits]
-    costs = [policies[found.policy].cost for found in groups]
+    some = [index for index, fits in enumerate(placeable) if fits]
+    costs = [policies[group.policy].cost for group in groups]
     loads = loads_of(costs, snapshot, load)
     counted = some or range(len(groups))
-    unit = mean_size([sizes[at] for at in counted], [len(groups[at].pods) for at in counted], loads.values())
+    unit = mean_size(
+        [sizes[index] for index in counted], [len(groups[index].pods) for index in counted], loads.values()
+    )
     rules = topology_constraints_of(
-        [(groups[at].pod_class, groups[at].signature) for at in some],
+        [(groups[index].pod_class, groups[index].signature) for index in some],
         snapshot,
         lambda place: charge(groups[some[place]].pods),
     )
     placing = price_placements(
-        [groups[at] for at in some],
-        [sizes[at] for at in some],
-        [allowed[at] for at in some],
+        [groups[index] for index in some],
+        [sizes[index] for index in some],
+        [allowed[index] for index in some],
         rules,
         snapshot,
         loads,
@@ -196,32 +198,32 @@ def demands_of(
     everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
     everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
     offering = np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
-    requests = [snapshot.vector(found.pod_class.requests) for found in groups]
+    requests = [snapshot.vector(pod_group.pod_class.requests) for pod_group in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))
     dominant_shares = [float((each / everything).max()) for each in requests]
-    queue = sorted(range(len(groups)), key=lambda at: (-int(prices[at][0]), -dominant_shares[at], at))
-    queue_ranks = {at: turn for turn, at in enumerate(queue)}
+    queue = sorted(range(len(groups)), key=lambda index: (-int(prices[index][0]), -dominant_shares[index], index))
+    queue_ranks = {index: turn for turn, index in enumerate(queue)}
     return tuple(
         Demand(
-            group=found,
-            policy=policies[found.policy],
-            potential=potentials[at],
-            requests=requests[at],
-            size=sizes[at],
-            allowed=allowed[at],
-            compared=allowed[at],
-            counts=counts[at],
-            arc=arcs.get(at, no_costs),
-            first_increase=increases.get(at, no_costs),
-            prices=prices[at],
-            dominant_share=dominant_shares[at],
-            constraints=constraints.get(at, UNCONSTRAINED),
-            queue_rank=queue_ranks[at],
-            price_growth=price_growth(policies[found.policy].unscheduled, tenths[at]),
-            is_priced=placeable[at],
+            group=group,
+            policy=policies[group.policy],
+            potential=potentials[index],
+            requests=requests[index],
+            size=sizes[index],
+            allowed=allowed[index],
+            compared=allowed[index],
+            counts=counts[index],
+            arc=arcs.get(index, no_costs),
+            first_increase=increases.get(index, no_costs),
+            prices=prices[index],
+            dominant_share=dominant_shares[index],
+            constraints=constraints.get(index, UNCONSTRAINED),
+            queue_rank=queue_ranks[index],
+            price_growth=price_growth(policies[group.policy].unscheduled, tenths[index]),
+            is_priced=placeable[index],
         )
-        for at, found in enumerate(groups)
+        for index, group in enumerate(groups)
     )
 
 

@@ -64,32 +64,32 @@ def price_placements(
         unit: what a pod of mean size counts for (costs/potential.py).
         charge: is called with the pods that the work was for.
     """
-    costs = [policies[found.policy].cost for found in groups]
+    costs = [policies[group.policy].cost for group in groups]
     suffered = _most_suffered(groups, constraints, loads[Utilisation.REQUESTED])
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
     data = DataPrices(snapshot)
     arcs, written, first_increases, potentials = [], [], [], []
-    for found, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
+    for group, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
         model, start = models[cost.model], loads[cost.utilisation]
         potential = NodePotential.of(model, cost, unit)
         if potential not in values:
             values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arcs.append(arc_costs(found, size, start, snapshot, nodes, cost, model))
-        bounded = not policies[found.policy].unscheduled.wait_for_cheaper_node
-        written.append(written_costs(found, data, nodes, cost, bounded=bounded))
+        arcs.append(arc_costs(group, size, start, snapshot, nodes, cost, model))
+        bounded = not policies[group.policy].unscheduled.wait_for_cheaper_node
+        written.append(written_costs(group, data, nodes, cost, bounded=bounded))
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
-        charge(found.pods)
+        charge(group.pods)
     slopes = {each: each.steepest(_fullest(beyond, snapshot, loads[each.utilisation])) for each in values}
     dearest = MOST_WRITTEN + max(
         (
             _dearest(
                 [
-                    _Offer(arcs[at], sizes[at], allowed[at], suffered[at])
-                    for at, found in enumerate(groups)
-                    if potentials[at] == potential and not policies[found.policy].unscheduled.wait_for_cheaper_node
+                    _Offer(arcs[index], sizes[index], allowed[index], suffered[index])
+                    for index, group in enumerate(groups)
+                    if potentials[index] == potential and not policies[group.policy].unscheduled.wait_for_cheaper_node
                 ],
                 steepest,
             )
@@ -102,7 +102,7 @@ def price_placements(
 
 
 def price_group(
-    found: Group,
+    group: Group,
     size: Float64s,
     allowed: Bools,
     potential: NodePotential,
@@ -119,18 +119,18 @@ def price_group(
         load: of the snapshot, by what pods request.
     """
     cost, start = policy.cost, loads_of([policy.cost], snapshot, load)[policy.cost.utilisation]
-    arc = arc_costs(found, size, start, snapshot, allowed, cost, models[cost.model])
+    arc = arc_costs(group, size, start, snapshot, allowed, cost, models[cost.model])
     bounded = not policy.unscheduled.wait_for_cheaper_node
-    arc = arc + written_costs(found, DataPrices(snapshot), allowed, cost, bounded=bounded)
+    arc = arc + written_costs(group, DataPrices(snapshot), allowed, cost, bounded=bounded)
     return arc, _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
 
 
 def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dict[Utilisation, Load]:
     """Loads of the snapshot by each utilisation that is asked for; ``load``: by what pods request."""
     return {Utilisation.REQUESTED: load} | {
-        each: Load.of(snapshot, each)
-        for each in dict.fromkeys(cost.utilisation for cost in costs)
-        if each is not Utilisation.REQUESTED
+        utilisation: Load.of(snapshot, utilisation)
+        for utilisation in dict.fromkeys(cost.utilisation for cost in costs)
+        if utilisation is not Utilisation.REQUESTED
     }
 
 
@@ -154,16 +154,16 @@ def _dearest(offers: Sequence[_Offer], steepest: Float64s) -> int:
     highest = np.array([column.max(initial=0.0) for column in steepest.T])
     # No node is as steep as the steepest ones together: most groups need no closer look.
     bounds = np.array([
-        float(each.arc.max(initial=0)) + float(highest @ size) + each.penalties
-        for each, size in zip(offers, sizes, strict=True)
+        float(offer.arc.max(initial=0)) + float(highest @ size) + offer.penalties
+        for offer, size in zip(offers, sizes, strict=True)
     ])  # fmt: skip
     dearest = 0
-    for at in np.argsort(-bounds, kind="stable").tolist():
-        if bounds[at] + 2 < dearest:
+    for number in np.argsort(-bounds, kind="stable").tolist():
+        if bounds[number] + 2 < dearest:
             break
-        offer = offers[at]
+        offer = offers[number]
         if offer.nodes.any():
-            rise = steepest @ sizes[at]
+            rise = steepest @ sizes[number]
             dearest = max(dearest, int(offer.arc[offer.nodes].max() + rise[offer.nodes].max()) + 1 + offer.penalties)
     return dearest
 
@@ -171,8 +171,8 @@ def _dearest(offers: Sequence[_Offer], steepest: Float64s) -> int:
 def _values(potential: NodePotential, snapshot: Snapshot, load: Load, cache: VerdictCache) -> Int64s:
     """int64[N]: the potential of all nodes."""
 
-    def value(part: Snapshot, at: Int64s | None) -> Int64s:
-        return potential.values(load if at is None else replace(load.at(at), table=part.table))
+    def value(part: Snapshot, rows: Int64s | None) -> Int64s:
+        return potential.values(load if rows is None else replace(load.at(rows), table=part.table))
 
     return cache.values("first slots", ("potential", potential), NODE_STATE_EVENTS, snapshot, value)
 
@@ -180,10 +180,10 @@ def _values(potential: NodePotential, snapshot: Snapshot, load: Load, cache: Ver
 def _first_increase(
     size: Float64s, potential: NodePotential, before: Int64s, snapshot: Snapshot, load: Load, cache: VerdictCache
 ) -> Int64s:
-    def price(part: Snapshot, at: Int64s | None) -> Int64s:
-        if at is None:
+    def price(part: Snapshot, rows: Int64s | None) -> Int64s:
+        if rows is None:
             return potential.increase(load, size, before)
-        return potential.increase(replace(load.at(at), table=part.table), size)
+        return potential.increase(replace(load.at(rows), table=part.table), size)
 
     return cache.values("first slots", (potential, size.tobytes()), NODE_STATE_EVENTS, snapshot, price)
 
@@ -202,21 +202,21 @@ class _Beyond:
 
 def _most_beyond_requests(groups: Sequence[Group], sizes: Sequence[Float64s], snapshot: Snapshot) -> _Beyond:
     beyond, pods = np.zeros(3), 0
-    for found, size in zip(groups, sizes, strict=True):
-        requests = dict(found.pod_class.requests)
+    for group, size in zip(groups, sizes, strict=True):
+        requests = dict(group.pod_class.requests)
         asked = [requests.get(name, 0) if name in snapshot.resources else 0 for name in _COLUMNS]
         more = size - np.array(asked)
         if (more > 0).any():
-            beyond, pods = np.maximum(beyond, more), pods + len(found.pods)
+            beyond, pods = np.maximum(beyond, more), pods + len(group.pods)
     return _Beyond(tuple(beyond.tolist()), pods)
 
 
 def _fullest(beyond: _Beyond, snapshot: Snapshot, load: Load) -> Load:
     """No node is fuller than this after the round: requests take what is free, and pods may count for more."""
     taken, room = load.taken.copy("F"), np.maximum(load.pods_allowed - load.pods, 0)
-    for at, name in enumerate(_COLUMNS):
+    for column, name in enumerate(_COLUMNS):
         if name in snapshot.resources:
-            taken[:, at] += np.maximum(snapshot.free[:, snapshot.resources.index(name)], 0)
+            taken[:, column] += np.maximum(snapshot.free[:, snapshot.resources.index(name)], 0)
     if beyond.pods:
         taken += np.minimum(room, beyond.pods)[:, np.newaxis] * np.array(beyond.amounts)
     return replace(load, taken=taken, pods=load.pods + room)
@@ -225,9 +225,9 @@ def _fullest(beyond: _Beyond, snapshot: Snapshot, load: Load) -> Load:
 def _most_suffered(groups: Sequence[Group], constraints: Sequence[TopologyConstraints], load: Load) -> list[int]:
     """What a pod of each group costs at most beside pods of the round on its node."""
     raised = Counter[DomainCounter]()
-    for found, each in zip(groups, constraints, strict=True):
-        for counter in each.increments:
-            raised[counter] += len(found.pods)
+    for group, terms in zip(groups, constraints, strict=True):
+        for counter in terms.increments:
+            raised[counter] += len(group.pods)
     room = int(np.maximum(load.pods_allowed - load.pods, 0).max(initial=0))
     penalties = [each.soft_constraints.penalties if each.soft_constraints else () for each in constraints]
     return [sum(cost * min(raised[counter], room) for counter, cost in each) for each in penalties]

@@ -33,10 +33,10 @@ class HeldCapacity:
         return self._moved(capacity, demands, -1)
 
     def _moved(self, capacity: FreeCapacity, demands: Sequence[Demand], sign: int) -> FreeCapacity:
-        found = capacity.copy()
+        moved = capacity.copy()
         for commit in self.commits:
-            found.reserve(demands[commit.demand], commit.node, sign * commit.count)
-        return found
+            moved.reserve(demands[commit.demand], commit.node, sign * commit.count)
+        return moved
 
 
 @dataclass(frozen=True, slots=True)

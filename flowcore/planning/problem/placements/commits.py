@@ -19,6 +19,6 @@ def pods_by_node(commits: Iterable[Commit]) -> dict[int, dict[int, int]]:
     """For each demand that commits place, how many of its pods on each node."""
     placed: dict[int, dict[int, int]] = {}
     for commit in commits:
-        there = placed.setdefault(commit.demand, {})
-        there[commit.node] = there.get(commit.node, 0) + commit.count
+        pods = placed.setdefault(commit.demand, {})
+        pods[commit.node] = pods.get(commit.node, 0) + commit.count
     return placed

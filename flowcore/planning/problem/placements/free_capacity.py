@@ -24,7 +24,7 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 from flowcore.rules.topology.domain_limits import UNLIMITED
 from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 
-#: Of more than one node in so many all are computed at once: that is faster than to gather some.
+#: Where more than one node in this number changed, all are computed: that is faster than to gather some.
 _MOSTLY = 4
 
 
@@ -50,14 +50,14 @@ class FreeCapacity:
 
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
-        other = FreeCapacity(self._snapshot)
-        other._loads, other._start_values = self._loads, self._start_values
-        other.changes, other._changed_at = self.changes, self._changed_at.copy()
-        other.free, other.ports = self.free.copy("F"), dict(self.ports)
-        other._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
-        other.domain_counts = self.domain_counts.copy()
-        other._zones = self._zones.shared()
-        return other
+        copied = FreeCapacity(self._snapshot)
+        copied._loads, copied._start_values = self._loads, self._start_values
+        copied.changes, copied._changed_at = self.changes, self._changed_at.copy()
+        copied.free, copied.ports = self.free.copy("F"), dict(self.ports)
+        copied._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
+        copied.domain_counts = self.domain_counts.copy()
+        copied._zones = self._zones.shared()
+        return copied
 
     @property
     def snapshot(self) -> Snapshot:
@@ -66,10 +66,10 @@ class FreeCapacity:
 
     def load(self, utilisation: Utilisation = Utilisation.REQUESTED) -> Load:
         """How full the nodes are, with all that was committed."""
-        found = self._start(utilisation)
+        load = self._start(utilisation)
         for planned in self._planned.values():
-            found = replace(found, taken=found.taken + planned[:, :3], pods=found.pods + planned[:, 3])
-        return found
+            load = replace(load, taken=load.taken + planned[:, :3], pods=load.pods + planned[:, 3])
+        return load
 
     def load_at(self, nodes: Int64s, potential: NodePotential, more: Int64s | None = None) -> Load:
         """How full these nodes are for pods of one potential: with what ran, and with those that are priced alike.
@@ -82,10 +82,10 @@ class FreeCapacity:
         return start.at(nodes) if added is None else start.at(nodes, added[:, :3], added[:, 3])
 
     def _start(self, utilisation: Utilisation) -> Load:
-        found = self._loads.get(utilisation)
-        if found is None:
-            found = self._loads[utilisation] = Load.of(self._snapshot, utilisation)
-        return found
+        start = self._loads.get(utilisation)
+        if start is None:
+            start = self._loads[utilisation] = Load.of(self._snapshot, utilisation)
+        return start
 
     def load_of(self, potential: NodePotential) -> Load:
         """``load_at`` of all nodes."""
@@ -99,17 +99,17 @@ class FreeCapacity:
         planned = self._planned.get(demand.potential)
         if planned is None:
             return demand.first_increase
-        found, nodes = demand.first_increase.copy(), np.nonzero(planned[:, 3])[0]
-        found[nodes] = self.next_increase_at(demand, nodes)
-        return found
+        increase, nodes = demand.first_increase.copy(), np.nonzero(planned[:, 3])[0]
+        increase[nodes] = self.next_increase_at(demand, nodes)
+        return increase
 
     def next_increase_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``next_increase`` of these nodes only, int64[len(nodes)]."""
         potential = demand.potential
         before = self._values_of(potential)
         if len(nodes) * _MOSTLY > len(before):
-            found: Int64s = potential.increase(self.load_of(potential), demand.size, before)[nodes]
-            return found
+            increase: Int64s = potential.increase(self.load_of(potential), demand.size, before)[nodes]
+            return increase
         return potential.increase(self.load_at(nodes, potential), demand.size, before[nodes])
 
     def _values_of(self, potential: NodePotential) -> Int64s:
@@ -125,15 +125,15 @@ class FreeCapacity:
         return values
 
     def _planned_of(self, potential: NodePotential) -> Int64s:
-        found = self._planned.get(potential)
-        if found is None:
-            found = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64, order="F")
-        return found
+        planned = self._planned.get(potential)
+        if planned is None:
+            planned = self._planned[potential] = np.zeros((len(self.free), 4), dtype=np.int64, order="F")
+        return planned
 
     def is_changed(self, since: int) -> Bools:
-        """bool[N]: nodes that commits after so many changed."""
-        found: Bools = self._changed_at > since
-        return found
+        """bool[N]: nodes that changed after the first ``since`` commits."""
+        changed: Bools = self._changed_at > since
+        return changed
 
     def _note_change(self, nodes: Int64s | int) -> None:
         self.changes += 1
@@ -155,9 +155,9 @@ class FreeCapacity:
         """
         if not self.changes:
             return demand.counts
-        found, nodes = demand.counts.copy(), np.nonzero(self.is_changed(0))[0]
-        found[nodes] = self.fit_counts_at(demand, nodes)
-        return found
+        counts, nodes = demand.counts.copy(), np.nonzero(self.is_changed(0))[0]
+        counts[nodes] = self.fit_counts_at(demand, nodes)
+        return counts
 
     def fit_counts_at(self, demand: Demand, nodes: Int64s) -> Int64s:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
@@ -175,43 +175,43 @@ class FreeCapacity:
         """bool[len(nodes)]: which of these nodes have room for a pod of the group."""
         if not demand.group.pod_class.fits_by_amounts:
             return self.fit_counts_at(demand, nodes) > 0
-        found: Bools = demand.allowed[nodes]
+        fits: Bools = demand.allowed[nodes]
         for column in np.nonzero(demand.requests > 0)[0].tolist():
-            found &= self.free[:, column][nodes] >= demand.requests[column]
-        return found
+            fits &= self.free[:, column][nodes] >= demand.requests[column]
+        return fits
 
-    def max_pods_at(self, demand: Demand, at: int, limit: int = UNLIMITED) -> int:
+    def max_pods_at(self, demand: Demand, node: int, limit: int = UNLIMITED) -> int:
         """``max_pods`` of one node, or ``limit`` where that is less."""
-        if not demand.allowed[at]:
+        if not demand.allowed[node]:
             return 0
         asked = demand.requests > 0
-        fitting = min(limit, max(0, int((self.free[at, asked] // demand.requests[asked]).min())))
+        fitting = min(limit, max(0, int((self.free[node, asked] // demand.requests[asked]).min())))
         if fitting and demand.group.pod_class.numa is not None:
-            fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([at]))[0])
+            fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([node]))[0])
         if fitting and demand.constraints.constrained:
-            fitting = self.domain_counts.max_pods_at(demand.constraints, at, fitting)
+            fitting = self.domain_counts.max_pods_at(demand.constraints, node, fitting)
         ports = demand.group.pod_class.host_ports
         if ports and fitting:
-            return 0 if clash(ports, self.ports.get(at, ())) else 1
+            return 0 if clash(ports, self.ports.get(node, ())) else 1
         return fitting
 
-    def place(self, demand: Demand, at: int, count: int) -> int:
+    def place(self, demand: Demand, node: int, count: int) -> int:
         """Commits up to ``count`` pods to a node; returns how many it took."""
-        taken = self.max_pods_at(demand, at, count)
+        taken = self.max_pods_at(demand, node, count)
         if taken:
-            self.domain_counts.increment(demand.constraints, at, taken)
-            self._note_change(at)
-            self.free[at] -= demand.requests * taken
-            self._planned_of(demand.potential)[at] += demand.counted * taken
+            self.domain_counts.increment(demand.constraints, node, taken)
+            self._note_change(node)
+            self.free[node] -= demand.requests * taken
+            self._planned_of(demand.potential)[node] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
-                self._zones.take(demand, np.array([at]), np.array([taken]))
+                self._zones.take(demand, np.array([node]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
-                self.ports[at] = self.ports.get(at, frozenset()) | frozenset(ports)
+                self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
         return taken
 
     def place_many(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
-        """Commits pods of one group that no rule binds to several nodes, each at most so many as fit there.
+        """Commits pods of a group without rules to several nodes, to each at most the number that fits there.
 
         Args:
             nodes, counts: int64[M], each node once.
@@ -234,17 +234,17 @@ class FreeCapacity:
         """
         self._note_change(nodes)
         self.free[nodes] -= np.array([demand.requests for demand in demands])
-        mine: dict[NodePotential, list[int]] = {}
+        by_potential: dict[NodePotential, list[int]] = {}
         for place, demand in enumerate(demands):
-            mine.setdefault(demand.potential, []).append(place)
+            by_potential.setdefault(demand.potential, []).append(place)
             if demand.constraints.increments:
                 self.domain_counts.increment(demand.constraints, int(nodes[place]), 1)
-        for potential, places in mine.items():
+        for potential, places in by_potential.items():
             counted = np.array([demands[place].counted for place in places])
             self._planned_of(potential)[nodes[places]] += counted
 
     def reserve(self, demand: Demand, node: int, count: int) -> None:
-        """Keeps room for so many pods out, without placing them; below zero: gives it back. No rule counts them."""
+        """Takes out room for ``count`` pods without placing them; below zero: gives it back. No rule counts them."""
         self._note_change(node)
         self.free[node] -= demand.requests * count
         self._zones.take(demand, np.array([node]), np.array([count]))
@@ -267,25 +267,27 @@ class FreeCapacity:
         # Ports, NUMA zones and rules between pods are decided one by one.
         alone = np.array([each.is_placed_alone for each in demands], dtype=np.bool_)
         asked = requests[classes] * counts[:, np.newaxis]
-        places, at = np.unique(nodes, return_inverse=True)
+        places, place_of = np.unique(nodes, return_inverse=True)
         total = np.zeros((len(places), requests.shape[1]), dtype=np.int64)
-        np.add.at(total, at, asked)
+        np.add.at(total, place_of, asked)
         # Each arc fits alone, but amounts near 2^63 may overflow in the sum: those go one by one.
         rough = np.zeros(total.shape)
-        np.add.at(rough, at, asked.astype(np.float64))
+        np.add.at(rough, place_of, asked.astype(np.float64))
         whole = (((total <= self.free[places]) & (rough < 2.0**62)) | (rough == 0)).all(axis=1)
-        whole[at[alone[classes]]] = False
-        chosen: Bools = whole[at]
+        whole[place_of[alone[classes]]] = False
+        chosen: Bools = whole[place_of]
         self._note_change(nodes[chosen])
         np.subtract.at(self.free, nodes[chosen], asked[chosen])
         for potential in {demand.potential for demand in demands}:
             alike = np.array([demand.potential == potential for demand in demands], dtype=np.bool_)
-            mine = chosen & alike[classes]
-            np.add.at(self._planned_of(potential), nodes[mine], (counted[classes] * counts[:, np.newaxis])[mine])
+            of_class = chosen & alike[classes]
+            np.add.at(
+                self._planned_of(potential), nodes[of_class], (counted[classes] * counts[:, np.newaxis])[of_class]
+            )
         for place, demand in enumerate(demands):
             if demand.constraints.increments:
-                mine = chosen & (classes == place)
-                self.domain_counts.increment_all(demand.constraints, nodes[mine], counts[mine])
+                of_class = chosen & (classes == place)
+                self.domain_counts.increment_all(demand.constraints, nodes[of_class], counts[of_class])
         return chosen
 
     def to_snapshot(self, placed: Iterable[tuple[str, PodSignature]]) -> Snapshot:
@@ -299,5 +301,5 @@ class FreeCapacity:
         assumed = snapshot.non_zero_requested.copy()
         for planned in self._planned.values():
             assumed += planned[:, :2]
-        found = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
-        return replace(found, numa=self._zones.shared().room)
+        snapshot_after = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
+        return replace(snapshot_after, numa=self._zones.shared().room)

@@ -53,9 +53,9 @@ def topology_constraints_of(
         return (UNCONSTRAINED,) * len(groups)
     counters = _CounterRegistry(groups, snapshot, worked_for)
     constraints = []
-    for at in range(len(groups)):
-        constraints.append(counters.constraints_of(at))
-        worked_for(at)
+    for index in range(len(groups)):
+        constraints.append(counters.constraints_of(index))
+        worked_for(index)
     incremented = {counter for each in constraints for counter in each.increments}
     return tuple(each.without_unused_soft_constraints(incremented) for each in constraints)
 
@@ -96,10 +96,10 @@ class _CounterRegistry:
         #: Pods of the round that suffer from a kind of pods.
         self._suffering_counters: dict[tuple[ConstraintMatch, int], DomainCounter] = {}
         self._own = list[_OwnRules]()
-        for at, (pod_class, signature) in enumerate(groups):
+        for index, (pod_class, signature) in enumerate(groups):
             rules = signature.constraints
             self._own.append(_OwnRules() if rules is None else self._own_rules(pod_class, signature, rules))
-            worked_for(at)
+            worked_for(index)
         for pod_match in self._counters_by_match:
             self._match_index.add(pod_match)
         self._blocking = {id(cap.counter) for own in self._own for cap in own.caps if cap.blocks}
@@ -111,9 +111,9 @@ class _CounterRegistry:
         weighted = (*self._incoming_preferred, *self._incoming_penalties)
         self._read |= {id(counter) for weights in weighted for counter, _ in weights}
 
-    def constraints_of(self, at: int) -> TopologyConstraints:
-        """See ``topology_constraints_of``; of the group of that number."""
-        signature, own = self._groups[at][1], self._own[at]
+    def constraints_of(self, index: int) -> TopologyConstraints:
+        """The rules between pods as they concern one group."""
+        signature, own = self._groups[index][1], self._own[index]
         rules = signature.constraints or InterPodConstraints()
         increments = [
             counter
@@ -126,13 +126,13 @@ class _CounterRegistry:
         suffering = [_suffering(penalty) for penalty in rules.penalties if penalty.suffered]
         brought += [self._suffering_counters[each] for each in suffering]
         increments += [counter for counter in brought if id(counter) in self._read]
-        affinity_weights = (*own.affinity_weights, *self._incoming_preferred[at])
+        affinity_weights = (*own.affinity_weights, *self._incoming_preferred[index])
         soft = SoftConstraints(
-            affinity_weights, tuple(own.spread_counters), tuple(own.suffered), tuple(self._incoming_penalties[at])
+            affinity_weights, tuple(own.spread_counters), tuple(own.suffered), tuple(self._incoming_penalties[index])
         )
         constraints = TopologyConstraints(
             increments=tuple(increments),
-            anti_affinity=(*own.anti_affinity, *self._incoming_anti_affinity[at]),
+            anti_affinity=(*own.anti_affinity, *self._incoming_anti_affinity[index]),
             affinity=tuple(own.affinity),
             self_affinity=bool(own.affinity) and affinity_matches_itself(signature, rules, self._pod_index.namespaces),
             spreads=tuple(own.spreads),

@@ -49,14 +49,14 @@ class DomainCapacities:
     @property
     def depths(self) -> Int64s:
         """int64[K]: how many domains each is inside, itself counted."""
-        found = np.ones(len(self.parents) + 1, dtype=np.int64)
-        found[-1] = 0
+        depths = np.ones(len(self.parents) + 1, dtype=np.int64)
+        depths[-1] = 0
         for _ in range(len(self.parents)):
-            deeper = found[self.parents] + 1
-            if np.array_equal(deeper, found[:-1]):
+            deeper = depths[self.parents] + 1
+            if np.array_equal(deeper, depths[:-1]):
                 break
-            found[:-1] = deeper
-        return found[:-1]
+            depths[:-1] = deeper
+        return depths[:-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,11 +74,11 @@ class _Topology:
 
 def pods_by_counter(groups: Sequence[tuple[TopologyConstraints, int]]) -> dict[DomainCounter, int]:
     """How many pods of these groups each counter may come to count."""
-    found: dict[DomainCounter, int] = {}
+    counted: dict[DomainCounter, int] = {}
     for constraints, pods in groups:
         for counter in constraints.increments:
-            found[counter] = found.get(counter, 0) + pods
-    return found
+            counted[counter] = counted.get(counter, 0) + pods
+    return counted
 
 
 def capacities_of(
@@ -96,7 +96,7 @@ def capacities_of(
         fit_counts: int64[N], how many pods each node has room for, rules left aside.
         pods: how many there are.
         raising: see ``pods_by_counter``; of all pods that are still to be placed.
-        below: for plans in which the emptiest domain gets so many pods fewer than ``rise``.
+        below: for plans in which the emptiest domain gets this number of pods fewer than ``rise``.
     """
     fits = np.minimum(fit_counts, pods)
     by_node = np.full(len(fits), UNLIMITED, dtype=np.int64)
@@ -106,7 +106,7 @@ def capacities_of(
         codes = np.where(counter.domains.labelled, counter.domains.codes, NONE)
         topologies.append(_Topology(codes, most[:-1], np.zeros(counter.domains.count, dtype=np.int64)))
     # What small domains leave room for says what large ones have room for.
-    for spread in sorted(constraints.spreads, key=lambda each: -each.counter.domains.count):
+    for spread in sorted(constraints.spreads, key=lambda spread: -spread.counter.domains.count):
         coarsest = spread.counter.domains.count == min(each.counter.domains.count for each in constraints.spreads)
         topology = _spread_topology(
             spread,
@@ -123,7 +123,7 @@ def capacities_of(
         topologies.append(topology)
     # A domain that is one node is no domain of its own.
     shared = [each for each in topologies if len(each.capacities) < np.count_nonzero(each.codes >= 0)]
-    return _nested(by_node, np.minimum(fits, by_node), pods, sorted(shared, key=lambda each: len(each.capacities)))
+    return _nested(by_node, np.minimum(fits, by_node), pods, sorted(shared, key=lambda level: len(level.capacities)))
 
 
 def _limits(
@@ -166,21 +166,21 @@ def _spread_topology(
         return _Topology(codes, np.full(counter.domains.count, UNLIMITED, dtype=np.int64), nothing)
     if spread.fixed_minimum is not None:
         return _Topology(codes, np.maximum(spread.remaining(counts[:-1], spread.fixed_minimum), 0), nothing)
-    there = counts[spread.eligible_domains]
-    minimum, minimums, rise = _water_level(there, pods), nothing.copy(), 0
+    eligible = counts[spread.eligible_domains]
+    minimum, minimums, rise = _water_level(eligible, pods), nothing.copy(), 0
     if alone:
         # The group makes the emptiest domain fuller only where it has room.
         room = _totals(codes, fits, counter.domains.count)[spread.eligible_domains]
-        minimum = min(minimum, int((there + room).min()))
+        minimum = min(minimum, int((eligible + room).min()))
     if alone and below is not None:
-        rise = minimum - int(there.min())
+        rise = minimum - int(eligible.min())
         minimum -= below
-        minimums[spread.eligible_domains] = np.maximum(minimum - there, 0)
+        minimums[spread.eligible_domains] = np.maximum(minimum - eligible, 0)
     return _Topology(codes, np.maximum(spread.remaining(counts[:-1], minimum), 0), minimums, rise)
 
 
 def _water_level(pods: Int64s, more: int) -> int:
-    """How many pods the emptiest domain can have at most after so many more were placed."""
+    """How many pods the emptiest domain can have at most after ``pods`` more were placed."""
     ordered = np.sort(pods)
     levels = (more + np.cumsum(ordered)) // np.arange(1, len(ordered) + 1)
     return int(levels.min())

@@ -47,13 +47,13 @@ class DomainCounts:
 
     def copy(self) -> DomainCounts:
         """An independent copy."""
-        other = DomainCounts()
-        other._counts = {counter: counts.copy() for counter, counts in self._counts.items()}
-        other._logs = {counter: log.copy() for counter, log in self._logs.items()}
-        return other
+        copied = DomainCounts()
+        copied._counts = {counter: counts.copy() for counter, counts in self._counts.items()}
+        copied._logs = {counter: log.copy() for counter, log in self._logs.items()}
+        return copied
 
     def increment(self, constraints: TopologyConstraints, node: int, pods: int) -> None:
-        """Counts so many pods of the group on a node."""
+        """Adds ``pods`` pods of the group on a node."""
         for counter in constraints.increments:
             if counter.counted_nodes[node]:
                 domain = int(counter.domains.codes[node])
@@ -85,7 +85,7 @@ class DomainCounts:
         return tuple(len(self._logs.get(counter, ())) for counter in counters)
 
     def added(self, counter: DomainCounter) -> Int64s:
-        """int64[N]: how many pods the round has put into each node's domain, of those that it counts."""
+        """int64[N]: how many counted pods the round has put into each node's domain."""
         added: Int64s = (self.of(counter) - counter.initial)[counter.domains.codes]
         return added
 
@@ -99,24 +99,24 @@ class DomainCounts:
         if known is None or known.affinity_met != self._affinity_met(constraints):
             known = self._allowed[constraints] = self._compute_allowed(constraints)
             return known.result
-        for at, counter in enumerate(constraints.reads):
+        for index, counter in enumerate(constraints.reads):
             log = self._logs.get(counter, ())
-            raised = set(log[known.seen[at] :])
+            raised = set(log[known.seen[index] :])
             if not raised:
                 continue
-            known.seen[at] = len(log)
-            allowed_domains, minimum = self._allowed_domains(constraints, at)
-            if minimum != known.minimums[at] or len(raised) > _MAX_INCREMENTAL_DOMAINS:
-                known.minimums[at] = minimum
-                np.take(allowed_domains, counter.domains.codes, out=known.parts[at])
+            known.seen[index] = len(log)
+            allowed_domains, minimum = self._allowed_domains(constraints, index)
+            if minimum != known.minimums[index] or len(raised) > _MAX_INCREMENTAL_DOMAINS:
+                known.minimums[index] = minimum
+                np.take(allowed_domains, counter.domains.codes, out=known.parts[index])
                 if len(known.parts) > 1:
                     np.logical_and.reduce(known.parts, out=known.result)
                 continue
             for domain in raised:
                 nodes = counter.domains.nodes(domain)
-                known.parts[at][nodes] = allowed_domains[domain]
+                known.parts[index][nodes] = allowed_domains[domain]
                 if len(known.parts) > 1:
-                    known.result[nodes] = np.logical_and.reduce([part[nodes] for part in known.parts])
+                    known.result[nodes] = np.logical_and.reduce([term[nodes] for term in known.parts])
         return known.result
 
     def blocked(self, constraints: TopologyConstraints) -> Bools:
@@ -137,7 +137,7 @@ class DomainCounts:
         return (self.of(counter) > 0)[counter.domains.codes]
 
     def _compute_allowed(self, constraints: TopologyConstraints) -> _AllowedNodes:
-        answers = [self._allowed_domains(constraints, at) for at in range(len(constraints.reads))]
+        answers = [self._allowed_domains(constraints, index) for index in range(len(constraints.reads))]
         parts = [
             allowed[counter.domains.codes] for (allowed, _), counter in zip(answers, constraints.reads, strict=True)
         ]
@@ -146,20 +146,20 @@ class DomainCounts:
         minimums = [minimum for _, minimum in answers]
         return _AllowedNodes(parts, seen, minimums, self._affinity_met(constraints), result)
 
-    def _allowed_domains(self, constraints: TopologyConstraints, at: int) -> tuple[Bools, int]:
+    def _allowed_domains(self, constraints: TopologyConstraints, index: int) -> tuple[Bools, int]:
         """bool[D + 1]: domains that one of the counters read does not forbid; pods in the emptiest one of a spread."""
-        counts = self.of(constraints.reads[at])
-        if at < len(constraints.anti_affinity):
+        counts = self.of(constraints.reads[index])
+        if index < len(constraints.anti_affinity):
             return within_limit(counts, 0, 0), 0
-        at -= len(constraints.anti_affinity)
-        if at < len(constraints.affinity):
+        index -= len(constraints.anti_affinity)
+        if index < len(constraints.affinity):
             allowed = counts >= self._min_pods(constraints)
             allowed[-1] = False
             return allowed, 0
-        at -= len(constraints.affinity)
-        if at >= len(constraints.spreads):
-            return constraints.caps[at - len(constraints.spreads)].allowed_domains(counts), 0
-        spread = constraints.spreads[at]
+        index -= len(constraints.affinity)
+        if index >= len(constraints.spreads):
+            return constraints.caps[index - len(constraints.spreads)].allowed_domains(counts), 0
+        spread = constraints.spreads[index]
         minimum = spread.global_minimum(counts)
         return spread.allowed_domains(counts, minimum), minimum
 

@@ -50,7 +50,7 @@ def _chains(constraints: Sequence[TopologyConstraints]) -> list[_Chain | None]:
     """
     touched = [{*each.increments, *each.kube_scheduler_reads} for each in constraints]
     linking = {counter for each in constraints for counter in each.increments} & {
-        counter for each in constraints for counter in each.kube_scheduler_reads
+        counter for terms in constraints for counter in terms.kube_scheduler_reads
     }
     linked = [linking.intersection(counters) for counters in touched]
     chains: list[_Chain | None] = [None] * len(constraints)

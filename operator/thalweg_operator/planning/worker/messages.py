@@ -155,7 +155,7 @@ class RoundRequest(msgspec.Struct):
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
-        running, removed_running: running pods that are new or changed, and keys of those that are gone.
+        running, removed_running: new or changed running pods, and keys of the ones that are gone.
         running_state: None: nobody may be evicted in this round.
     """
 
@@ -241,13 +241,17 @@ class NodePricesEntry(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         pod: one pod of the class and policy.
-        above: uint16 for each of ``node_names``: the price less ``least``; 65535: not for these pods.
+        base: the lowest price of a node that the pods may use.
+        step: codes are in such steps above that.
+        codes: uint16 for each node: steps above the base, 32768 and steps where the node has no room for one more, or
+            65535 where the pods may not use it.
         tolerance: how much dearer a node may be than the planned one.
     """
 
     pod: int
-    least: int
-    above: bytes
+    base: int
+    step: int
+    codes: bytes
     tolerance: int
 
 
@@ -258,12 +262,8 @@ class RoundReply(PlanDocument, msgspec.Struct):
         costs: cost per policy, in the order of the request's policies.
         solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
-        scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
-            name (planning/round/scores.py). They are encoded twice, since most are never read.
-        node_names: of the nodes that ``node_prices`` speak of, encoded; b"": there are none.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
-        cheapest: for each class of pods that are bound, where the round has few of them: one pod, and the nodes that
-            cost one more of them least.
+        node_names: of all nodes, in the order of ``node_prices``; empty: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
         proposals: moves of policies that propose them, each with the policy's position; by pod.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
@@ -279,10 +279,8 @@ class RoundReply(PlanDocument, msgspec.Struct):
     phases: list[RoundPhase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
-    scores: list[tuple[int, bytes]] = []
-    node_names: bytes = b""
     node_prices: list[NodePricesEntry] = []
-    cheapest: list[tuple[int, list[str]]] = []
+    node_names: list[str] = []
     contradictions: list[tuple[int, str]] = []
     proposals: list[tuple[int, PlanEviction]] = []
     backfill_history: BackfillHistory = BackfillHistory()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Hashable, Iterable
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
+from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -22,7 +23,7 @@ from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
 
-#: What no round of so many, and none of as many before, asked for is dropped.
+#: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
 
 
@@ -39,7 +40,7 @@ class TimedVerdictCache(VerdictCache):
     def run_filter(
         self, which: Filter, pod_class: PodClass, signature: PodSignature, snapshot: Snapshot
     ) -> tuple[Rejection, ...]:
-        """See VerdictCache."""
+        """Runs or looks up a filter, and counts the seconds."""
         started = time.perf_counter()
         try:
             return super().run_filter(which, pod_class, signature, snapshot)
@@ -54,7 +55,7 @@ class TimedVerdictCache(VerdictCache):
         snapshot: Snapshot,
         compute: Callable[[Snapshot, Int64s | None], NDArray[Any]],
     ) -> NDArray[Any]:
-        """See VerdictCache."""
+        """Looks up or computes an array, and counts the seconds."""
         started = time.perf_counter()
         try:
             return super().values(owner, key, stale_when, snapshot, compute)
@@ -71,7 +72,7 @@ class Replica:
     """Takes over the changes of each request.
 
     Attributes:
-        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        cache: verdicts on earlier states as far as they still hold; it gets every change here.
         tables: the arrays.
     """
 
@@ -81,6 +82,7 @@ class Replica:
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
         self._running: dict[str, RunningPod] = {}
         self._round_count = 0
+        self._told_nodes: Sequence[Node] = ()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -131,6 +133,14 @@ class Replica:
         )
         self.cache.follow(snapshot)
         return snapshot
+
+    def names_to_tell(self) -> list[str]:
+        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+        told, self._told_nodes = self._told_nodes, self.tables.table.nodes
+        if told is self._told_nodes:
+            return []
+        names = [node.name for node in self._told_nodes]
+        return [] if names == [node.name for node in told] else names
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""

@@ -72,7 +72,7 @@ def reserve(
 def _victims(
     cluster: Cluster, ledger: Ledger, pod: Pod, node: str, evictions: Sequence[PlannedEviction]
 ) -> list[VictimRecord] | None:
-    """Who must leave for a pod and has not left yet; None where somebody may not, as things stand now."""
+    """Victims of a pod that have not left yet; None where one of them may not leave now."""
     victims: list[VictimRecord] = []
     replaced = cluster.pods.get(victim_key(pod))
     if replaced is not None and not replaced.terminal:

@@ -102,7 +102,7 @@ def is_independent_eviction(state: VictimsState, pod: Pod) -> bool:
 
 
 def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> bool:
-    """An eviction was answered; whether it was one of these. If it is refused, the pod stays for a while."""
+    """Takes the answer of an eviction. Returns whether it was one of these. A refused pod stays for a while."""
     ledger, key = state.ledger, place_key(write.pod)
     record = ledger.victims.get(write.pod.key)
     placed = record is not None and record.pod.uid == write.pod.uid and record.for_pods == {key}

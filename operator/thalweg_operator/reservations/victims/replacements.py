@@ -71,7 +71,7 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], ge
 def reserve_place(
     state: VictimsState, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
 ) -> bool:
-    """Takes room for the replacement of a pod; whether there is some.
+    """Takes room for the replacement of a pod. Returns whether there is room.
 
     Args:
         generation: of the cluster, when the plan was asked for.
@@ -99,7 +99,7 @@ def reserve_place(
 
 
 def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
-    """Whose the place is; None: nobody places the replacement, or the pod is not to be moved."""
+    """Owner of the place; None: we do not place the replacement, or the pod is not to be moved."""
     if policy is None or (departure is Departure.MIGRATION and policy.rescheduling.mode is not ReschedulingMode.ACT):
         return None
     if departure in MOVES and victim.immovable_reason:

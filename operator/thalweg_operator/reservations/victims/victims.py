@@ -240,7 +240,7 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
 
 
 def _not_in_time(state: VictimsState, members: list[Reservation], why: str) -> None:
-    """The API server evicts nobody: the pods pause."""
+    """Pauses the pods: the API server evicts none of their victims."""
     for reservation in members:
         text = f"{_waits(state.ledger, reservation)} {_not_now(why)}"
         state.pod_refused(reservation.pod, text, _code(state.ledger, reservation), steered=_is_steered(reservation))

@@ -27,7 +27,7 @@ def moves(
 
     Args:
         running: pods that run now.
-        leaving: keys of those that leave in the plan.
+        leaving: keys of the pods that leave in the plan.
     """
     snapshot, governed = judge.snapshot, GovernedScenario(scenario)
     requests = snapshot.vector(wanted.pod.pod_class.requests)

@@ -66,7 +66,7 @@ class Site:
 
 
 class Relaxation(Protocol):
-    """See the module."""
+    """Something that a pod, a node or a policy may give up so that a node takes the pod."""
 
     def lift(self, wanted: Wanted) -> Wanted:
         """The pods without what this is about."""
@@ -95,14 +95,14 @@ class WithoutRule:
     change: Tolerate | DropNodeSelector | ReplaceNodeLabel | DropPodRules
 
     def lift(self, wanted: Wanted) -> Wanted:
-        """See Relaxation."""
+        """The pods without what is given up."""
         return wanted.with_pod(changed(wanted.pod, self.change))
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
-        """See Relaxation."""
+        """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
 
     def settle(self, site: Site) -> list[Change]:
-        """See Relaxation."""
+        """The smallest changes for this site; none: it cannot be done there."""
         return self.for_all(site.wanted)
 
     def for_all(self, wanted: Wanted) -> list[Change]:
@@ -117,22 +117,22 @@ class LessRequested:
     resource: str
 
     def lift(self, wanted: Wanted) -> Wanted:
-        """See Relaxation."""
+        """The pods without what is given up."""
         return wanted.with_pod(changed(wanted.pod, Request(wanted.pod.key, self.resource, 0)))
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
-        """See Relaxation."""
+        """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
         if self.resource not in snapshot.resources:
             return None
         asked = dict(wanted.pod.pod_class.requests)[self.resource]
         free = snapshot.free[:, snapshot.resources.index(self.resource)]
         # In thousandths of what is asked for, so that resources can be summed.
         short = np.clip(asked - np.maximum(free, 0), 0, None)
-        found: Int64s = (short.astype(np.float64) * 1000 / asked).astype(np.int64)
-        return found
+        lacking: Int64s = (short.astype(np.float64) * 1000 / asked).astype(np.int64)
+        return lacking
 
     def settle(self, site: Site) -> list[Change]:
-        """See Relaxation."""
+        """The smallest changes for this site; none: it cannot be done there."""
         amount = 0
         if self.resource in site.snapshot.resources:
             column = site.snapshot.resources.index(self.resource)
@@ -169,27 +169,27 @@ class OpenNode:
     taint: Taint
 
     def lift(self, wanted: Wanted) -> Wanted:
-        """See Relaxation."""
+        """The pods without what is given up."""
         added = Toleration(self.taint.key, "Equal", self.taint.value, self.taint.effect)
         tolerations = (*wanted.pod.pod_class.tolerations, added)
         pod_class = msgspec.structs.replace(wanted.pod.pod_class, tolerations=tolerations)
         return wanted.with_pod(msgspec.structs.replace(wanted.pod, pod_class=pod_class))
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:  # noqa: ARG002 - open to all alike
-        """See Relaxation."""
-        found: Int64s = np.where(self._has(snapshot), 0, NEVER)
-        return found
+        """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
+        preferred: Int64s = np.where(self._has(snapshot), 0, NEVER)
+        return preferred
 
     def settle(self, site: Site) -> list[Change]:
-        """See Relaxation."""
+        """The smallest changes for this site; none: it cannot be done there."""
         nodes = site.snapshot.table.nodes
         if len(site.wanted.keys) == 1:
             chosen = [site.node]
         else:
             chosen = _enough_nodes(site, self._has(site.snapshot) & site.mask)
         if self.taint == _CORDON:
-            return [Uncordon(nodes[at].name) for at in chosen]
-        return [RemoveTaint(nodes[at].name, self.taint.key, self.taint.effect) for at in chosen]
+            return [Uncordon(nodes[row].name) for row in chosen]
+        return [RemoveTaint(nodes[row].name, self.taint.key, self.taint.effect) for row in chosen]
 
     def _has(self, snapshot: Snapshot) -> Bools:
         table = snapshot.table
@@ -198,7 +198,7 @@ class OpenNode:
 
 
 def _enough_nodes(site: Site, mask: Bools) -> list[int]:
-    """As few nodes as take all pods beside those that are open already, at most so many."""
+    """The fewest nodes that take all pods beside the open nodes, at most ``most``."""
     counts = count_fitting(site.snapshot.vector(site.lifted.pod.pod_class.requests), site.snapshot.free)
     order = np.argsort(-np.where(mask, counts, -1), kind="stable")[:_MAX_NODES].tolist()
     chosen, room = [], 0
@@ -223,7 +223,7 @@ class HigherCap:
     name: str
 
     def lift(self, wanted: Wanted) -> Wanted:
-        """See Relaxation."""
+        """The pods without what is given up."""
         rules = wanted.signature.constraints or InterPodConstraints()
         limits = tuple(
             msgspec.structs.replace(limit, max_pods=UNLIMITED) if self.concerns(limit) else limit
@@ -237,7 +237,7 @@ class HigherCap:
         return limit.constraint == self.name and bool(limit.topology_key) and limit.max_pods > 0
 
     def prefers(self, wanted: Wanted, snapshot: Snapshot) -> Int64s | None:
-        """See Relaxation."""
+        """int64[N]: how much one pod on each node must have given up; None: all nodes are alike."""
         return self._counts(wanted, snapshot)
 
     def _limit(self, wanted: Wanted) -> MaxPerDomain:
@@ -252,15 +252,15 @@ class HigherCap:
         return DomainCounter.of(pods, domains, None, snapshot.table).initial_by_node
 
     def settle(self, site: Site) -> list[Change]:
-        """See Relaxation."""
+        """The smallest changes for this site; none: it cannot be done there."""
         limit, counts = self._limit(site.wanted), self._counts(site.wanted, site.snapshot)
         own = int(counts_itself(limit, site.wanted.signature, site.snapshot.pod_index.namespaces))
         value = int(counts[site.node]) + own
         if own and len(site.wanted.keys) > 1:
             codes = Domains.unordered(limit.topology_key, site.snapshot.table).codes
             _, first = np.unique(codes[site.mask], return_index=True)
-            there = counts[site.mask][first]
-            while int(np.maximum(value - there, 0).sum()) < len(site.wanted.keys):
+            running = counts[site.mask][first]
+            while int(np.maximum(value - running, 0).sum()) < len(site.wanted.keys):
                 value += 1
         return [RaiseCap(self.policy, self.constraint, value)] if value > limit.max_pods else []
 

@@ -70,5 +70,5 @@ class Judge:
         return self.verdicts(wanted).fits
 
     def verdicts(self, wanted: Wanted) -> Verdicts:
-        """Of every filter."""
+        """Verdicts of all filters."""
         return run_filters(wanted.pod.pod_class, self.snapshot, wanted.signature, self._cache.run_filter)

@@ -28,7 +28,7 @@ class LetThrough(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight:
-    """See the module. Room is counted elsewhere; here is who, where and for how long."""
+    """Pods on their way, with their nodes and times. Their room is counted in ``Occupancy``."""
 
     def __init__(self) -> None:
         self._ours = Drift()
@@ -155,7 +155,7 @@ class InFlight:
     # --- time ---
 
     def settle(self, now: float) -> None:
-        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
+        """Forgets what was seen long enough ago for all watches to show it. To be called every few seconds."""
         for kind, node in self._settled:
             self._count(kind, node, -1)
         self._settled, self._settling = self._settling, []
