@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thalweg_operator.planning.worker.messages import (
-    NodeUsage,
     PendingEntry,
     RoundReply,
     RoundRequest,
@@ -25,6 +24,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, non_zero_requests
 from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN

@@ -83,7 +83,7 @@ async def test_plan_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     assert plan["placements"] == again["placements"]
     assert plan["placements"].keys() == told.keys()
     key = f"{scene.namespace}/waits"
-    assert plan["pending"][key]["reason"] == again["left"][key] == reason
+    assert plan["pending"][key]["reason"] == again["waiting"][key] == reason
     assert plan["warnings"] == []
     explained = await asyncio.to_thread(thalweg, "why", key, "--nodes", "-f", state, "-o", "json")
     assert explained.returncode == 0, explained.stderr

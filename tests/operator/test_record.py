@@ -99,6 +99,16 @@ def test_records_are_for_nobody_else(tmp_path: Path) -> None:
     assert shared.stat().st_mode & 0o777 == 0o750
 
 
+def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
+    """In the words of ``thalweg plan``."""
+    request = request_of(snapshot([node("a", cpu=1000)], [pod("p", cpu=100), pod("large", cpu=2000)]))
+    path = record.RecordWriter(tmp_path).write(request, run_request(Replica(), request))
+    assert "1 placed, 1 pending, cost" in CliRunner().invoke(main, ["replay", str(path)]).stdout
+    answer = msgspec.json.decode(CliRunner().invoke(main, ["replay", str(path), "-o", "json"]).stdout)
+    assert answer["placements"] == {"default/p": "a"}
+    assert answer["waiting"].keys() == {"default/large"}
+
+
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:
     """Exit code 0 for the same, 1 for another plan, 2 for a file that is none."""
     request = request_of(snapshot([node("a")], [pod("p")]))

@@ -39,7 +39,6 @@ class SharedCluster:
         waiting: pods without a node; running: those with one, each with its job.
         evictions: of all rounds, with their time.
         below_guarantee: those after which the victim's queue had less CPU than its guarantee at the end of the round.
-        result: of the last round.
     """
 
     def __init__(self, queues: list[Queue], nodes: int, allocatable: Amounts) -> None:
@@ -50,7 +49,6 @@ class SharedCluster:
         self.running: dict[str, tuple[Job, RunningPod, float]] = {}
         self.evictions: list[tuple[float, Eviction]] = []
         self.below_guarantee: list[Eviction] = []
-        self.result: RoundResult | None = None
         self._numbers: Counter[str] = Counter()
 
     def submit(self, job: Job) -> None:
@@ -80,7 +78,7 @@ class SharedCluster:
 
     def round(self) -> RoundResult:
         """Plans, and carries the plan out: who is evicted waits again at once."""
-        result = self.result = run_round(self.snapshot(), steps=4)
+        result = run_round(self.snapshot(), steps=4)
         for each in result.evictions:
             self._evict(each)
         for placement in result.placements:
@@ -108,13 +106,9 @@ class SharedCluster:
         self.evictions.append((self.now, eviction))
         self.submit(job)
 
-    def used(self, queue: str, resource: str = CPU) -> int:
-        """How much the pods of a queue hold."""
-        return sum(dict(pod.usage).get(resource, 0) for _, pod, _ in self.running.values() if pod.queue == queue)
-
-    def jobs_by_queue(self) -> Counter[str]:
-        """How many jobs of each queue wait or run."""
-        return Counter(job.queue for job, *_ in (*self.waiting.values(), *self.running.values()))
+    def used(self, queue: str) -> int:
+        """How much CPU the pods of a queue hold."""
+        return sum(dict(pod.usage).get(CPU, 0) for _, pod, _ in self.running.values() if pod.queue == queue)
 
     def pass_time(self, seconds: float) -> None:
         """Time passes; pods that are done are gone."""

@@ -200,7 +200,7 @@ def test_waiting_and_placed_mean_one_thing(case: Case) -> None:
         "policies": sum(each.waiting for each in answer_policies(data, NEWEST, ALL).policies),
         "status": status.overview.waiting,
         "status by workload": sum(each.waiting for each in status.workloads),
-        "simulate": sum(each.waiting for each in planned_workloads(scenario, plan)),
+        "simulate": sum(each.waiting for each in planned_workloads(scenario, plan.document())),
         "plan": len(listed.waiting),
         "plan by workload": sum(each.waiting for each in listed.workloads),
         "compare": compare_one_by_one(scenario, plan).thalweg.waiting,

@@ -72,7 +72,7 @@ def answer_here(options: PlanOptions, scenario: Scenario, query: PlanQuery, cont
     """
     check_policy(scenario, query)
     planned = plan(scenario, context.now, reschedule=options.reschedule)
-    answer = list_plan(scenario, planned, query, context)
+    answer = list_plan(scenario, planned.document(planned.seconds), query, context)
     fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
     fields |= {"warnings": [*scenario.warnings, *answer.warnings], "seconds": round(planned.seconds, 6)}
     if options.compare:

@@ -30,7 +30,7 @@ def run_replay(path: Path, output: str) -> None:
         click.echo(msgspec.json.encode(as_json(record, again, sentences)))
     else:
         click.echo(
-            f"round {record.request.number}: {len(again.placements)} placed, {len(again.unplaced)} left, "
+            f"round {record.request.number}: {len(again.placements)} placed, {len(again.unplaced)} pending, "
             f"cost {again.cost}, {again.steps} steps, {again.method}; "
             f"recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
         )
@@ -47,7 +47,7 @@ def as_json(record: RoundRecord, again: RoundReply, sentences: list[str]) -> dic
         "same": not sentences,
         "differences": sentences,
         "placements": plan.nodes_by_pod(),
-        "left": plan.reasons_by_pod(),
+        "waiting": plan.reasons_by_pod(),
         "cost": again.cost,
         "lowerBound": again.lower_bound,
         "steps": again.steps,

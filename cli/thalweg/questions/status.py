@@ -44,7 +44,7 @@ def planned_here(kind: str, scenario: Scenario, query: StatusQuery, context: Ans
     """
     rounds = RoundHistory()
     plan = plan_scenario(scenario, context.now, context.models)
-    rounds.put(plan.document(seconds=0.0))
+    rounds.put(plan.document())
     return answer_status(ViewData(scenario, rounds, SourceInfo(kind)), query, context)
 
 

@@ -8,21 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement, PricesPlanned
+from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned
 
 
-def _planned(entry: PlanEviction) -> PlannedEviction:
-    return PlannedEviction(
-        entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
-    )
-
-
-def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
+def independent_evictions(reply: RoundReply) -> list[PlanEviction]:
     """Running pods that leave though no placement waits for their room."""
     awaited = {place for placement in reply.placements for place in placement.victims}
     return [
-        _planned(entry)
+        entry
         for place, entry in enumerate(reply.evictions)
         if place not in awaited and (entry.by_controller or not entry.for_pods)
     ]
@@ -34,13 +27,12 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     Args:
         pods: the pods of ``request.pending``, in this order.
     """
-    evictions = [_planned(entry) for entry in reply.evictions]
-    victims: dict[int, dict[int, PlannedEviction]] = {}
-    for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
-        for index in entry.for_pods if not entry.by_controller else ():
+    victims: dict[int, dict[int, PlanEviction]] = {}
+    for place, eviction in enumerate(reply.evictions):
+        for index in eviction.for_pods if not eviction.by_controller else ():
             victims.setdefault(index, {})[place] = eviction
     for placement in reply.placements:
-        victims.setdefault(placement.pod, {}).update({place: evictions[place] for place in placement.victims})
+        victims.setdefault(placement.pod, {}).update({place: reply.evictions[place] for place in placement.victims})
     groups = (*reply.atomic_groups, "")
     waiting = {
         groups[placement.atomic_group]

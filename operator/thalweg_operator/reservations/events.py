@@ -14,7 +14,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
-from thalweg_operator.reservations.effects import Departure, Write
+from flowcore.planning.plan_document import PlanEviction
+from thalweg_operator.reservations.effects import Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
@@ -71,23 +72,6 @@ class ObjectSet(_Event, frozen=True, gc=False):
 # --- plans ---
 
 
-class PlannedEviction(msgspec.Struct, frozen=True, gc=False):
-    """A running pod that leaves for planned pods.
-
-    Attributes:
-        to: the node where room for its replacement is reserved; "": none.
-        reason: why it leaves, for people; "": the departure says it.
-        by_controller: another controller evicts it.
-    """
-
-    key: str
-    uid: str
-    departure: Departure
-    to: str = ""
-    reason: str = ""
-    by_controller: bool = False
-
-
 class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     """One placement of a plan.
 
@@ -108,7 +92,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     wave: tuple[int, int]
     atomic_group: str
     optional: bool
-    victims: tuple[PlannedEviction, ...] = ()
+    victims: tuple[PlanEviction, ...] = ()
     waits: bool = False
     saving: int | None = None
 
@@ -130,7 +114,7 @@ class PlanMade(_Event, frozen=True, gc=False):
     atomic_groups: Sequence[str] = ()
     first: bool = True
     last: bool = True
-    evictions: Sequence[PlannedEviction] = ()
+    evictions: Sequence[PlanEviction] = ()
 
 
 class UnplacedPod(msgspec.Struct, frozen=True, gc=False):

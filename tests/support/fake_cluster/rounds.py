@@ -8,11 +8,9 @@ from dataclasses import dataclass, field
 from support.fake_cluster.api_server import ApiServer
 from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (
     GateUnneeded,
     PlanMade,
-    PlannedEviction,
     PlannedPlacement,
     PodsUnplaced,
     PricesPlanned,
@@ -28,6 +26,7 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
+from flowcore.planning.plan_document import PlanEviction
 from flowcore.planning.round import run_round
 from flowcore.planning.round_input import GovernedPod
 
@@ -48,7 +47,7 @@ class Plan:
     generation: int
     placements: list[PlannedPlacement]
     unplaced: list[UnplacedPod] = field(default_factory=list)
-    evictions: list[PlannedEviction] = field(default_factory=list)
+    evictions: list[PlanEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     classes: frozenset[tuple[PodClass, str]] = frozenset()
     first: bool = True
@@ -98,7 +97,7 @@ class Rounds(ApiServer):
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
         evictions = {
-            each.pod.key: PlannedEviction(each.pod.key, each.pod.uid, Departure(each.kind), each.to)
+            each.pod.key: PlanEviction(each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to)
             for each in result.evictions
         }
         leaving = {

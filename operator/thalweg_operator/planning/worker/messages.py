@@ -24,7 +24,6 @@ from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod
 from flowcore.planning.plan_document import (
     PlanClass,
     PlanDocument,
-    PlanEviction,
     PlanGang,
     PlanNode,
     PlanPod,
@@ -265,7 +264,6 @@ class RoundReply(PlanDocument, msgspec.Struct):
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
         node_names: of all nodes, in the order of ``node_prices``; empty: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
-        proposals: moves of policies that propose them, each with the policy's position; by pod.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
@@ -282,7 +280,6 @@ class RoundReply(PlanDocument, msgspec.Struct):
     node_prices: list[NodePricesEntry] = []
     node_names: list[str] = []
     contradictions: list[tuple[int, str]] = []
-    proposals: list[tuple[int, PlanEviction]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}

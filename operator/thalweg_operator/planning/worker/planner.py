@@ -9,8 +9,7 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.policies import ReschedulingMode
-from flowcore.planning.plan_document import PlanEviction, to_plan_document
+from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
@@ -94,22 +93,6 @@ def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], buil
             break
 
 
-def _to_proposals(
-    request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
-) -> list[tuple[int, PlanEviction]]:
-    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
-    places = {policy.name: place for place, policy in enumerate(request.policies)}
-    proposals: list[tuple[int, PlanEviction]] = []
-    for eviction in sorted(result.proposals, key=lambda proposal: proposal.pod.key):
-        entry = PlanEviction.of(eviction, position_by_key)
-        own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
-        for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
-            if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
-                proposals.append((place, entry))
-                break
-    return proposals
-
-
 def _to_reply(
     request: RoundRequest,
     position_by_key: Mapping[str, int],
@@ -125,7 +108,7 @@ def _to_reply(
             costs[left.pod.policy] += left.price
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
     return to_reply(
-        to_plan_document(results, position_by_key, number=request.number, savings=savings),
+        to_plan_document(results, position_by_key, request.policies, number=request.number, savings=savings),
         costs=list(costs.values()),
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
@@ -134,7 +117,6 @@ def _to_reply(
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
-        proposals=_to_proposals(request, results[0], position_by_key),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],
