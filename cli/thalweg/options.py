@@ -18,8 +18,8 @@ kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_t
                                "service account.")  # fmt: skip
 context = click.option("--context", metavar="NAME",
                        help="Context of the kubeconfig. Default: its current context.")  # fmt: skip
-output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-                      help="Output format.")  # fmt: skip
+output = click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
+                      show_default=True, help="Output format.")  # fmt: skip
 all_namespaces = click.option("-A", "--all-namespaces", is_flag=True,
                               help="List the pods of all namespaces.")  # fmt: skip
 watch = click.option("-w", "--watch", is_flag=True,

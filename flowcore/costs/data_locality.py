@@ -32,7 +32,7 @@ from flowcore.model.cost_policy import DataLocality
 from flowcore.model.data import DataSource, Level
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.volumes import ClaimVolume
+from flowcore.model.volumes import ZONE, ClaimVolume
 
 _GIB = 2.0**30
 #: No data costs more to move: costs stay far from overflow whatever a pod says.
@@ -58,7 +58,7 @@ class _Borders:
     @classmethod
     def of(cls, table: NodeTable, terms: DataLocality) -> _Borders:
         """The borders that the labels of a policy say."""
-        rack_labels, zone_labels = table.column(terms.rack_label), table.column(terms.zone_label)
+        rack_labels, zone_labels = table.column(terms.rack_label), table.column(ZONE)
         zones, racks = zone_labels.codes.astype(np.int64) + 1, rack_labels.codes.astype(np.int64) + 1
         pairs, rack_of_node = np.unique(np.stack([zones, racks]), axis=1, return_inverse=True)
         racks_of_value: dict[str, list[int]] = {}
@@ -80,7 +80,8 @@ class DataPrices:
     def __init__(self, snapshot: Snapshot) -> None:
         """``snapshot``: nodes, claims and images."""
         self.snapshot = snapshot
-        self._borders: dict[tuple[str, str], _Borders] = {}
+        #: By the label of racks.
+        self._borders: dict[str, _Borders] = {}
 
     def costs(self, pod_class: PodClass, terms: DataLocality) -> Int64s:
         """int64[N], 0..10**9: what moving the data of a pod to each node costs."""
@@ -116,10 +117,9 @@ class DataPrices:
         return np.maximum(seconds, 0.0)
 
     def _borders_of(self, terms: DataLocality) -> _Borders:
-        labels = terms.rack_label, terms.zone_label
-        if labels not in self._borders:
-            self._borders[labels] = _Borders.of(self.snapshot.table, terms)
-        return self._borders[labels]
+        if terms.rack_label not in self._borders:
+            self._borders[terms.rack_label] = _Borders.of(self.snapshot.table, terms)
+        return self._borders[terms.rack_label]
 
 
 def data_of(pod_class: PodClass, snapshot: Snapshot) -> tuple[DataSource, ...]:

@@ -47,8 +47,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"monitoring.podMonitor.enabled": True, "monitoring.serviceMonitor.enabled": True},
         "monitoring: podMonitor and serviceMonitor would both collect every metric, so all figures would count twice.",
     ),
-    "itself": ({"schedulerName": "thalweg"}, 'schedulerName: "thalweg" is served by Thalweg itself'),
-    "itself, steered": ({"schedulerName": "thalweg-steered"}, "so its own pods would wait for themselves"),
     "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
     "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
     "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),
@@ -86,10 +84,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "life": (
         {"certificates.generated.clientValidDays": LONGEST + 1},
         f"at '/certificates/generated/clientValidDays': maximum: got {LONGEST + 1}, want {LONGEST}",
-    ),
-    "schedule": (
-        {"certificates.schedule": "at night"},
-        "at '/certificates/schedule': 'at night' does not match pattern",
     ),
     "rollout": (
         {"strategy.rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}},
@@ -167,7 +161,7 @@ def test_the_version_of_the_second_kube_scheduler(helm: Helm) -> None:
 def test_what_is_no_contradiction(helm: Helm) -> None:
     """Values near those that are refused."""
     helm.template({"workerMemory": "4096Mi", "strategy.rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
-    helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}, "certificates.schedule": "@daily"})
+    helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}})
     helm.template({"workerMemory": "524288Ki", "jobs.resources.requests": {"cpu": ".5", "memory": "1e8"}})
     helm.template({"priorityClass": {"create": False, "name": "system-cluster-critical"}})
     helm.template({"commonLabels": {"a": ""}, "podAnnotations": {"note": "two words"}, "fullnameOverride": "f1"})

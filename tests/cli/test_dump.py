@@ -315,16 +315,20 @@ def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -
     earlier = policy(
         selects=selects,
         cost={
+            "dataLocality": {"zoneLabel": "topology.kubernetes.io/zone"},
             "kinds": kinds,
             "interference": {**interference, "weight": 0},
             "machines": {**machines, "weight": 1},
         },
     )
-    now = policy(selects=selects, cost={"kinds": kinds, "interference": interference, "machines": machines})
+    now = policy(
+        selects=selects, cost={"dataLocality": {}, "kinds": kinds, "interference": interference, "machines": machines}
+    )
     objects = [node("a", cpu="4"), node("b", cpu="2"), ours("p"), ours("q")]
     done = run([*objects, earlier], folder=tmp_path, json_output=True)
     of = "0.json: FlowSchedulingPolicy team: spec.cost."
     assert warnings_of(done, tmp_path) == [
+        f"{of}dataLocality.zoneLabel is not used any more: zones are values of the label topology.kubernetes.io/zone",
         f"{of}interference.weight is not used any more: each penalty counts as it is stated",
         f"{of}machines.weight is not used any more: each slowdown counts as it is stated",
     ]

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
 from thalweg.questions.status import SORTS, age, of_dump, show, tables_of
@@ -110,9 +111,26 @@ def test_what_is_listed_is_of_the_namespace(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    "words",
+    [("plan",), ("status",), ("why", "large"), ("why", "--nodes"), ("headroom", "--cpu", "1"), ("plan", "--nodes")],
+)
+def test_yaml_has_what_json_has(words: tuple[str, ...], dump: Path) -> None:
+    """For who reads it, and for tools that take YAML."""
+    as_yaml, as_json = (thalweg(*words, "-f", dump, "-o", output) for output in ("yaml", "json"))
+    assert (as_yaml.returncode, as_yaml.stdout.count("\n") > 1, as_json.stdout.count("\n")) == (0, True, 1)
+    found, expected = yaml.safe_load(as_yaml.stdout), json.loads(as_json.stdout)
+    if "seconds" in expected:
+        found["seconds"] = expected["seconds"]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("plan", "--nodes"), "--nodes is for -o json"),
+        (
+            ("plan", "--nodes"),
+            "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD",
+        ),
         (("plan", "--compare", "--pods"), "leave out --pods"),
         (("why", "p", "-A"), "-A lists all waiting pods: leave out -A, or the targets"),
     ],

@@ -35,6 +35,7 @@ def test_targets_with_and_without_namespace() -> None:
         "deploy/cart": "deployment/shop/cart",
         "Deployment/cart": "deployment/shop/cart",
         "sts/stock/db": "statefulset/stock/db",
+        "ds/agent": "daemonset/shop/agent",
         "gang/train": "gang/shop/train",
     }.items():
         assert target_of(text, "shop") == target
@@ -323,7 +324,7 @@ def test_completion_for_kubectl() -> None:
     assert directive == ":4"
     *found, directive, _ = completions("plan", "--all")
     assert [line.split("\t")[0] for line in found] == ["--all-namespaces"]
-    assert [*completions("plan", "-o", "")][:3] == ["table", "json", ":4"]
+    assert [*completions("plan", "-o", "")][:4] == ["table", "json", "yaml", ":4"]
     assert completions("plan", "--kubeconfig", "")[-2] == ":0"
     assert completions("to") == [":4", ""]  # an old name
 

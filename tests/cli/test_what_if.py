@@ -230,7 +230,7 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "room for 1 more pod on 1 node; each requests 2 cpu" in done.stdout
     assert "no room for one more: " in done.stdout
-    assert "waiting pods: 1; new nodes may help 1 of them" in done.stdout
+    assert "1 waiting pod without a node in the plan; new nodes may help 1 of them" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["1", "a", "1", "default/large"]
     done = run(
         "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"

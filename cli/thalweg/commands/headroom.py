@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--tolerate", multiple=True, metavar="KEY",
               help="... and that tolerate taints with this key. May be given several times.")  # fmt: skip
 @click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
-@click.option("--scale-ups", type=int, default=3, show_default=True,
+@click.option("--scale-ups", type=click.IntRange(min=0), default=3, show_default=True,
               help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
 @options.output
 @options.watch

@@ -18,7 +18,7 @@ from thalweg.sources.source import SourceOptions
               help="Place the same pods one by one too, and print what each way gets: pods, whole gangs, use of each "
                    "resource.")  # fmt: skip
 @click.option("--nodes", is_flag=True,
-              help="In -o json: the reason of every node for each pending pod. As large as pods times "
+              help="In -o json and yaml: the reason of every node for each pending pod. As large as pods times "
                    "nodes.")  # fmt: skip
 @options.output
 @options.pods
@@ -79,7 +79,9 @@ def plan(
     if compare and pods:
         raise click.UsageError("--compare prints how many pods each way places, and no list of them: leave out --pods")
     if nodes and output == "table":
-        raise click.UsageError("--nodes is for -o json; the nodes of one pod as a table: thalweg why POD --nodes")
+        raise click.UsageError(
+            "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD --nodes"
+        )
     for name, given in (("--reschedule", reschedule), ("--compare", compare), ("--nodes", nodes)):
         if given:
             source = options.planned_here(source, name)

@@ -35,9 +35,9 @@ def why(
 ) -> None:
     """Say why a pod waits: the one reason that decides, what proves it, and what to do.
 
-    The target is a pod, or the pods of a gang, deployment, job, statefulset or replicaset, as kubectl names them.
-    The first line has the words of the pod's condition and its Event. An answer has at most ten lines,
-    and what --nodes adds. Several targets have an answer each, and -o json an array of them.
+    The target is a pod, or the pods of a gang, deployment, job, statefulset, daemonset or replicaset, as kubectl names
+    them. The first line has the words of the pod's condition and its Event. An answer has at most ten lines, and what
+    --nodes adds. Several targets have an answer each, and -o json an array of them.
 
     --nodes adds a table with the verdict of every node. The verdicts are those of kube-scheduler's filters for the
     present state, before any other waiting pod is placed. If the pod fits on no node, but would with more room, the

@@ -18,6 +18,7 @@ from jsonschema.exceptions import ValidationError
 from flowcore.api.kinds import POLICY
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.errors import PolicyError
+from flowcore.model.volumes import ZONE
 from thalweg.crds import custom_resource_definitions
 
 Schema = dict[str, Any]
@@ -37,6 +38,7 @@ _MAX_MESSAGE = 300
 #: their defaults, into every policy that it lists.
 _REMOVED = {
     POLICY.kind: {
+        ("spec", "cost", "dataLocality", "zoneLabel"): f"zones are values of the label {ZONE}",
         ("spec", "cost", "interference", "weight"): "each penalty counts as it is stated",
         ("spec", "cost", "machines", "weight"): "each slowdown counts as it is stated",
     }

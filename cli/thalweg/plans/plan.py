@@ -96,7 +96,7 @@ class Printed:
     """What is printed of a plan.
 
     Attributes:
-        output: "table" or "json".
+        output: "table", "json" or "yaml".
         watch: again whenever it changes.
         pods: all pods, not a line for each workload.
         verbose: the plan's cost and what is proven of it.

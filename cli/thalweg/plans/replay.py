@@ -6,12 +6,12 @@ import sys
 from pathlib import Path
 
 import click
-import msgspec
 from thalweg_operator.planning.reports.record import RoundRecord, UnreadableRecord, differences, read_record
 from thalweg_operator.planning.worker.messages import RoundReply, document_of
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
+from thalweg.terminal.documents import print_document
 from thalweg.terminal.progress import passing
 from thalweg_cost_models import find_models
 
@@ -26,8 +26,8 @@ def run_replay(path: Path, output: str) -> None:
     with passing("planning the round again", record.reply.seconds):
         again = run_request(Replica(), record.request, find_models().usable)
     sentences = differences(record.reply, again)
-    if output == "json":
-        click.echo(msgspec.json.encode(as_json(record, again, sentences)))
+    if output != "table":
+        print_document(as_json(record, again, sentences), output)
     else:
         click.echo(
             f"round {record.request.number}: {len(again.placements)} placed, {len(again.unplaced)} pending, "

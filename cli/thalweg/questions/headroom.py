@@ -50,10 +50,11 @@ def show(answer: HeadroomAnswer) -> None:
     if not answer.waiting:
         console.print("no pod waits, so no new node helps")
         return
+    left = f"{counted(answer.waiting, 'waiting pod')} without a node in the plan"
     if not answer.tried:
-        console.print(f"waiting pods: {answer.waiting}; no new nodes were tried")
+        console.print(f"{left}; no new nodes were tried")
         return
-    console.print(f"waiting pods: {answer.waiting}; new nodes may help {answer.more_nodes_help} of them")
+    console.print(f"{left}; new nodes may help {answer.more_nodes_help} of them")
     if answer.scale_ups:
         rows = [
             (str(scale_up.count), scale_up.like, str(scale_up.pods), _some(scale_up.places, scale_up.pods))

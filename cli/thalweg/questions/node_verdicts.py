@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from typing import Any, Final
 
-import click
 import msgspec
 from rich.console import Console
 
@@ -29,6 +28,7 @@ from flowcore.rules.verdicts import group
 from thalweg.plans import evictions
 from thalweg.plans.local_plan import plan
 from thalweg.sources.source import warn
+from thalweg.terminal.documents import print_document
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated, stdout_console
 
 #: Nodes of one verdict that a row names; ``-o json`` has all.
@@ -152,8 +152,8 @@ def print_all(dump: Scenario, namespace: str, output: str) -> None:
     pods = [pod for pod in dump.waiting() if asker.may_name(pod.key)]
     warn([*dump.warnings, *unknown_namespace(dump, namespace, asker), *missing_objects(dump, pods)])
     explanations = explain(dump, pods)
-    if output == "json":
-        click.echo(msgspec.json.encode(as_json(explanations)))
+    if output != "table":
+        print_document(as_json(explanations), output)
         return
     console = stdout_console()
     if not pods:

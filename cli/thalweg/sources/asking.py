@@ -17,6 +17,7 @@ from flowcore.questions.scenario.reading.moment import moment_text
 from thalweg.dumps.files import DumpError
 from thalweg.sources.dump_source import DumpSource
 from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions, warn
+from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
 
 _Answer = TypeVar("_Answer", bound=msgspec.Struct)
@@ -58,15 +59,17 @@ def tell(
         question: what is asked.
         query: from the namespace of names without one to the query, or to several.
         show: prints an answer for people.
-        output: ``json`` prints the answer as JSON instead; of several queries an array of their answers.
+        output: ``json`` or ``yaml`` prints the answer so instead; of several queries an array of their answers.
         watch: print again whenever the answer changes, until Ctrl-C.
     """
 
     def put(answers: Sequence[_Answer], *, again: bool) -> None:
         for answer in answers:
             warn(getattr(answer, "warnings", ()))
-        if output == "json":
-            click.echo(msgspec.json.encode(answers if len(answers) > 1 else answers[0]))
+        if output != "table":
+            if again and output == "yaml":
+                click.echo("---")
+            print_document(answers if len(answers) > 1 else answers[0], output)
             return
         for number, answer in enumerate(answers):
             if number or again:

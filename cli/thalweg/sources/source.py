@@ -31,6 +31,7 @@ _KINDS = {
         "deployment": ("deployment", "deployments", "deploy"),
         "job": ("job", "jobs"),
         "statefulset": ("statefulset", "statefulsets", "sts"),
+        "daemonset": ("daemonset", "daemonsets", "ds"),
         "replicaset": ("replicaset", "replicasets", "rs"),
     }.items()
     for name in names

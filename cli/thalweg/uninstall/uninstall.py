@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -22,6 +21,7 @@ from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.option_types import NamespacedName
 from thalweg.scheduler_users.printing import as_json, print_users, warn
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
+from thalweg.terminal.documents import print_document
 from thalweg.terminal.logs import set_up_logging
 from thalweg.terminal.tables import stdout_console
 from thalweg.uninstall.patches import patches as patches_of
@@ -63,14 +63,14 @@ def run_uninstall(
         return _uninstall(kubeconfig, context, lease, policies=policies, force=force, confirmed=confirmed)
 
     done = _run(kubeconfig, context, uninstall)
-    if output == "json":
+    if output != "table":
         summary = {
             "admissionObjectsRemoved": done.admission_objects,
             "gatesOpened": done.gates_opened,
             "policiesDeleted": done.policies,
             "problems": done.problems,
         }
-        click.echo(json.dumps(summary, indent=2))
+        print_document(summary, output)
     else:
         click.echo(f"admission policies and bindings removed: {done.admission_objects}")
         click.echo(f"pods whose gate was opened: {done.gates_opened}")
@@ -84,8 +84,8 @@ def run_uninstall(
 def run_list(kubeconfig: Path | None, context: str | None, output: str) -> None:
     """Prints who names a scheduler of Thalweg. Exit code 1: that cannot be read."""
     users = _run(kubeconfig, context, lambda resolved: _users(resolved, context))
-    if output == "json":
-        click.echo(json.dumps({"users": as_json(users), "warnings": users.gaps}, indent=2))
+    if output != "table":
+        print_document({"users": as_json(users), "warnings": users.gaps}, output)
     else:
         print_users(stdout_console(), users)
 
