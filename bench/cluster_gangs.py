@@ -26,8 +26,8 @@ from harness.schedulers import THALWEG, KubeScheduler, Scheduler, Thalweg
 from harness.tables import console, print_conditions
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import Manifest, node, pod
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
-from thalweg_controlplane.objects import Manifest, node, pod
 
 from flowcore.model.policies import GATE
 

@@ -1,18 +1,15 @@
-"""What hostile and broken tenants cost everybody else, before and after: each attack on a fresh control plane.
+"""What hostile and broken tenants cost everybody else: each attack on a fresh control plane.
 
-    python bench/hardening.py --before ~/thalweg-0.1/bin/python
-    python bench/hardening.py --only gangs,poison --churn 5000
-    python bench/hardening.py --only resident,budgets,data,wishes,classes,queues      # others' wait, quiet and beside
+python bench/hardening.py --only gangs,poison --churn 5000
+python bench/hardening.py --only resident,budgets,data,wishes,classes,queues      # others' wait, quiet and beside
 
-`--before` names the Python of an environment in which an earlier version is installed; without it only this version is
-measured. Figures of both versions come from one run, one after the other.
+To compare with another version, run this in a checkout of it, in the same sitting.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -32,7 +29,7 @@ from harness.tables import console, print_conditions
 from harness.usage import resident_mib
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
-from thalweg_controlplane.objects import Manifest, node, pod
+from thalweg_controlplane.client.objects import Manifest, node, pod
 
 _NODES = 300
 #: Seconds without any binding after which the rest is given up.
@@ -264,16 +261,13 @@ ATTACKS: dict[str, Callable[[Setting], Awaitable[Figures]]] = {
 
 
 @asynccontextmanager
-async def _setting(
-    executables: Binaries, python: str, churned: int, logs: Path | None, name: str
-) -> AsyncIterator[Setting]:
+async def _setting(executables: Binaries, churned: int, logs: Path | None, name: str) -> AsyncIterator[Setting]:
     async with plane.bare(executables, THALWEG) as (control_plane, api):
         await plane.create(api, [node(_name(at), "64", "512Gi") for at in range(_NODES)])
         await plane.warm_up(api, 1000)
         await api.create(attacks.namespace())
-        own_listener = _has_extender_listener(python)
-        thalweg = Thalweg(control_plane, None, python, None if own_listener else [])
-        host, _, port = (thalweg.extender if own_listener else thalweg.address).rpartition(":")
+        thalweg = Thalweg(control_plane)
+        host, _, port = thalweg.extender.rpartition(":")
         try:
             with log_kept(thalweg, logs, name):
                 yield Setting(control_plane, api, thalweg, (host, int(port), "/extender/filter"), churned)
@@ -285,46 +279,33 @@ def _name(at: int) -> str:
     return f"node-{at:05}"
 
 
-def _has_extender_listener(python: str) -> bool:
-    """Whether that version serves the extender on an address of its own."""
-    shown = subprocess.run([python, "-m", "thalweg", "run", "--help"], capture_output=True, text=True, check=True)
-    return "--extender-listen" in shown.stdout
-
-
 @dataclass(frozen=True, slots=True)
 class Row:
     """One figure of one attack."""
 
     attack: str
     figure: str
-    before: float | None
-    after: float | None
+    value: float | None
 
 
-async def measure(
-    executables: Binaries, name: str, pythons: dict[str, str], churn_: int, logs: Path | None
-) -> list[Row]:
-    """All figures of one attack, of each version."""
-    found: dict[str, Figures] = {}
-    for version, python in pythons.items():
-        plane.say(f"{name}, {version}")
-        async with _setting(executables, python, churn_, logs, f"{name}-{version}") as setting:
-            found[version] = await ATTACKS[name](setting)
-            plane.say(json.dumps(found[version]))
-    figures = list(dict.fromkeys(figure for each in found.values() for figure in each))
-    return [Row(name, figure, *(found.get(v, {}).get(figure) for v in ("before", "after"))) for figure in figures]
+async def measure(executables: Binaries, name: str, churned: int, logs: Path | None) -> list[Row]:
+    """All figures of one attack."""
+    plane.say(name)
+    async with _setting(executables, churned, logs, name) as setting:
+        figures = await ATTACKS[name](setting)
+    plane.say(json.dumps(figures))
+    return [Row(name, figure, value) for figure, value in figures.items()]
 
 
 def _print(rows: list[Row]) -> None:
     table = Table(title="Attacks: what others notice")
     for name in ("attack", "figure"):
         table.add_column(name)
-    for name in ("before", "after"):
-        table.add_column(name, justify="right")
+    table.add_column("", justify="right")
     last = ""
     for row in rows:
-        cells = ("-" if each is None else f"{each:,.1f}" for each in (row.before, row.after))
-        table.add_row(row.attack if row.attack != last else "", row.figure, *cells)
+        value = "-" if row.value is None else f"{row.value:,.1f}"
+        table.add_row(row.attack if row.attack != last else "", row.figure, value)
         last = row.attack
     console.print(table)
     for name, attack in ATTACKS.items():
@@ -333,18 +314,16 @@ def _print(rows: list[Row]) -> None:
 
 
 @click.command()
-@click.option("--before", metavar="PYTHON", help="Python of an environment with the version to compare with.")
 @click.option("--only", default=",".join(ATTACKS), show_default=True, callback=options.words(tuple(ATTACKS)))
 @click.option(
     "--churn", "churned", default=20_000, show_default=True, type=click.IntRange(min=500), help="Pods that come and go."
 )
 @click.option("--logs", type=click.Path(file_okay=False, path_type=Path), help="Folder for the schedulers' logs.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(before: str | None, only: list[str], churned: int, logs: Path | None, output: str) -> None:
+def main(only: list[str], churned: int, logs: Path | None, output: str) -> None:
     """Measures what everybody else notices of an attack."""
     executables, told = plane.binaries(), conditions()
-    pythons = ({"before": before} if before else {}) | {"after": sys.executable}
-    rows = [row for name in only for row in asyncio.run(measure(executables, name, pythons, churned, logs))]
+    rows = [row for name in only for row in asyncio.run(measure(executables, name, churned, logs))]
     if output == "json":
         sys.stdout.buffer.write(
             msgspec.json.encode({"conditions": told, "rows": [asdict(row) for row in rows]}) + b"\n"

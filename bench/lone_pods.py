@@ -29,8 +29,8 @@ from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import Manifest
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
-from thalweg_controlplane.objects import Manifest
 
 KINDS = (KUBE_SCHEDULER, THALWEG, STEERED)
 #: What a scheduler gets to come to rest before the first pod.
@@ -38,7 +38,7 @@ _REST_SECONDS = 1.0
 _PATIENCE = 30.0
 #: Pods bound before those that count: connections, caches and compiled code are there then.
 _FIRST = 10
-_PHASES = ("collect", "transfer", "snapshot", "problem", "solve", "result", "scores", "deliver")
+_PHASES = ("collect", "transfer", "snapshot", "problem", "solve", "result", "prices", "deliver")
 _EXPLAINED = {
     "p50, p99": "ms from a pod's creation to its binding, both as a watch sees them",
     "CPU": "CPU ms for each pod, of all the scheduler's processes; API, etcd: of these",

@@ -22,7 +22,7 @@ from typing import Any
 
 import click
 import msgspec
-from thalweg_controlplane.objects import Manifest, node, pod
+from thalweg_controlplane.client.objects import Manifest, node, pod
 
 GPU = "nvidia.com/gpu"
 MODEL = "gpu-model"

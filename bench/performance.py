@@ -30,6 +30,7 @@ from harness.plane import say
 
 _BENCH = Path(__file__).parent
 _PAGE = _BENCH.parent / "docs" / "reference" / "performance.md"
+_TEMPLATE = _BENCH / "performance.md"
 _MARK = re.compile(r"\{(?:(table) ([^}]+)|(conditions)|(cores))\}")
 
 
@@ -128,7 +129,7 @@ def main(
     if missing and not write:
         raise click.ClickException(f"the page is not written; without a run: {', '.join(missing)}")
     try:
-        _PAGE.write_text(page((_BENCH / "performance.md").read_text(), found))
+        _PAGE.write_text(page(_TEMPLATE.read_text().partition("\n")[2], found))  # its first line is not for the page
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     say(f"{_PAGE.relative_to(_BENCH.parent)} is written" + (f"; not measured: {', '.join(missing)}" if missing else ""))

@@ -26,7 +26,7 @@ from harness.tables import console, print_conditions
 from openb import GPU, LISTS, nodes_file, pods_file, read_nodes, read_pods
 from rich.table import Table
 from thalweg_controlplane import Binaries
-from thalweg_controlplane.objects import Manifest
+from thalweg_controlplane.client.objects import Manifest
 
 #: How often the schedulers are asked whether they still work.
 _ASK_SECONDS = 1.0

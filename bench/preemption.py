@@ -27,7 +27,7 @@ from harness.tables import console, print_conditions
 from harness.usage import server_processes, used
 from rich.table import Table
 from thalweg_controlplane import Api, Binaries, ControlPlane
-from thalweg_controlplane.objects import Manifest, node, object_path, pod
+from thalweg_controlplane.client.objects import Manifest, node, object_path, pod
 
 _SEED = 7
 #: CPUs of a node, of running pods and of urgent ones.

@@ -47,8 +47,8 @@ from harness.tables import console, print_conditions
 from harness.usage import server_processes, used, workers
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import Manifest, pod
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG
-from thalweg_controlplane.objects import Manifest, pod
 
 from flowcore.model.policies import GATE, STEERED_NAME
 

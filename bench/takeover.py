@@ -32,7 +32,7 @@ from harness.schedulers import THALWEG, free_address
 from harness.tables import console, print_conditions
 from rich.table import Table
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 from thalweg_controlplane.processes import Child, until_ready
 
 KILL, TERM, STOP, CUT = FAULTS = ("SIGKILL", "SIGTERM", "SIGSTOP", "partition")

@@ -1,6 +1,6 @@
 """Makes the pictures of the page for the docs: ``python docs/screenshots.py``. It needs Chromium.
 
-The cluster is drawn with a fixed seed (bench/harness/showcase.py); its plan is the one of `thalweg view -f`.
+The cluster is drawn with a fixed seed (tests/support/showcase.py); its plan is the one of `thalweg view -f`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 ROOT: Final = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "bench"), str(ROOT / "tests")]
-from harness.showcase import make_showcase, with_controllers  # noqa: E402
+sys.path.insert(0, str(ROOT / "tests"))
 from support.browser import PATIENCE, launch, viewing  # noqa: E402
+from support.showcase import make_showcase, with_controllers  # noqa: E402
 
 IMAGES: Final = ROOT / "docs" / "images"
 NODES: Final = 300

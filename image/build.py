@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from thalweg_controlplane.cache import cache_root
+from thalweg_controlplane.building.cache import cache_root
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 HERE: Final = ROOT / "image"

@@ -44,13 +44,13 @@ def find_models() -> CostModels:
     return load_models(entry_points(group=ENTRY_POINT_GROUP))
 
 
-def load_models(found: Iterable[EntryPoint]) -> CostModels:
+def load_models(entries: Iterable[EntryPoint]) -> CostModels:
     """The core's models and those of these entry points: each names a CostModel, or its class without arguments.
 
     The core's own models are entry points too, as an example. A second model of the same name is not used.
     """
     usable, problems = dict(MODELS), {}
-    for entry in sorted(found, key=lambda each: (each.name, each.value)):
+    for entry in sorted(entries, key=lambda each: (each.name, each.value)):
         try:
             with redirect_stdout(sys.stderr):  # standard output is for plans
                 target = entry.load()

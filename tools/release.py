@@ -28,7 +28,7 @@ import archives
 import sbom
 import yaml
 from thalweg_controlplane import BuildError, find_or_build_tool
-from thalweg_controlplane.build import KUBERNETES_VERSION
+from thalweg_controlplane.building.build import KUBERNETES_VERSION
 
 ROOT: Final = Path(__file__).resolve().parent.parent
 NAMESPACE: Final = "thalweg-system"

@@ -10,7 +10,7 @@ import time
 from multiprocessing.connection import Connection
 from typing import Any, Final, Self
 
-from thalweg_controlplane.objects import Manifest, pod
+from thalweg_controlplane.client.objects import Manifest, pod
 
 #: Namespace of the attacker's pods; the measured pods of everybody else are in `default`.
 HOSTILE: Final = "hostile"

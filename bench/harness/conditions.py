@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from thalweg_controlplane.build import KUBERNETES_VERSION
+from thalweg_controlplane.building.build import KUBERNETES_VERSION
 
 _STAT = Path("/proc/stat")
 #: Others use more than this share of the cores.

@@ -8,9 +8,9 @@ import time
 from pathlib import Path
 from typing import Any
 
-from thalweg.scheduler_config import SchedulerConfig
+from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import Manifest, collection_path, pod
+from thalweg_controlplane.client.objects import Manifest, collection_path, pod
 from thalweg_controlplane.processes import Child, until_ready
 from thalweg_operator.constants import POLICIES_PATH
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import Manifest
+from thalweg_controlplane.client.objects import Manifest
 
 from harness import plane
 from harness.pod_watch import PodWatch, Sighting

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
-from thalweg.reader import read_dump
+from thalweg.dumps.reader import read_dump
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot

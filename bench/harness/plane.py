@@ -11,7 +11,7 @@ from typing import Any
 
 from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane, find_or_build
-from thalweg_controlplane.objects import object_path, pod
+from thalweg_controlplane.client.objects import object_path, pod
 from thalweg_operator.constants import POLICIES_PATH
 
 from harness.schedulers import KUBE_SCHEDULER, THALWEG

@@ -13,10 +13,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from harness import greedy

@@ -71,7 +71,6 @@ class Thalweg:
 
     Args:
         profile: where cProfile's result of the operator's own process goes; profiled figures are not comparable.
-        python: of another installation of Thalweg, for a comparison.
         options: arguments of `thalweg run` in place of those that serve the extender.
         ready: page that says 200 once it has started.
     """
@@ -83,7 +82,6 @@ class Thalweg:
         self,
         plane: ControlPlane,
         profile: Path | None = None,
-        python: str = sys.executable,
         options: Sequence[str] | None = None,
         ready: str = "/readyz",
     ) -> None:
@@ -91,8 +89,8 @@ class Thalweg:
         self.address, self.extender = free_address(), free_address()
         self.log = plane.workdir / "thalweg.log"
         profiler = ["-m", "cProfile", "-o", str(profile)] if profile else []
-        # -P: another installation's Python must not find this checkout's packages in the working folder.
-        command = [python, "-P", *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
+        # -P: a module of the working folder must not stand in for an installed one.
+        command = [sys.executable, "-P", *profiler, "-m", "thalweg", "run", "--kubeconfig", str(plane.kubeconfig)]
         command += ["--listen", self.address, "--log-format", "json"]
         command += ["--extender-listen", self.extender] if options is None else options
         self._child = Child(THALWEG, command, self.log)

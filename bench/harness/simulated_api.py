@@ -13,38 +13,25 @@ import asyncio
 import gc
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import click
 from aiohttp import web
-from thalweg_controlplane.objects import pod
+from thalweg_controlplane.client.objects import pod
 
+from flowcore.api.kinds import KINDS, NAMESPACE, NODE, POD, POLICY
 from harness.large_cluster import LargeCluster
 from harness.workload import MEASURED
 
 _BOOKMARK_SECONDS = 20.0
-_NAMESPACES = 500
+_TEAMS = 500
 _PAGE = 500
 _JSON = "application/json"
-#: Kinds that kopf looks for.
-_RESOURCES = {
-    "/apis/scheduling.thalweg/v1alpha1": ("flowschedulingpolicies", "FlowSchedulingPolicy"),
-}
-_LISTED = {
-    "/api/v1/pods": "Pod",
-    "/api/v1/nodes": "Node",
-    "/api/v1/namespaces": "Namespace",
-    "/api/v1/persistentvolumes": "PersistentVolume",
-    "/api/v1/persistentvolumeclaims": "PersistentVolumeClaim",
-    "/apis/storage.k8s.io/v1/storageclasses": "StorageClass",
-    "/apis/storage.k8s.io/v1/csinodes": "CSINode",
-    "/apis/storage.k8s.io/v1/csidrivers": "CSIDriver",
-    "/apis/storage.k8s.io/v1/csistoragecapacities": "CSIStorageCapacity",
-    "/apis/storage.k8s.io/v1/volumeattachments": "VolumeAttachment",
-    "/apis/policy/v1/poddisruptionbudgets": "PodDisruptionBudget",
-    "/apis/resource.k8s.io/v1/deviceclasses": "DeviceClass",
-}
+_VERBS = ("create", "delete", "get", "list", "patch", "update", "watch")
+_PODS, _NODES, _NAMESPACES = POD.paths[0], NODE.paths[0], NAMESPACE.paths[0]
+#: All that the operator watches: path -> kind. Of all but pods, nodes and namespaces there are no objects.
+_KINDS = {kind.paths[0]: kind.kind for kind in KINDS}
 
 Document = dict[str, Any]
 
@@ -81,7 +68,7 @@ class SimulatedApi:
 
     def _pages(self) -> list[tuple[str, int, Callable[[int, int], bytes]]]:
         cluster = self._cluster
-        return [("/api/v1/pods", cluster.running, cluster.pod), ("/api/v1/nodes", cluster.nodes, cluster.node)]
+        return [(_PODS, cluster.running, cluster.pod), (_NODES, cluster.nodes, cluster.node)]
 
     # --- requests ---
 
@@ -111,16 +98,14 @@ class SimulatedApi:
             return await self._watch(request)
         for listed, count, make in self._pages():
             if path == listed:
-                return self._page(request, count, make, self._pods if path == "/api/v1/pods" else {})
-        if path == "/api/v1/namespaces":
-            names = [MEASURED, *(f"team-{i:03}" for i in range(_NAMESPACES))]
+                return self._page(request, count, make, self._pods if path == _PODS else {})
+        if path == _NAMESPACES:
+            names = [MEASURED, *(f"team-{i:03}" for i in range(_TEAMS))]
             return self._list([_encode({"metadata": {"name": name, "resourceVersion": "1"}}) for name in names])
-        if path in _LISTED or path.endswith(tuple(f"/{plural}" for plural, _ in _RESOURCES.values())):
+        if path in _KINDS:
             return self._list([])
         if path in self._leases:
             return web.json_response(self._leases[path])
-        if path in _RESOURCES:
-            return web.json_response(_api_resources(path))
         return _discovery(path)
 
     def _list(self, items: list[bytes], token: str = "") -> web.Response:
@@ -153,10 +138,8 @@ class SimulatedApi:
                     async with asyncio.timeout(_BOOKMARK_SECONDS):
                         lines = [await events.get()]
                 except TimeoutError:
-                    kind = _LISTED.get(request.path, "Bookmark")
-                    lines = [
-                        _event("BOOKMARK", _encode({"kind": kind, "metadata": {"resourceVersion": str(self._version)}}))
-                    ]
+                    bookmark = {"kind": _KINDS[request.path], "metadata": {"resourceVersion": str(self._version)}}
+                    lines = [_event("BOOKMARK", _encode(bookmark))]
                 while not events.empty():
                     lines.append(events.get_nowait())
                 await answer.write(b"".join(lines))
@@ -191,7 +174,7 @@ class SimulatedApi:
             }
             each["status"] = {"phase": "Pending"}
             self._pods[f"{MEASURED}/{name}"] = each
-            self._tell("/api/v1/pods", "ADDED", each)
+            self._tell(_PODS, "ADDED", each)
         return web.json_response({}, status=201)
 
     def _bind(self, path: str, binding: Document) -> web.Response:
@@ -203,7 +186,7 @@ class SimulatedApi:
         each["metadata"]["resourceVersion"] = self._next_version()
         self._bound += 1
         self._bound_at = time.time()
-        self._tell("/api/v1/pods", "MODIFIED", each)
+        self._tell(_PODS, "MODIFIED", each)
         return web.json_response({"kind": "Status", "status": "Success"}, status=201)
 
     def _patch(self, path: str, patch: Document) -> web.Response:
@@ -213,7 +196,7 @@ class SimulatedApi:
             return _refused(404, "no such pod")
         each["status"].update(patch.get("status", {}))
         each["metadata"]["resourceVersion"] = self._next_version()
-        self._tell("/api/v1/pods", "MODIFIED", each)
+        self._tell(_PODS, "MODIFIED", each)
         return web.json_response(each)
 
     def _write_lease(self, path: str, lease: Document) -> web.Response:
@@ -241,31 +224,25 @@ def _refused(status: int, message: str) -> web.Response:
     return web.json_response({"kind": "Status", "code": status, "message": message}, status=status)
 
 
-def _api_resources(path: str) -> Document:
-    plural, kind = _RESOURCES[path]
-    each = {"name": plural, "kind": kind, "namespaced": False, "singularName": kind.lower(), "verbs": list(_verbs())}
-    return {"kind": "APIResourceList", "groupVersion": path.removeprefix("/apis/"), "resources": [each]}
-
-
-def _verbs() -> Iterator[str]:
-    yield from ("create", "delete", "get", "list", "patch", "update", "watch")
-
-
 def _discovery(path: str) -> web.Response:
-    if path == "/api":
-        return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
-    if path == "/api/v1":
-        return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": []})
-    if path == "/apis":
-        groups = []
-        for each in _RESOURCES:
-            name, version = each.removeprefix("/apis/").split("/")
-            entry = {"groupVersion": f"{name}/{version}", "version": version}
-            groups.append({"name": name, "versions": [entry], "preferredVersion": entry})
-        return web.json_response({"kind": "APIGroupList", "groups": groups})
-    if path == "/version":
-        return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
-    return _refused(404, f"{path} is not served")
+    """What is asked before anything is listed. kopf looks for policies alone."""
+    group, version = POLICY.group, POLICY.versions[0]
+    match path:
+        case "/version":
+            return web.json_response({"major": "1", "minor": "36", "gitVersion": "v1.36.0"})
+        case "/api":
+            return web.json_response({"kind": "APIVersions", "versions": ["v1"]})
+        case "/api/v1":
+            return web.json_response({"kind": "APIResourceList", "groupVersion": "v1", "resources": []})
+        case "/apis":
+            served = {"groupVersion": f"{group}/{version}", "version": version}
+            groups = [{"name": group, "versions": [served], "preferredVersion": served}]
+            return web.json_response({"kind": "APIGroupList", "groups": groups})
+    if path != f"/apis/{group}/{version}":
+        return _refused(404, f"{path} is not served")
+    resource = {"name": POLICY.plural, "kind": POLICY.kind, "namespaced": POLICY.namespaced}
+    resource |= {"singularName": POLICY.kind.lower(), "verbs": list(_VERBS)}
+    return web.json_response({"kind": "APIResourceList", "groupVersion": POLICY.api_version, "resources": [resource]})
 
 
 @click.command()

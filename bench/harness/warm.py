@@ -11,7 +11,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from thalweg_operator.planning.worker.messages import (
-    NodeUsage,
     PendingEntry,
     RoundReply,
     RoundRequest,
@@ -24,6 +23,8 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, non_zero_requests
+from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
@@ -108,9 +109,6 @@ def _request(
     classes: dict[PodClass, int] = {}
     kinds: dict[PodSignature, int] = {}
     nodes = instance.snapshot.table.nodes
-    pod_index = [
-        (kinds.setdefault(kind, len(kinds)), {nodes[at].name: count}) for (kind, at), count in Counter(come).items()
-    ]
     waiting = [
         PendingEntry(
             key=pod.key,
@@ -126,16 +124,15 @@ def _request(
         generation=number,
         now=instance.snapshot.now,
         reset=number == 0,
-        nodes=list(nodes) if number == 0 else [],
-        removed_nodes=[],
-        usage=uses,
-        namespaces=dict(instance.snapshot.pod_index.namespaces) if number == 0 else {},
-        signatures=list(kinds),
-        pod_deltas=pod_index,
+        changes=ClusterChanges(
+            nodes=list(nodes) if number == 0 else [],
+            usage=uses,
+            namespaces=dict(instance.snapshot.pod_index.namespaces) if number == 0 else {},
+            pod_deltas=[(kind, {nodes[at].name: count}) for (kind, at), count in Counter(come).items()],
+        ),
         policies=[BUILT_IN],
         classes=list(classes),
-        images=[],
-        reports=[],
+        signatures=list(kinds),
         pending=waiting,
         budget=USUAL,
     )

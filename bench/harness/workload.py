@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from thalweg_controlplane.objects import Manifest, node, pod
+from thalweg_controlplane.client.objects import Manifest, node, pod
 
 #: Namespace of the pods whose placing is measured; the API server makes it itself.
 MEASURED = "default"

@@ -4,22 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import click
 
 from thalweg.option_types import MOMENT, NAMESPACED_NAME
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                           help="Path of the kubeconfig. Default: the environment variable KUBECONFIG, else the pod's "
                                "service account.")  # fmt: skip
 context = click.option("--context", metavar="NAME",
                        help="Context of the kubeconfig. Default: its current context.")  # fmt: skip
-output = click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True,
-                      help="Output format.")  # fmt: skip
+output = click.option("-o", "--output", type=click.Choice(["table", "json", "yaml"]), default="table",
+                      show_default=True, help="Output format.")  # fmt: skip
+all_namespaces = click.option("-A", "--all-namespaces", is_flag=True,
+                              help="List the pods of all namespaces.")  # fmt: skip
 watch = click.option("-w", "--watch", is_flag=True,
                      help="Print the answer again whenever it changes, until Ctrl-C. Needs a live "
                           "cluster.")  # fmt: skip
@@ -30,26 +32,22 @@ now = click.option("--now", type=MOMENT,
                         "newest time that its objects name.")  # fmt: skip
 
 
-def _files(default: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    return click.option("-f", "--filename", "files", multiple=True, metavar="FILE",
-                        help="Ask a dump: objects as JSON or YAML, as kubectl prints them. - is standard input. May be "
-                             f"given several times. Default: {default}.")  # fmt: skip
-
-
 _users_kubeconfig = click.option("--kubeconfig", type=click.Path(dir_okay=False, path_type=Path),
                                  help="Path of the kubeconfig. Default: as for kubectl.")  # fmt: skip
-_OBJECTS = (_files("what the API server lists"), now, _users_kubeconfig, context)
 _CLUSTER = (_users_kubeconfig, context)
-_QUESTIONS = (
-    _files("ask a live cluster"),
+_OF_NAMES: Final = "Namespace of names without one. Default: that of the context; `default` for a dump."
+_BEFORE_NAMESPACE = (
+    click.option("-f", "--filename", "files", multiple=True, metavar="FILE",
+                 help="Ask a dump: objects as JSON or YAML, as kubectl prints them. - is standard input. May be "
+                      "given several times. Default: ask a live cluster."),
     now,
     click.option("--direct", is_flag=True,
                  help="Plan here from what the API server lists, without the operator. Default where no operator has a "
                       "view. Needs the right to list nodes and pods."),
     _users_kubeconfig,
     context,
-    click.option("-n", "--namespace", metavar="NAME", default="",
-                 help="Namespace of names without one. Default: that of the context; `default` for a dump."),
+)  # fmt: skip
+_AFTER_NAMESPACE = (
     click.option("--server", metavar="URL", default="",
                  help="URL of the operator's view, such as http://127.0.0.1:8444 where it runs by hand. Default: the "
                       "API server's proxy leads to its Service."),
@@ -68,18 +66,18 @@ _QUESTIONS = (
 
 
 pods = click.option("--pods", is_flag=True, help="List all pods, not a line for each workload.")
-#: Options about the operator's view.
-_OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
+#: Names of options about the operator's view.
+OF_OPERATOR = ("server", "server_ca", "service", "service_account", "token_file")
 
 
-def source(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that asks a dump or an operator; the command gets them as ``source``."""
-    return _with_source(command, _QUESTIONS)
+def source(namespace: str = _OF_NAMES) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """The options of a command that asks a dump or an operator; the command gets them as ``source``.
 
-
-def source_of_objects(command: Callable[..., None]) -> Callable[..., None]:
-    """The options of a command that reads a whole cluster, from files or from the API server."""
-    return _with_source(command, _OBJECTS)
+    Args:
+        namespace: help of --namespace.
+    """
+    named = click.option("-n", "--namespace", metavar="NAME", default="", help=namespace)
+    return partial(_with_source, chosen_by=(*_BEFORE_NAMESPACE, named, *_AFTER_NAMESPACE))
 
 
 def cluster(command: Callable[..., None]) -> Callable[..., None]:
@@ -138,7 +136,7 @@ def planned_here(source: SourceOptions, option: str) -> SourceOptions:
 
 
 def _no_operator(source: SourceOptions, option: str) -> None:
-    of_operator = [name for name in _OF_OPERATOR if getattr(source, name)]
+    of_operator = [name for name in OF_OPERATOR if getattr(source, name)]
     if of_operator:
         raise click.UsageError(
             f"{option} asks no operator, and --{of_operator[0].replace('_', '-')} is for one: give one of them"

@@ -21,7 +21,7 @@ from thalweg.commands.what_if import what_if
 from thalweg.commands.why import why
 from thalweg.program import PLANS, Program
 
-#: How cobra, kubectl's library, is told that no file names follow, and that they may.
+#: What tells cobra, kubectl's library, that no file names follow, and that they may.
 _NO_FILES: Final = ":4"
 _FILES: Final = ":0"
 
@@ -52,8 +52,8 @@ for _command in (why, plan, what_if, headroom, status, dump, OLD_TOP):
 def complete() -> None:
     """Prints the completions of the last word of the arguments, as kubectl wants them."""
     *words, last = sys.argv[1:] or [""]
-    found = ShellComplete(main, {}, "kubectl-thalweg", "").get_completions(words, last)
-    for each in found:
-        if each.type == "plain":
-            click.echo(f"{each.value}\t{each.help}" if each.help else each.value)
-    click.echo(_FILES if any(each.type == "file" for each in found) else _NO_FILES)
+    completions = ShellComplete(main, {}, "kubectl-thalweg", "").get_completions(words, last)
+    for completion in completions:
+        if completion.type == "plain":
+            click.echo(f"{completion.value}\t{completion.help}" if completion.help else completion.value)
+    click.echo(_FILES if any(each.type == "file" for each in completions) else _NO_FILES)

@@ -12,7 +12,11 @@ from typing import Any, Final, NoReturn
 import click
 
 #: Commands that plan in their own process and only read.
-PLANS: Final = frozenset({"demo", "explain", "headroom", "plan", "replay", "simulate", "view", "what-if", "why"})
+PLANS: Final = frozenset(
+    {"demo", "explain", "headroom", "plan", "replay", "simulate", "status", "view", "what-if", "why"}
+)
+#: Of these, those that draw a screen with --watch. They must end by themselves, to leave the terminal as it was.
+_DRAWN: Final = frozenset({"status"})
 _CTRL_C: Final = 128 + signal.SIGINT
 #: Signals that end a command.
 _ENDING: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,9 +37,16 @@ class Program(click.Group):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Runs the program for a shell."""
-        if any(word in self._plans for word in sys.argv[1:2]):
+        name, *words = sys.argv[1:] or [""]
+        if name in self._plans and not (name in _DRAWN and self._watches(name, words)):
             _go_on_in_child()
         return super().__call__(*args, **kwargs)
+
+    def _watches(self, name: str, words: list[str]) -> bool:
+        """Whether a command with these arguments has --watch; whether they are right it says itself."""
+        program = click.Context(self, **self.context_settings)
+        with self.commands[name].make_context(name, [*words], program, resilient_parsing=True) as context:
+            return bool(context.params.get("watch"))
 
     def invoke(self, ctx: click.Context) -> object:
         """Runs the command."""

@@ -1,8 +1,9 @@
 """A real Kubernetes control plane as child processes, without containers, for tests, benchmarks and `thalweg up`.
 
-`build` builds one Go binary and caches it. `cluster.ControlPlane` runs etcd, kube-apiserver, kube-scheduler and
-kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` asks kube-scheduler's own
-filters and its preemption. `tools.find_or_build_tool` builds tools such as Helm in the same way.
+`building.build` builds one Go binary and caches it. `cluster.ControlPlane` runs etcd, kube-apiserver,
+kube-scheduler and kube-controller-manager from it, with KWOK for the kubelets. `oracle.Oracle` asks
+kube-scheduler's own filters and its preemption. `building.tools.find_or_build_tool` builds tools such as Helm
+in the same way.
 Nothing in Thalweg's scheduler imports this package.
 
 A name is imported when it is first used: `thalweg plan` wants `processes` alone, and no HTTP client.
@@ -12,12 +13,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from thalweg_controlplane.api import Api
-    from thalweg_controlplane.build import Binaries, find_or_build
+    from thalweg_controlplane.building.build import Binaries, find_or_build
+    from thalweg_controlplane.building.tools import find_or_build_tool
+    from thalweg_controlplane.client.api import Api
     from thalweg_controlplane.cluster import ControlPlane
     from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
     from thalweg_controlplane.oracle import Oracle, OracleDecision, OracleVerdict
-    from thalweg_controlplane.tools import find_or_build_tool
 
 __all__ = [
     "Api",
@@ -36,14 +37,14 @@ __all__ = [
 ]
 
 _MODULES = {
-    "Api": "api",
-    "Binaries": "build",
+    "Api": "client.api",
+    "Binaries": "building.build",
     "ControlPlane": "cluster",
     "Oracle": "oracle",
     "OracleDecision": "oracle",
     "OracleVerdict": "oracle",
-    "find_or_build": "build",
-    "find_or_build_tool": "tools",
+    "find_or_build": "building.build",
+    "find_or_build_tool": "building.tools",
 }
 
 

@@ -12,8 +12,8 @@ from typing import Final, Self
 
 import aiohttp
 
-from thalweg_controlplane.api import Api
-from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.building.build import Binaries
+from thalweg_controlplane.client.api import Api
 from thalweg_controlplane.components import (
     API_SERVER,
     CONTROLLER_MANAGER,

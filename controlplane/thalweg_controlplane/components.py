@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.building.build import Binaries
 from thalweg_controlplane.certificates import Authority
+from thalweg_controlplane.client.objects import KWOK_ANNOTATION
 from thalweg_controlplane.errors import ControlPlaneError
-from thalweg_controlplane.objects import KWOK_ANNOTATION
 
 ETCD: Final = "etcd"
 API_SERVER: Final = "kube-apiserver"

@@ -9,7 +9,7 @@ from typing import IO, Any, Self, TypeAlias
 
 import msgspec
 
-from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.building.build import Binaries
 from thalweg_controlplane.errors import OracleError
 from thalweg_controlplane.processes import die_with_parent
 

@@ -8,12 +8,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Final, NoReturn, TypeAlias, cast
 
-from thalweg_controlplane.accounts import account_token, write_kubeconfig
-from thalweg_controlplane.api import Api
-from thalweg_controlplane.build import Binaries, find_or_build
-from thalweg_controlplane.cache import Report
+from thalweg_controlplane.building.build import Binaries, find_or_build
+from thalweg_controlplane.building.cache import Report
+from thalweg_controlplane.client.accounts import account_token, write_kubeconfig
+from thalweg_controlplane.client.api import Api
+from thalweg_controlplane.client.objects import object_path
 from thalweg_controlplane.cluster import ControlPlane
-from thalweg_controlplane.objects import object_path
 from thalweg_controlplane.processes import Child
 
 _CHECK_SECONDS: Final = 0.5

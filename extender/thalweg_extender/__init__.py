@@ -10,12 +10,11 @@ from thalweg_extender.certificates import CertificateFiles, Certificates
 from thalweg_extender.errors import ExtenderError
 from thalweg_extender.extender_limits import DEFAULT_LIMITS, ExtenderLimits
 from thalweg_extender.listener import listening
-from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
+from thalweg_extender.plan_view import OnAnswer, OnRefused, PlanView
 
 __all__ = [
     "DEFAULT_LIMITS",
     "INFEASIBLE_MESSAGE",
-    "Bind",
     "CertificateFiles",
     "Certificates",
     "ExtenderError",

@@ -13,7 +13,7 @@ from aiohttp import web
 from thalweg_extender.certificates import Certificates
 from thalweg_extender.errors import ListenError
 from thalweg_extender.extender_limits import DEFAULT_LIMITS, ExtenderLimits
-from thalweg_extender.plan_view import Bind, OnAnswer, OnClient, OnRefused, PlanView
+from thalweg_extender.plan_view import OnAnswer, OnClient, OnRefused, PlanView
 from thalweg_extender.server import VerbDispatcher
 
 
@@ -24,7 +24,6 @@ async def listening(
     plan_view: PlanView,
     *,
     certificates: Certificates | None = None,
-    bind: Bind | None = None,
     on_answer: OnAnswer = lambda _verb, _outcome, _seconds: None,
     on_client: OnClient = lambda _expiration: None,
     on_refused: OnRefused = lambda _field, _name, _problem: None,
@@ -37,14 +36,14 @@ async def listening(
         port: port; 0: any free port.
         plan_view: gives advice about pods.
         certificates: None: plain HTTP.
-        bind, on_answer, on_refused: see ``VerbDispatcher``.
+        on_answer, on_refused: see ``VerbDispatcher``.
         on_client: called for each request of a client with a certificate.
         limits: limits of the listener.
 
     Raises:
         ListenError: the address is in use, or not an address of this machine.
     """
-    requests = VerbDispatcher(plan_view, bind, limits, on_answer, on_refused)
+    requests = VerbDispatcher(plan_view, limits, on_answer, on_refused)
     tls = None if certificates is None else certificates.context
 
     async def answer(request: web.BaseRequest) -> web.Response:

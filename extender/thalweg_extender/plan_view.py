@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from flowcore.model.advice import Advice, ExtenderPod
 from thalweg_extender.answers import FilterOutcome
 
-#: Binds a pod to a node. Arguments: namespace, name, UID, node. Returns "" or the error.
-Bind = Callable[[str, str, str, str], Awaitable[str]]
 #: Called after each response. Arguments: verb, outcome, seconds from the end of the request's body to the response.
 OnAnswer = Callable[[str, str, float], None]
 #: Called for each request of a client with a certificate. Argument: when that expires, in seconds since the epoch.

@@ -1,6 +1,6 @@
-"""The extender's verbs over HTTP: POST to /extender/filter, /prioritize, /preempt, and /bind if it is enabled.
+"""The extender's verbs over HTTP: POST to /extender/filter, /prioritize and /preempt.
 
-kube-scheduler prints the ``Error`` of a filter or bind response. For any status other than 200 it prints only the code;
+kube-scheduler prints the ``Error`` of a filter response. For any status other than 200 it prints only the code;
 the texts of such responses are for people with curl.
 """
 
@@ -20,7 +20,7 @@ from thalweg_extender import wire
 from thalweg_extender.answers import FilterOutcome, to_filter, to_preempt, to_prioritize
 from thalweg_extender.errors import BadRequest
 from thalweg_extender.extender_limits import ExtenderLimits
-from thalweg_extender.plan_view import Bind, OnAnswer, OnRefused, PlanView
+from thalweg_extender.plan_view import OnAnswer, OnRefused, PlanView
 
 #: Path of kube-scheduler's urlPrefix.
 PREFIX: Final = "/extender"
@@ -38,26 +38,21 @@ class VerbDispatcher:
 
     Args:
         plan_view: gives advice about pods.
-        bind: serves the verb bind; None: the verb is not served.
         limits: limits of the listener.
         on_answer: called after each response. Its second argument is steered, held, unknown, passed, scored, spared,
-            preempted, bound, refused (the request was invalid, or the binding failed), busy, unready or failed.
+            preempted, refused (the request was invalid), busy, unready or failed.
         on_refused: called for each refused request.
     """
 
-    def __init__(
-        self, plan_view: PlanView, bind: Bind | None, limits: ExtenderLimits, on_answer: OnAnswer, on_refused: OnRefused
-    ) -> None:
+    def __init__(self, plan_view: PlanView, limits: ExtenderLimits, on_answer: OnAnswer, on_refused: OnRefused) -> None:
         self._limits = limits
         self._on_answer, self._on_refused = on_answer, on_refused
-        self._answers = answers = _Verbs(plan_view, bind)
+        self._answers = answers = _Verbs(plan_view)
         verbs: dict[str, _VerbHandler] = {
             "filter": answers.filter,
             "prioritize": answers.prioritize,
             "preempt": answers.preempt,
         }
-        if bind is not None:
-            verbs["bind"] = answers.bind
         self._verbs = {f"{PREFIX}/{verb}": (verb, answer) for verb, answer in verbs.items()}
         self._in_flight = 0
         #: Timeouts of the requests whose bodies are incomplete, the oldest first.
@@ -147,11 +142,11 @@ class VerbDispatcher:
             async with asyncio.timeout(limits.read) as end:
                 self._reading[end] = None
                 try:
-                    async for part in request.content.iter_any():
-                        size += len(part)
+                    async for chunk in request.content.iter_any():
+                        size += len(chunk)
                         if size > limits.body:
                             raise _BodyError(too_large)
-                        parts.append(part)
+                        parts.append(chunk)
                 finally:
                     ended = end not in self._reading
                     self._reading.pop(end, None)
@@ -187,14 +182,14 @@ class _BodyError(Exception):
 
 
 class _Unready(Exception):
-    """Nothing can be answered now; the message says why."""
+    """No request can be answered now; the message says why."""
 
 
 class _Verbs:
     """The verbs, each from the body of the request to the body of the response."""
 
-    def __init__(self, plan_view: PlanView, bind: Bind | None) -> None:
-        self._plan_view, self._bind = plan_view, bind
+    def __init__(self, plan_view: PlanView) -> None:
+        self._plan_view = plan_view
 
     def check_ready(self) -> None:
         """Raises _Unready where no verb can be answered now."""
@@ -230,14 +225,6 @@ class _Verbs:
         result = to_preempt(advice, args.node_name_to_meta_victims)
         outcome = "preempted" if result.node_name_to_meta_victims else "spared"
         return outcome if advice.known else FilterOutcome.UNKNOWN, wire.encode(result)
-
-    async def bind(self, body: bytes) -> _Answer:
-        args = wire.decode(wire.binding_args, body)
-        names = (args.pod_namespace, args.pod_name, args.pod_uid, args.node)
-        if self._bind is None or not all(names):
-            raise BadRequest("the request lacks PodNamespace, PodName, PodUID or Node", field="binding")
-        error = await self._bind(*(name or "" for name in names))
-        return "refused" if error else "bound", wire.encode(wire.ExtenderBindingResult(error))
 
     def _advise(self, extender_pod: ExtenderPod, node_names: Sequence[str]) -> Advice:
         return self._plan_view.advise(extender_pod, node_names)

@@ -108,20 +108,8 @@ class ExtenderPreemptionResult(_Wire):
     node_name_to_meta_victims: dict[str, MetaVictims]
 
 
-class ExtenderBindingArgs(_Wire):
-    pod_name: str | None = None
-    pod_namespace: str | None = None
-    pod_uid: str | None = msgspec.field(name="PodUID", default=None)
-    node: str | None = None
-
-
-class ExtenderBindingResult(_Wire):
-    error: str = ""
-
-
 extender_args: Final = msgspec.json.Decoder(ExtenderArgs)
 preemption_args: Final = msgspec.json.Decoder(ExtenderPreemptionArgs)
-binding_args: Final = msgspec.json.Decoder(ExtenderBindingArgs)
 encode: Final = msgspec.json.Encoder().encode
 
 

@@ -29,7 +29,7 @@ _BACKLOG: Final = 128
 _ACCEPT_PAUSE: Final = 1.0
 #: Seconds for the rest of an unread body, for the TLS shutdown, and for responses in flight at shutdown.
 _LINGERING, _TLS_END, _DRAIN = 1.0, 1.0, 5.0
-#: This machine, or this pod, alone: `kubectl port-forward`, and whoever looks at files of their own.
+#: This machine, or this pod, alone: for `kubectl port-forward`, and for a view of one's own files.
 _OWN: Final = frozenset({"127.0.0.1", "::1", "::ffff:127.0.0.1"})
 
 _log = structlog.get_logger()

@@ -53,12 +53,12 @@ class Interner:
 
     def __call__(self, value: _T) -> _T:
         before = len(self._known)
-        found = self._known.setdefault(value, value)
+        shared = self._known.setdefault(value, value)
         if len(self._known) > before:
             self._new += estimate_bytes(value)
             if self._new > self._max_new_bytes:
                 self.drop_unused()
-        return found  # type: ignore[no-any-return]
+        return shared  # type: ignore[no-any-return]
 
     def drop_unused(self) -> None:
         """Drops the values that nobody else holds. The next call drops their parts."""

@@ -50,7 +50,6 @@ class _PricePerGib(msgspec.Struct):
 class WireDataLocality(msgspec.Struct, rename="camel"):
     price_per_gib: _PricePerGib = msgspec.field(default_factory=_PricePerGib, name="pricePerGiB")
     rack_label: str = DataLocality().rack_label
-    zone_label: str = DataLocality().zone_label
 
 
 class WireCost(msgspec.Struct, rename="camel"):
@@ -106,11 +105,9 @@ def parse_cost(wire: WireCost, models: KnownModels) -> CostPolicy:
 
 
 def _parse_data_locality(wire: WireDataLocality) -> DataLocality:
-    for name, label in (("rackLabel", wire.rack_label), ("zoneLabel", wire.zone_label)):
-        if not is_label_key(label):
-            raise PolicyError(f"spec.cost.dataLocality.{name}", f'"{label}" is no key of a label')
-    prices = msgspec.structs.asdict(wire.price_per_gib)
-    return DataLocality(**prices, rack_label=wire.rack_label, zone_label=wire.zone_label)
+    if not is_label_key(wire.rack_label):
+        raise PolicyError("spec.cost.dataLocality.rackLabel", f'"{wire.rack_label}" is no key of a label')
+    return DataLocality(**msgspec.structs.asdict(wire.price_per_gib), rack_label=wire.rack_label)
 
 
 def parse_unscheduled(wire: WireUnscheduled) -> UnscheduledPrice:

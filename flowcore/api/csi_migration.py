@@ -80,7 +80,7 @@ def plugin_of(source: InTreeSource) -> str:
         source.cinder,
         source.portworx_volume,
     )
-    return next((plugin for plugin, found in zip(CSI_DRIVERS, sources, strict=True) if found is not None), "")
+    return next((plugin for plugin, source_of in zip(CSI_DRIVERS, sources, strict=True) if source_of is not None), "")
 
 
 def attachment_of(source: InTreeSource, zones: str = "") -> Attachment | None:
@@ -138,11 +138,11 @@ def _aws_id(name: str) -> str:
     if not name.startswith("aws://"):
         return name
     rest = name.removeprefix("aws://").partition("#")[0].partition("?")[0]
-    found = unquote(rest.partition("/")[2]).strip("/")
-    if _AWS_ID.fullmatch(found) is None:
+    volume_id = unquote(rest.partition("/")[2]).strip("/")
+    if _AWS_ID.fullmatch(volume_id) is None:
         problem = f"Invalid format for AWS volume ({name})"
         raise ModelError("", f"failed to translate Kubernetes ID to EBS Volume ID {problem}")
-    return found
+    return volume_id
 
 
 def migrated_affinity(plugin: str, affinity: Affinity | None, labels: dict[str, str]) -> Affinity | None:

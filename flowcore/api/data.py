@@ -50,7 +50,7 @@ def parse_data(text: str) -> tuple[DataSource, ...]:
         raise ModelError(_FIELD, f"it is no JSON; {_REMEDY}") from None
     if len(sources) > _MOST_SOURCES:
         raise ModelError(_FIELD, f"it has {len(sources)} entries; at most {_MOST_SOURCES} are read")
-    return tuple(_source(wire, f"entry {at}") for at, wire in enumerate(sources))
+    return tuple(_source(wire, f"entry {position}") for position, wire in enumerate(sources))
 
 
 def _source(wire: _WireSource, entry: str) -> DataSource:
@@ -70,10 +70,10 @@ def _source(wire: _WireSource, entry: str) -> DataSource:
 
 
 def _place(wire: _WirePlace, entry: str) -> DataPlace:
-    found = [(level, name) for level in Level if (name := getattr(wire, level.value))]
-    if len(found) != 1:
+    places = [(level, name) for level in Level if (name := getattr(wire, level.value))]
+    if len(places) != 1:
         raise ModelError(_FIELD, f"{entry}: a place is one of node, rack and zone")
-    ((level, name),) = found
+    ((level, name),) = places
     if len(name) > _MAX_NAME:
         raise ModelError(_FIELD, f"{entry}: {level.value} has more than {_MAX_NAME} characters")
     return DataPlace(level, name)

@@ -309,10 +309,10 @@ def _json_group(key: GangKey, text: str | None) -> tuple[GangKey, ...]:
 def _keys(key: GangKey, annotation: str, names: Iterable[str]) -> tuple[GangKey, ...]:
     """The named gangs and the gang that names them, all of one source; () where no other gang is named."""
     keys = {key}
-    for each in names:
-        namespace, slash, name = each.rpartition("/")
+    for written in names:
+        namespace, slash, name = written.rpartition("/")
         if _NAME.fullmatch(name) is None or (slash and _NAME.fullmatch(namespace) is None):
-            raise ModelError(_annotation(annotation), f'"{_short(each)}" is no name of a gang')
+            raise ModelError(_annotation(annotation), f'"{_short(written)}" is no name of a gang')
         keys.add(GangKey(key.source, namespace or key.namespace, name))
     if len(keys) > MAX_GANGS_IN_GROUP:
         problem = f"the group has {len(keys)} gangs, {MAX_GANGS_IN_GROUP} are allowed"

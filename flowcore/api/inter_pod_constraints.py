@@ -23,7 +23,8 @@ def to_inter_pod_constraints(spec: WirePodSpec, namespace: str, labels: Labels) 
         required = tuple(_affinity_term(term, namespace) for term in own.required or ())
         # kube-scheduler refuses a pod if it cannot parse one of its preferred terms (NewPodInfo).
         preferred = tuple(
-            _affinity_term(each.pod_affinity_term or WirePodAffinityTerm(), namespace) for each in own.preferred or ()
+            _affinity_term(preference.pod_affinity_term or WirePodAffinityTerm(), namespace)
+            for preference in own.preferred or ()
         )
         if not all(map(_is_readable, required + preferred)):
             unreadable_affinity = unreadable_affinity or f"spec.affinity.{name}"
@@ -33,8 +34,8 @@ def to_inter_pod_constraints(spec: WirePodSpec, namespace: str, labels: Labels) 
             weights = (sign * each.weight for each in own.preferred or ())
             weighted += (WeightedTerm(weight, term) for weight, term in zip(weights, preferred, strict=True) if weight)
     hard = [
-        (_spread(wire, labels), f"spec.topologySpreadConstraints[{at}]")
-        for at, wire in enumerate(spec.topology_spread_constraints or ())
+        (_spread(wire, labels), f"spec.topologySpreadConstraints[{position}]")
+        for position, wire in enumerate(spec.topology_spread_constraints or ())
         if wire.when_unsatisfiable == "DoNotSchedule"
     ]
     unreadable_spread = next(

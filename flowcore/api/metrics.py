@@ -77,7 +77,7 @@ def to_pod_sample(item: MetricsObject, now: float) -> tuple[str, UsageSample]:
     """
     wire = _decoded(item, _WirePodMetrics, "PodMetrics")
     key = _key(wire.metadata)
-    usages = [(each.usage, f"containers[{at}].usage") for at, each in enumerate(wire.containers)]
+    usages = [(container.usage, f"containers[{position}].usage") for position, container in enumerate(wire.containers)]
     return key, _sample(wire, usages, now, f"PodMetrics {key}")
 
 

@@ -21,22 +21,22 @@ _KNOWN = (
 
 def needed_features(spec: WirePodSpec) -> tuple[str, ...]:
     """The features that a pod's node must declare, sorted (InferForScheduling)."""
-    found = []
+    features = []
     containers = (*(spec.containers or ()), *(spec.init_containers or ()))
     if any(rule.action == "RestartAllContainers" for each in containers for rule in each.restart_policy_rules or ()):
-        found.append(RESTART_ALL)
+        features.append(RESTART_ALL)
     if spec.host_network and spec.host_users is False:
-        found.append(USER_NAMESPACES_HOST_NETWORK)
-    return tuple(found)
+        features.append(USER_NAMESPACES_HOST_NETWORK)
+    return tuple(features)
 
 
 def declared_features(listed: list[str] | None) -> tuple[str, ...]:
     """The known features that a node declares; an unsorted list is read as in mapSorted."""
-    found, at = [], 0
+    features, position = [], 0
     for name in listed or ():
-        while at < len(_KNOWN) and _KNOWN[at] < name:
-            at += 1
-        if at < len(_KNOWN) and _KNOWN[at] == name:
-            found.append(name)
-            at += 1
-    return tuple(found)
+        while position < len(_KNOWN) and _KNOWN[position] < name:
+            position += 1
+        if position < len(_KNOWN) and _KNOWN[position] == name:
+            features.append(name)
+            position += 1
+    return tuple(features)

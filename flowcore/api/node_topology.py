@@ -83,16 +83,16 @@ def to_numa_node(wire: WireNodeTopology, intern: Interner) -> NumaNode:
 
 def _number(zone: WireZone) -> tuple[int, str]:
     """By number, as the kubelet prefers them: node-10 comes after node-2."""
-    found = _NUMBER.search(zone.name)
-    return (int(found[1]) if found else 2**31, zone.name)
+    match = _NUMBER.search(zone.name)
+    return (int(match[1]) if match else 2**31, zone.name)
 
 
 def _available(zone: WireZone) -> Amounts:
     """What is available; where the zone says only what pods may have, nothing is known to be taken."""
-    found: dict[str, Quantity] = {}
-    for each in zone.resources or ():
-        amount = each.allocatable if each.available is None else each.available
-        found[each.name] = 0 if amount is None else amount
-    amounts = dict(to_amounts(read_list(found, f"zones[{zone.name}].resources")))
+    amounts_read: dict[str, Quantity] = {}
+    for resource in zone.resources or ():
+        amount = resource.allocatable if resource.available is None else resource.available
+        amounts_read[resource.name] = 0 if amount is None else amount
+    amounts = dict(to_amounts(read_list(amounts_read, f"zones[{zone.name}].resources")))
     # A resource of which nothing is available is reported all the same.
-    return tuple(sorted({name: amounts.get(name, 0) for name in found}.items()))
+    return tuple(sorted({name: amounts.get(name, 0) for name in amounts_read}.items()))

@@ -84,7 +84,7 @@ def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
         yield "spec.topologySpreadConstraints.labelSelector", sum(n for n, _ in of_spread) + keys, MAX_REQUIREMENTS
         yield "spec.topologySpreadConstraints.labelSelector.values", sum(n for _, n in of_spread), MAX_VALUES
     if affinity is not None:
-        # Counted first: whoever asks for the next list knows that there are not many.
+        # Counted first, so that the next list is known to be short.
         yield "spec.affinity", _terms(affinity), MAX_AFFINITY_TERMS
         sizes = list(_of_affinity(affinity))
         yield "spec.affinity.matchExpressions", sum(n for n, _ in sizes), MAX_REQUIREMENTS
@@ -93,7 +93,9 @@ def _counts(spec: WirePodSpec) -> Iterator[tuple[str, int, int]]:
 
 def _resources(spec: WirePodSpec) -> int:
     lists = [
-        each.resources.requests for each in (*(spec.containers or ()), *(spec.init_containers or ())) if each.resources
+        container.resources.requests
+        for container in (*(spec.containers or ()), *(spec.init_containers or ()))
+        if container.resources
     ]
     lists += [spec.resources.requests if spec.resources else None, spec.overhead]
     most = sum(len(each) for each in lists if each)

@@ -50,7 +50,11 @@ def numa_needs(
     init = spec.init_containers or ()
     first = [(_in_a_zone(each, guaranteed=guaranteed), each.restart_policy == "Always") for each in init]
     # What an init container had goes to the containers after it: one that needs no more than these needs nothing more.
-    kept = [each for each, is_sidecar in first if is_sidecar or not any(_within(each, other) for other in app)]
+    kept = [
+        container
+        for container, is_sidecar in first
+        if is_sidecar or not any(_within(container, app_container) for app_container in app)
+    ]
     containers = tuple(amounts for each in (*kept, *app) if (amounts := to_amounts(each)))
     if text == _SINGLE:
         whole = tuple((name, amount) for name, amount in requests if name != EPHEMERAL_STORAGE)
@@ -79,8 +83,10 @@ def _is_limited(container: WireContainer) -> bool:
 
 def _in_a_zone(container: WireContainer, *, guaranteed: bool) -> NanoList:
     requests = container.resources.requests if container.resources is not None else None
-    found = read_list(requests, f"containers[{container.name}].resources.requests")
-    return {name: amount for name, amount in found.items() if amount and _has_zone(name, amount, guaranteed=guaranteed)}
+    amounts = read_list(requests, f"containers[{container.name}].resources.requests")
+    return {
+        name: amount for name, amount in amounts.items() if amount and _has_zone(name, amount, guaranteed=guaranteed)
+    }
 
 
 def _has_zone(name: str, amount: int, *, guaranteed: bool) -> bool:
@@ -90,5 +96,5 @@ def _has_zone(name: str, amount: int, *, guaranteed: bool) -> bool:
     return guaranteed and whole and (name in (CPU, MEMORY) or name.startswith("hugepages-"))
 
 
-def _within(one: NanoList, other: NanoList) -> bool:
-    return all(amount <= other.get(name, 0) for name, amount in one.items())
+def _within(requests: NanoList, limit: NanoList) -> bool:
+    return all(amount <= limit.get(name, 0) for name, amount in requests.items())

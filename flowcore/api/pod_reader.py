@@ -66,7 +66,7 @@ class _Outline(Wire):
 
 
 class PodReader:
-    """See the module.
+    """Reads pods, and keeps what it read of the latest specs.
 
     Args:
         intern: shares equal values with other readers.
@@ -134,5 +134,5 @@ def _without_names(spec: bytes, place: _Place, *, of_daemon_set: bool) -> bytes:
         spec = spec.replace(b'"nodeName":' + node, _CUT, 1)
         if of_daemon_set:
             spec = spec.replace(_PINNED % node, _CUT * 2)
-    found = _TOKEN_VOLUME.search(spec)
-    return spec if found is None else spec.replace(found[0], _CUT * 3)
+    match = _TOKEN_VOLUME.search(spec)
+    return spec if match is None else spec.replace(match[0], _CUT * 3)

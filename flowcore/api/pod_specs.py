@@ -33,7 +33,7 @@ _NO_STATUS = WirePodStatus()
 
 
 class SpecReading(msgspec.Struct, frozen=True, gc=False):
-    """See the module. Fields without a word here are those of ``Pod``.
+    """What was read of one pod spec. Fields without a word here are those of ``Pod``.
 
     Attributes:
         unreadable: why the requests cannot be read; "" where they can.

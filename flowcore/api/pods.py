@@ -139,11 +139,11 @@ def is_as_asked(status: WirePodStatus | None, reading: SpecReading) -> bool:
     asked = reading.asked
     if asked is None:
         return not has_resize(status)
-    for each in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
-        wanted = asked.get(each.name)
-        if each.resources is not None and (each.resources.requests or {}) != wanted:
+    for container in (*(status.container_statuses or ()), *(status.init_container_statuses or ())):
+        wanted = asked.get(container.name)
+        if container.resources is not None and (container.resources.requests or {}) != wanted:
             return False
-        if each.allocated_resources and each.allocated_resources != wanted:
+        if container.allocated_resources and container.allocated_resources != wanted:
             return False
     return True
 

@@ -29,13 +29,13 @@ class PriorityClass(Wire):
     preemption_policy: str | None = None
 
 
-def check_priority_class(found: PriorityClass) -> None:
+def check_priority_class(priority_class: PriorityClass) -> None:
     """Checks what the API server would refuse.
 
     Raises:
         ModelError: the value is out of range.
     """
-    name, value = found.metadata.name, found.value
+    name, value = priority_class.metadata.name, priority_class.value
     if name.startswith(_SYSTEM_PREFIX):
         if _SYSTEM_VALUES.get(name) != value:
             raise ModelError("metadata.name", f"{_SYSTEM_PREFIX} is reserved for Kubernetes; use another name")
@@ -46,12 +46,16 @@ def check_priority_class(found: PriorityClass) -> None:
 class PriorityClasses:
     """PriorityClasses by name, the two of the system among them."""
 
-    def __init__(self, found: Iterable[PriorityClass]) -> None:
+    def __init__(self, classes: Iterable[PriorityClass]) -> None:
         system = {name: PriorityClass(WireMeta(name), value) for name, value in _SYSTEM_VALUES.items()}
-        self._by_name: Mapping[str, PriorityClass] = system | {each.metadata.name: each for each in found}
+        self._by_name: Mapping[str, PriorityClass] = system | {
+            priority_class.metadata.name: priority_class for priority_class in classes
+        }
         # If several are the default, the lowest value counts (getDefaultPriorityClass).
         defaults = [each for each in self._by_name.values() if each.global_default]
-        self._default = min(defaults, key=lambda each: each.value, default=PriorityClass(WireMeta()))
+        self._default = min(
+            defaults, key=lambda priority_class: priority_class.value, default=PriorityClass(WireMeta())
+        )
 
     def resolve(self, spec: WirePodSpec) -> WirePodSpec | None:
         """The spec with priority and preemptionPolicy as the API server would write them; values that are there stay.
@@ -60,11 +64,11 @@ class PriorityClasses:
             None: it has no priority, and there is no PriorityClass of that name.
         """
         name = spec.priority_class_name
-        found = self._by_name.get(name) if name else self._default
-        if found is None:
+        priority_class = self._by_name.get(name) if name else self._default
+        if priority_class is None:
             return None if spec.priority is None else spec
         return msgspec.structs.replace(
             spec,
-            priority=found.value if spec.priority is None else spec.priority,
-            preemption_policy=spec.preemption_policy or found.preemption_policy,
+            priority=priority_class.value if spec.priority is None else spec.priority,
+            preemption_policy=spec.preemption_policy or priority_class.preemption_policy,
         )

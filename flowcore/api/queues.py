@@ -78,11 +78,11 @@ def unreadable_queue(meta: WireQueueMeta, problem: str) -> Queue:
 def _amounts(quantities: _Quantities, field: str) -> Amounts:
     """Amounts, zeros included: a limit of nothing is a limit."""
     read = read_list(quantities, field)
-    found = dict(to_amounts(read)) | {name: 0 for name, amount in read.items() if not amount}
-    unknown = sorted(read.keys() - found.keys())
+    amounts = dict(to_amounts(read)) | {name: 0 for name, amount in read.items() if not amount}
+    unknown = sorted(read.keys() - amounts.keys())
     if unknown:
         raise ModelError(f"{field}.{unknown[0]}", "scheduling does not count this resource")
-    return tuple(sorted(found.items()))
+    return tuple(sorted(amounts.items()))
 
 
 def _selector(wire: WireLabelSelector | None, field: str) -> LabelSelector | None:

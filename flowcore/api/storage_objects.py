@@ -242,7 +242,7 @@ def to_volume(wire: WirePersistentVolume) -> PersistentVolume:
 
 
 def _data(annotations: dict[str, str]) -> dict[str, Any]:
-    """The fields ``data`` and ``data_problem``."""
+    """The field for the annotation about data: what it says, or why it cannot be read."""
     if DATA not in annotations:
         return {}
     try:
@@ -349,10 +349,12 @@ def storage_decoder(kind: str, intern: Interner) -> Callable[[bytes], StorageObj
     decoder = msgspec.json.Decoder(wire)
 
     def decode(raw: bytes) -> StorageObject | None:
-        found = convert(decoder.decode(raw))
-        if found is None:
+        storage_object = convert(decoder.decode(raw))
+        if storage_object is None:
             return None
-        alike = _SHARED_FIELDS.intersection(found.__struct_fields__)
-        return msgspec.structs.replace(found, **{name: intern(getattr(found, name)) for name in alike})
+        alike = _SHARED_FIELDS.intersection(storage_object.__struct_fields__)
+        return msgspec.structs.replace(
+            storage_object, **{name: intern(getattr(storage_object, name)) for name in alike}
+        )
 
     return decode

@@ -44,17 +44,17 @@ class WireVolume(InTreeSource):
 
 def to_volumes(volumes: list[WireVolume] | None, namespace: str, pod: str, uid: str) -> Volumes:
     """The claims and disks of a pod's volumes, in order."""
-    found: list[ClaimVolume | Disk] = []
+    sources: list[ClaimVolume | Disk] = []
     for wire in volumes or ():
         claimed = True
         if wire.persistent_volume_claim is not None:
-            found.append(ClaimVolume(namespace, wire.persistent_volume_claim.claim_name))
+            sources.append(ClaimVolume(namespace, wire.persistent_volume_claim.claim_name))
         elif wire.ephemeral is not None:
-            found.append(ClaimVolume(namespace, f"{pod}-{wire.name}", (pod, uid)))
+            sources.append(ClaimVolume(namespace, f"{pod}-{wire.name}", (pod, uid)))
         else:
             claimed = False
-        found.extend(_disks(wire, claimed=claimed))
-    return tuple(found)
+        sources.extend(_disks(wire, claimed=claimed))
+    return tuple(sources)
 
 
 def _disks(wire: WireVolume, *, claimed: bool) -> list[Disk]:
@@ -63,17 +63,17 @@ def _disks(wire: WireVolume, *, claimed: bool) -> list[Disk]:
     if attachment is not None and attachment.problem:
         text = f"converting volume({wire.name}) from inline to csi: {attachment.problem}"
         attachment = Attachment(attachment.driver, problem=text)
-    found = []
+    disks = []
     if wire.gce_persistent_disk is not None:
         disk = wire.gce_persistent_disk
-        found.append(Disk(GCE_PD, (disk.pd_name,), shareable=bool(disk.read_only)))
+        disks.append(Disk(GCE_PD, (disk.pd_name,), shareable=bool(disk.read_only)))
     if wire.aws_elastic_block_store is not None:
-        found.append(Disk(AWS_EBS, (wire.aws_elastic_block_store.volume_id,)))
+        disks.append(Disk(AWS_EBS, (wire.aws_elastic_block_store.volume_id,)))
     if wire.iscsi is not None:
-        found.append(Disk(ISCSI, (wire.iscsi.iqn,), shareable=bool(wire.iscsi.read_only)))
+        disks.append(Disk(ISCSI, (wire.iscsi.iqn,), shareable=bool(wire.iscsi.read_only)))
     if wire.rbd is not None:
         key, monitors = (wire.rbd.pool, wire.rbd.image), tuple(wire.rbd.monitors or ())
-        found.append(Disk(RBD, key, monitors, shareable=bool(wire.rbd.read_only)))
+        disks.append(Disk(RBD, key, monitors, shareable=bool(wire.rbd.read_only)))
     if attachment is not None:
-        found.append(Disk(plugin, attachment=attachment))
-    return found
+        disks.append(Disk(plugin, attachment=attachment))
+    return disks

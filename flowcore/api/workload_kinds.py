@@ -15,7 +15,6 @@ from flowcore.model.selectors import is_label_key
 from flowcore.model.workload_kinds import NORMAL_SPEED, Interference, Machines, WorkloadKind
 
 _Penalty = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
-_Weight = Annotated[int, msgspec.Meta(ge=0, le=100)]
 #: From 0.001 to 999.999.
 _SLOWDOWN = re.compile(r"(?=.*[1-9])[0-9]{1,3}(\.[0-9]{1,3})?")
 
@@ -36,7 +35,6 @@ class _PenaltyEntry(msgspec.Struct):
 class WireInterference(msgspec.Struct):
     penalties: list[_PenaltyEntry] = msgspec.field(default_factory=list)
     default: _Penalty | None = None
-    weight: _Weight = Interference(()).weight
 
 
 class _SlowdownEntry(msgspec.Struct):
@@ -48,7 +46,6 @@ class _SlowdownEntry(msgspec.Struct):
 class WireMachines(msgspec.Struct):
     label: str
     slowdowns: list[_SlowdownEntry] = msgspec.field(default_factory=list)
-    weight: _Weight = Machines("", ()).weight
 
 
 def parse_kinds(wires: Sequence[WireKind]) -> tuple[WorkloadKind, ...]:
@@ -57,15 +54,15 @@ def parse_kinds(wires: Sequence[WireKind]) -> tuple[WorkloadKind, ...]:
     Raises:
         PolicyError: a kind is not valid; the error names the field.
     """
-    found: dict[str, WorkloadKind] = {}
+    kinds: dict[str, WorkloadKind] = {}
     for index, wire in enumerate(wires):
         field = f"spec.cost.kinds[{index}]"
         if not wire.name:
             raise PolicyError(f"{field}.name", "every kind has a name")
-        if wire.name in found:
+        if wire.name in kinds:
             raise PolicyError(f"{field}.name", f'"{wire.name}" is the name of another kind')
-        found[wire.name] = WorkloadKind(wire.name, parse_selector(wire.pods, f"{field}.pods"))
-    return tuple(found.values())
+        kinds[wire.name] = WorkloadKind(wire.name, parse_selector(wire.pods, f"{field}.pods"))
+    return tuple(kinds.values())
 
 
 def parse_interference(wire: WireInterference | None, kinds: Sequence[WorkloadKind]) -> Interference | None:
@@ -86,14 +83,14 @@ def parse_interference(wire: WireInterference | None, kinds: Sequence[WorkloadKi
         given[entry.kind, entry.beside] = entry.penalty
 
     def penalty(kind: str, beside: str) -> int:
-        found = given.get((kind, beside), wire.default)
-        if found is None:
+        slowdown = given.get((kind, beside), wire.default)
+        if slowdown is None:
             raise PolicyError(
                 field, f'no penalty for "{kind}" beside "{beside}"; give it, or set spec.cost.interference.default'
             )
-        return found
+        return slowdown
 
-    return Interference(tuple(tuple(penalty(kind, beside) for beside in names) for kind in names), wire.weight)
+    return Interference(tuple(tuple(penalty(kind, beside) for beside in names) for kind in names))
 
 
 def parse_machines(wire: WireMachines | None, kinds: Sequence[WorkloadKind]) -> Machines | None:
@@ -107,18 +104,18 @@ def parse_machines(wire: WireMachines | None, kinds: Sequence[WorkloadKind]) -> 
     if not is_label_key(wire.label):
         raise PolicyError("spec.cost.machines.label", f'"{wire.label}" is not a label key')
     names = [kind.name for kind in kinds]
-    found: dict[tuple[str, str], int] = {}
+    slowdowns: dict[tuple[str, str], int] = {}
     for index, entry in enumerate(wire.slowdowns):
         field = f"spec.cost.machines.slowdowns[{index}]"
         _check_kind(entry.kind, names, f"{field}.kind")
-        if (entry.kind, entry.machine) in found:
+        if (entry.kind, entry.machine) in slowdowns:
             raise PolicyError(field, f'"{entry.kind}" on "{entry.machine}" has a slowdown already')
         if not _SLOWDOWN.fullmatch(entry.slowdown):
             raise PolicyError(
                 f"{field}.slowdown", f'"{entry.slowdown}" is not a number from 0.001 to 999.999, such as "1.35"'
             )
-        found[entry.kind, entry.machine] = int(Decimal(entry.slowdown) * NORMAL_SPEED)
-    return Machines(wire.label, tuple((*key, slowdown) for key, slowdown in found.items()), wire.weight)
+        slowdowns[entry.kind, entry.machine] = int(Decimal(entry.slowdown) * NORMAL_SPEED)
+    return Machines(wire.label, tuple((*key, slowdown) for key, slowdown in slowdowns.items()))
 
 
 def _check_kind(name: str, names: Sequence[str], field: str) -> None:

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Sequence
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
-from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
+from flowcore.cluster.arrays.tables import ClusterTables
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.gangs import Gang
@@ -31,7 +32,7 @@ def to_snapshot(
     queues: QueueState | None = None,
     measured: Sequence[MeasuredLoad] = (),
 ) -> Snapshot:
-    """A cluster as it stands, with these pods waiting; see Snapshot and TableChanges for the arguments.
+    """A cluster as it stands, with these pods waiting; see Snapshot and ClusterChanges for the arguments.
 
     Costs as much as the cluster is large. Nodes are in the order in which they came. The snapshot shares the cluster's
     ``pod_index``, so it holds until the cluster changes.
@@ -40,7 +41,7 @@ def to_snapshot(
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
     numa = [(report, cluster.numa.claims(name, now=now)) for name, report in cluster.numa.reports.items()]
     storage = list(cluster.storage.objects.values())
-    tables.apply(TableChanges(usage=usage, storage=storage, measured=measured, numa=numa))
+    tables.apply(ClusterChanges(usage=usage, storage=storage, measured=list(measured), numa=numa))
     return tables.to_snapshot(
         generation=generation,
         now=now,
@@ -74,5 +75,5 @@ def build_snapshot(
         if node in table.index:
             sums.setdefault(node, NodeUsageSums()).change(amounts, PodClass(host_ports=host_ports), 1)
     tables = ClusterTables(table, storage, pod_index)
-    tables.apply(TableChanges(usage=[each.to_usage(node) for node, each in sums.items()]))
+    tables.apply(ClusterChanges(usage=[each.to_usage(node) for node, each in sums.items()]))
     return tables.to_snapshot(generation=generation, now=now, pending=pending)

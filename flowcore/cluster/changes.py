@@ -2,38 +2,99 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import msgspec
 
-from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
+from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
+from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterChanges:
-    """What a worker is to be told.
+class NodeReport(msgspec.Struct, array_like=True):
+    """A node's report (model/nodes.py Report); images as positions in ``ClusterChanges.images``."""
+
+    node: str
+    images: tuple[int, ...]
+    bandwidth: int | None
+
+
+class ClusterChanges(msgspec.Struct):
+    """What changed since the last request: the cluster makes it, a request carries it, arrays take it over.
 
     Attributes:
-        usage: for nodes that are known.
-        namespaces: their labels, None for those that are gone.
-        pod_deltas: by how many pods of each signature on each node there are more, or fewer.
-        reports: of nodes whose report changed; the nodes themselves come without.
-        storage, removed_storage: storage objects that came or changed, and those that went.
+        nodes: nodes that are new or changed, without their reports.
+        usage: the whole usage of each node whose usage changed, and of each new node.
+        namespaces: labels of changed namespaces; None: the namespace is gone.
+        pod_deltas: signature, and by node name how many more (or fewer) such pods hold room there.
+        images: names and bytes of the images in ``reports``; most nodes hold the same few.
+        reports: of nodes whose report changed.
+        storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
+        measured: of each node on which something else counts as used by measurement than before, and of each new node.
+        numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
+            and the nodes whose reports are gone.
     """
 
-    nodes: list[Node]
-    removed_nodes: list[str]
-    usage: dict[str, NodeUsageSums]
-    namespaces: dict[str, Labels | None]
-    pod_deltas: dict[PodSignature, dict[str, int]]
-    reports: dict[str, Report]
-    storage: list[StorageObject]
-    removed_storage: list[StorageKey]
+    nodes: list[Node] = []
+    removed_nodes: list[str] = []
+    usage: list[NodeUsage] = []
+    namespaces: dict[str, Labels | None] = {}
+    pod_deltas: list[tuple[PodSignature, dict[str, int]]] = []
+    images: list[tuple[str, int]] = []
+    reports: list[NodeReport] = []
+    storage: list[StorageObject] = []
+    removed_storage: list[StorageKey] = []
+    measured: list[MeasuredLoad] = []
+    numa: list[tuple[NumaNode, NumaClaims]] = []
+    removed_numa: list[str] = []
+
+    def put_reports(self, reports: Iterable[tuple[str, Report]]) -> Iterator[None]:
+        """Sets the reports of these nodes, one with each step."""
+        positions: dict[tuple[str, int], int] = {}
+        for node, report in reports:
+            images = tuple(positions.setdefault(image, len(positions)) for image in report.images)
+            self.reports.append(NodeReport(node, images, report.bandwidth))
+            yield
+        self.images = list(positions)
+
+    def node_reports(self) -> Iterator[tuple[str, Report]]:
+        """Node name and report of each node whose report changed."""
+        images = self.images
+        for report in self.reports:
+            yield report.node, Report(tuple(images[place] for place in report.images), report.bandwidth)
+
+
+@dataclass(frozen=True, slots=True)
+class TakenChanges:
+    """Changes that were taken from the cluster. The sums of nodes and their reports are added in steps.
+
+    Attributes:
+        changes: complete after the last step.
+        usage, reports: one for each node, made when its step comes: then they are the newest.
+    """
+
+    changes: ClusterChanges
+    usage: Iterator[NodeUsage]
+    reports: Iterator[tuple[str, Report]]
+
+    def steps(self) -> Iterator[None]:
+        """Completes the changes, a node with each step, so that an event loop can turn between two of them."""
+        for usage in self.usage:
+            self.changes.usage.append(usage)
+            yield
+        yield from self.changes.put_reports(self.reports)
+
+    def complete(self) -> ClusterChanges:
+        """The changes, after all steps at once."""
+        for _ in self.steps():
+            pass
+        return self.changes
 
 
 class NodeChange(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange
+from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
 from flowcore.cluster.indexes.numa_index import NumaIndex
@@ -40,7 +40,7 @@ class _RuleDependentPods:
 
     Attributes:
         keys: of all of them.
-        by_node_labels: of those that a pod may satisfy by labels that it gets when it is bound.
+        by_node_labels: whether the pod may match by labels that it gets when it is bound.
     """
 
     keys: set[str] = field(default_factory=set)
@@ -66,7 +66,7 @@ class Population:
 
 
 class Cluster:
-    """See the module.
+    """The cluster as last seen, with its indexes. Put and remove methods change it.
 
     Attributes:
         policies: those in force.
@@ -217,7 +217,7 @@ class Cluster:
                 del self._named_victims[key]
 
     def _set_waiting(self, key: str, pod: Pod) -> tuple[bool, bool]:
-        """Keeps ``waiting`` up to date; whether the pod waits with other needs, and whether its gate opened."""
+        """Updates ``waiting``. Returns whether the pod waits with other needs, and whether its gate opened."""
         self._rule_dependent.put(key, None if pod.node_name or pod.terminal else pod.constraints)
         if pod.node_name or pod.terminal:
             self._stop_waiting(key)
@@ -240,7 +240,7 @@ class Cluster:
     def _recount(
         self, old: Pod | None, new: Pod | None
     ) -> tuple[bool, bool, tuple[PodSignature, str] | None, tuple[PodSignature, str] | None]:
-        """Moves a pod in all sums; whether it counts anew for rules, whether room came free, and what moved."""
+        """Moves a pod in all sums. Returns whether it counts anew for rules, whether room came free, and what moved."""
         if old is not None and new is not None and _counted(old) == _counted(new):
             return False, False, None, None  # most updates are a kubelet's status reports
         left = came = None
@@ -298,15 +298,15 @@ class Cluster:
         self.occupancy.generation += 1
         return True
 
-    def put_storage(self, each: StorageObject) -> bool:
-        """Takes a new or changed storage object; whether a waiting pod may be placed now."""
-        if not self.storage.put(each):
+    def put_storage(self, stored: StorageObject) -> bool:
+        """Takes a new or changed storage object. Returns whether a waiting pod may be placed now."""
+        if not self.storage.put(stored):
             return False
         self.occupancy.generation += 1
-        return self.storage.may_unblock(each, gone=False)
+        return self.storage.may_unblock(stored, gone=False)
 
     def remove_storage(self, key: StorageKey) -> bool:
-        """A storage object is gone; whether a waiting pod may be placed now."""
+        """Drops a storage object. Returns whether a waiting pod may be placed now."""
         before = self.storage.drop(key)
         if before is None:
             return False
@@ -331,20 +331,20 @@ class Cluster:
         return self.budgets.set(key, budget)
 
     def put_pod_group(self, group: PodGroup) -> bool:
-        """Takes a new or changed PodGroup; whether pods wait for it."""
+        """Takes a new or changed PodGroup. Returns whether pods wait for it."""
         changed = self.gangs.put_group(group)
         self.occupancy.generation += changed
         return changed
 
     def remove_pod_group(self, key: GangKey) -> bool:
-        """A PodGroup is gone; whether pods wait for it."""
+        """Drops a PodGroup. Returns whether pods wait for it."""
         changed = self.gangs.drop_group(key)
         self.occupancy.generation += changed
         return changed
 
     # --- for workers ---
 
-    def take_changes(self, *, pods: bool = True) -> ClusterChanges:
+    def take_changes(self, *, pods: bool = True) -> TakenChanges:
         """What changed since the last call.
 
         Args:
@@ -356,19 +356,24 @@ class Cluster:
         changes = ClusterChanges(
             nodes=[self.nodes[name].without_report for name in sorted(self._dirty_nodes) if name in self.nodes],
             removed_nodes=[name for name in sorted(self._dirty_nodes) if name not in self.nodes],
-            usage={
-                name: self.occupancy.usage_of(name) for name in self.occupancy.take_dirty_nodes() if name in self.nodes
-            },
             namespaces={name: self.namespaces.get(name) for name in sorted(self._dirty_namespaces)},
-            pod_deltas=self.occupancy.take_pod_deltas() if pods else {},
-            reports={name: self.nodes[name].report for name in sorted(self._dirty_reports) if name in self.nodes},
+            pod_deltas=list(self.occupancy.take_pod_deltas().items()) if pods else [],
             storage=storage,
             removed_storage=removed_storage,
+        )
+        taken = TakenChanges(
+            changes,
+            usage=(
+                self.occupancy.usage_of(name).to_usage(name)
+                for name in self.occupancy.take_dirty_nodes()
+                if name in self.nodes
+            ),
+            reports=((name, self.nodes[name].report) for name in sorted(self._dirty_reports) if name in self.nodes),
         )
         self._dirty_nodes.clear()
         self._dirty_namespaces.clear()
         self._dirty_reports.clear()
-        return changes
+        return taken
 
     def mark_all_dirty(self) -> None:
         """The next ``take_changes`` returns everything: the last receiver is gone."""

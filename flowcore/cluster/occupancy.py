@@ -107,7 +107,7 @@ class NodeUsageSums:
 
 
 class Occupancy:
-    """See the module.
+    """Sums of usage by node, and the pods that count there.
 
     Attributes:
         generation: rises with every change of the cluster that scheduling can see; ``Cluster`` raises it too.
@@ -160,7 +160,7 @@ class Occupancy:
         self.generation += 1
 
     def change_pods(self, signature: PodSignature, node: str, by: int) -> None:
-        """Counts so many more pods of a signature on a node, or fewer."""
+        """Adds ``by`` pods of a signature on a node; below zero: fewer."""
         self.pod_index.change(signature, node, by)
         if self._pod_deltas is None:
             return

@@ -22,7 +22,7 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad, UsageSample
 
-VERSION = 2
+VERSION = 3
 
 
 class AwaitedRoom(msgspec.Struct, frozen=True):
@@ -177,15 +177,15 @@ def to_lines(
         *(_SavedNode(each) for each in cluster.nodes.values()),
         *(_SavedNamespace(name, labels) for name, labels in cluster.namespaces.items()),
         *(line(value) for store, line in _LINES.items() for value in store.objects(cluster).values()),
-        *(_SavedPolicy(each, beside.held.get(each.name, ""))
-          for each in (cluster.policies.ordered if policies is None else policies) if each != BUILT_IN),
+        *(_SavedPolicy(policy, beside.held.get(policy.name, ""))
+          for policy in (cluster.policies.ordered if policies is None else policies) if policy != BUILT_IN),
         *(_SavedLoad(each) for each in beside.loads.values()),
         *(_SavedNodeSample(*each) for each in beside.node_samples.items()),
         *(_SavedPodSample(*each) for each in beside.pod_samples.items()),
     ]  # fmt: skip
     yield _encoder.encode(Header(VERSION, now, beside.complete)) + b"\n"
-    for each in objects:
-        yield _encoder.encode(each) + b"\n"
+    for record in objects:
+        yield _encoder.encode(record) + b"\n"
     for pod in pods:
         key = pod.key
         saved = _SavedPod(pod, beside.planned.get(key, ""), beside.awaiting.get(key), beside.foreseen.get(key))

@@ -32,15 +32,15 @@ def arc_costs(
         size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
         load: of all nodes, as the round begins.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
-        model: the one that ``cost`` names.
+        model: named by ``cost``.
     """
-    found = model.arc_costs(group.pod_class, size, load, cost.weights)
-    found = found + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    costs = model.arc_costs(group.pod_class, size, load, cost.weights)
+    costs = costs + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
     if cost.interference is not None:
-        found += interference(group.signature, snapshot)
+        costs += interference(group.signature, snapshot)
     if cost.machines is not None:
-        found += machine_costs(group.signature, cost.machines, snapshot.table)
-    return found
+        costs += machine_costs(group.signature, cost.machines, snapshot.table)
+    return costs
 
 
 def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPolicy, *, bounded: bool) -> Int64s:
@@ -52,10 +52,10 @@ def written_costs(group: Group, data: DataPrices, allowed: Bools, cost: CostPoli
         bounded: whether MOST_WRITTEN is the most. A pod that waits for a cheaper node compares the whole cost with the
             price of waiting, which nothing lifts.
     """
-    found = node_preference(group.pod_class, data.snapshot.table, cost.weights)
+    costs = node_preference(group.pod_class, data.snapshot.table, cost.weights)
     if cost.data_locality is not None:
-        found = found + data.costs(group.pod_class, cost.data_locality)
-    return _bounded(found, allowed) if bounded else found
+        costs = costs + data.costs(group.pod_class, cost.data_locality)
+    return _bounded(costs, allowed) if bounded else costs
 
 
 def _bounded(costs: Int64s, allowed: Bools) -> Int64s:
@@ -87,7 +87,7 @@ def interference(signature: PodSignature, snapshot: Snapshot) -> Int64s:
 def machine_costs(signature: PodSignature, machines: Machines, table: NodeTable) -> Int64s:
     """int64[N], none negative: cost of each node for a pod by its kind of workload.
 
-    A pod costs ``1000 * weight * (slowdown - that of its best kind of machine)``. A node of a kind without a slowdown,
+    A pod costs ``1000 * (slowdown - that of its best kind of machine)``. A node of a kind without a slowdown,
     or without the label, counts as the slowest that is known.
     """
     kind = "" if signature.constraints is None else signature.constraints.kind
@@ -97,5 +97,5 @@ def machine_costs(signature: PodSignature, machines: Machines, table: NodeTable)
     best, worst = min(slowdowns.values()), max(slowdowns.values())
     column = table.column(machines.label)
     by_code = np.array([*(slowdowns.get(value, worst) for value in column.values), worst], dtype=np.int64)
-    costs: Int64s = OMEGA * machines.weight * (by_code[column.codes] - best) // NORMAL_SPEED
+    costs: Int64s = OMEGA * (by_code[column.codes] - best) // NORMAL_SPEED
     return costs

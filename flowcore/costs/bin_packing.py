@@ -43,12 +43,12 @@ _PLACES = OMEGA // 10
 
 
 class BinPacking(FlatPotential):
-    """See the module; packing is concave, so nodes have no potential."""
+    """Prices the fullest node lowest. Packing is concave, so nodes have no potential."""
 
     name: ClassVar[str] = "BinPacking"
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         capacity, after = load.capacity[:, :2], (load.taken + size)[:, :2]
         full = np.minimum(share(after, capacity), 1.0).sum(axis=1) / 2
         empty = np.rint(OMEGA * (1 - full)).astype(np.int64)

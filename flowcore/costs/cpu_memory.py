@@ -30,62 +30,62 @@ from flowcore.model.pods import PodClass
 
 
 class CPUMemory:
-    """See the module."""
+    """Prices a node by its utilisation of CPU and memory, and by their balance."""
 
     name: ClassVar[str] = "CPUMemory"
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        """float64[...]: potential of nodes with this load."""
+        cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         filled = energy(cpu.used), energy(memory.used)
-        found = cpu.cost(filled[0])
-        found += memory.cost(filled[1])
-        found *= weights.least_requested * OMEGA / 2
+        total = cpu.cost(filled[0])
+        total += memory.cost(filled[1])
+        total *= weights.least_requested * OMEGA / 2
         if weights.balance:
             fullest = np.maximum(*filled)
             fullest *= _narrower(cpu, memory)
             fullest *= weights.balance * OMEGA / 2
-            found += fullest
-        return found
+            total += fullest
+        return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
+        cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         fuller = cpu.used >= memory.used
         return self._slopes(cpu, memory, weights, (fuller, ~fuller))
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel: that of the first line."""
-        found = np.zeros((*load.pods.shape, 4))
-        for at in (0, 1):
-            part = _Part.of(load, at, float(unit[at]))
-            bent = np.where(part.offered, bend(part.used) / np.maximum(load.capacity[..., at], 1.0), 0.0)
-            found[..., at] = OMEGA / 2 * weights.least_requested / part.unit * bent
-        return found
+        """float64[N, 4]: lower bounds of the curvature: that of the first line of the potential."""
+        bends = np.zeros((*load.pods.shape, 4))
+        for column in (0, 1):
+            part = _Part.of(load, column, float(unit[column]))
+            bent = np.where(part.offered, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0)
+            bends[..., column] = OMEGA / 2 * weights.least_requested / part.unit * bent
+        return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel: as if both resources were the fuller one."""
-        cpu, memory = (_Part.of(load, part, float(unit[part])) for part in (0, 1))
+        """float64[N, 4]: upper bounds of the slopes: both resources count as the fuller one."""
+        cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
         both = np.ones(load.pods.shape, dtype=np.bool_)
         return self._slopes(cpu, memory, weights, (both, both))
 
     def _slopes(self, cpu: _Part, memory: _Part, weights: CostWeights, fuller: tuple[Bools, Bools]) -> Float64s:
-        found, narrower = np.zeros((*cpu.used.shape, 4)), _narrower(cpu, memory)
-        for at, (part, decides) in enumerate(zip((cpu, memory), fuller, strict=True)):
+        slopes, narrower = np.zeros((*cpu.used.shape, 4)), _narrower(cpu, memory)
+        for column, (part, decides) in enumerate(zip((cpu, memory), fuller, strict=True)):
             share = narrower / np.where(part.room > 0, part.room, np.inf)
             requested = weights.least_requested * np.where(part.offered, slope(part.used), 1.0)
             unbalanced = weights.balance * np.where(decides, share * slope(part.used), 0.0)
-            found[..., at] = OMEGA / 2 / part.unit * (requested + unbalanced)
-        return found
+            slopes[..., column] = OMEGA / 2 / part.unit * (requested + unbalanced)
+        return slopes
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Part:
-    """Of cpu or memory: which nodes have it, room for how many pods of mean size, and which share is taken.
+    """CPU or memory: the nodes that have it, their capacity in pods of mean size, and the share that is taken.
 
     A node without it has room for none and counts as empty; each pod there pays for it as for a full one.
     """
@@ -98,17 +98,17 @@ class _Part:
     unit: float
 
     @classmethod
-    def of(cls, load: Load, at: int, unit: float) -> _Part:
-        capacity, taken = load.capacity[..., at], load.taken[..., at]
+    def of(cls, load: Load, column: int, unit: float) -> _Part:
+        capacity, taken = load.capacity[..., column], load.taken[..., column]
         offered = capacity > 0
         everywhere = bool(offered.all())
         used = taken / capacity if everywhere else np.where(offered, taken / np.maximum(capacity, 1.0), 0.0)
         return cls(everywhere, offered, capacity / unit, used, taken, unit)
 
     def cost(self, filled: Float64s) -> Float64s:
-        """Of the energy of what is used."""
-        found = self.room * filled
-        return found if self.everywhere else np.where(self.offered, found, self.taken / self.unit)
+        """float64[N]: cost of the energy of what is used."""
+        cost = self.room * filled
+        return cost if self.everywhere else np.where(self.offered, cost, self.taken / self.unit)
 
 
 def _narrower(cpu: _Part, memory: _Part) -> Float64s:

@@ -7,9 +7,9 @@
                                        + zone, if it is in another zone)
          + image * GiB of its images that the node does not hold
 
-Of data with several replicas each node reads the one that is cheapest for it. Whoever is in another zone is in another
+Of data with several replicas each node reads the one that is cheapest for it. A node in another zone is in another
 rack too. Nodes without the label of racks (zones) count as one rack (zone) more. Data in a rack or a zone is on some
-node of that which nobody knows: whoever reads it crosses the borders below. A place that does not exist any more is
+unknown node of that: every reader crosses the borders below. A place that does not exist any more is
 behind all borders.
 
 All follows from the nodes as they are: where Quincy keeps the price of a rack's worst machine, and leaves it as it is
@@ -32,10 +32,10 @@ from flowcore.model.cost_policy import DataLocality
 from flowcore.model.data import DataSource, Level
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.volumes import ClaimVolume
+from flowcore.model.volumes import ZONE, ClaimVolume
 
 _GIB = 2.0**30
-#: No data costs more to move: costs stay far from overflow whatever somebody writes.
+#: No data costs more to move: costs stay far from overflow whatever a pod says.
 _MOST = 10**9
 
 
@@ -58,15 +58,15 @@ class _Borders:
     @classmethod
     def of(cls, table: NodeTable, terms: DataLocality) -> _Borders:
         """The borders that the labels of a policy say."""
-        rack_labels, zone_labels = table.column(terms.rack_label), table.column(terms.zone_label)
+        rack_labels, zone_labels = table.column(terms.rack_label), table.column(ZONE)
         zones, racks = zone_labels.codes.astype(np.int64) + 1, rack_labels.codes.astype(np.int64) + 1
         pairs, rack_of_node = np.unique(np.stack([zones, racks]), axis=1, return_inverse=True)
         racks_of_value: dict[str, list[int]] = {}
         for rack, code in enumerate(pairs[1].tolist()):
             if code:
                 racks_of_value.setdefault(rack_labels.values[code - 1], []).append(rack)
-        there = set(zones.tolist())
-        zone_of_value = {value: at + 1 for at, value in enumerate(zone_labels.values) if at + 1 in there}
+        present = set(zones.tolist())
+        zone_of_value = {value: code + 1 for code, value in enumerate(zone_labels.values) if code + 1 in present}
         return cls(zones, rack_of_node.reshape(-1), zone_of_value, racks_of_value, pairs[0])
 
 
@@ -80,7 +80,8 @@ class DataPrices:
     def __init__(self, snapshot: Snapshot) -> None:
         """``snapshot``: nodes, claims and images."""
         self.snapshot = snapshot
-        self._borders: dict[tuple[str, str], _Borders] = {}
+        #: By the label of racks.
+        self._borders: dict[str, _Borders] = {}
 
     def costs(self, pod_class: PodClass, terms: DataLocality) -> Int64s:
         """int64[N], 0..10**9: what moving the data of a pod to each node costs."""
@@ -111,26 +112,25 @@ class DataPrices:
             in_node[list(nodes)] += gib
             in_rack[list(racks)] += gib
             in_zone[list(zones)] += gib
-        found: Float64s = terms.node * (whole - in_node)
-        found += terms.rack * (whole - in_rack[borders.racks]) + terms.zone * (whole - in_zone[borders.zones])
-        return np.maximum(found, 0.0)
+        seconds: Float64s = terms.node * (whole - in_node)
+        seconds += terms.rack * (whole - in_rack[borders.racks]) + terms.zone * (whole - in_zone[borders.zones])
+        return np.maximum(seconds, 0.0)
 
     def _borders_of(self, terms: DataLocality) -> _Borders:
-        labels = terms.rack_label, terms.zone_label
-        if labels not in self._borders:
-            self._borders[labels] = _Borders.of(self.snapshot.table, terms)
-        return self._borders[labels]
+        if terms.rack_label not in self._borders:
+            self._borders[terms.rack_label] = _Borders.of(self.snapshot.table, terms)
+        return self._borders[terms.rack_label]
 
 
 def data_of(pod_class: PodClass, snapshot: Snapshot) -> tuple[DataSource, ...]:
     """What a pod reads: what it says itself, and what its claims say, or the volumes that those are bound to."""
-    found = [*pod_class.data]
-    for each in pod_class.volumes:
-        claim = snapshot.storage.claims.get(each.key) if isinstance(each, ClaimVolume) else None
+    sources = [*pod_class.data]
+    for volume_source in pod_class.volumes:
+        claim = snapshot.storage.claims.get(volume_source.key) if isinstance(volume_source, ClaimVolume) else None
         if claim is not None:
             volume = snapshot.storage.volumes.get(claim.volume_name)
-            found += claim.data or (() if volume is None else volume.data)
-    return tuple(found)
+            sources += claim.data or (() if volume is None else volume.data)
+    return tuple(sources)
 
 
 def priced_classes(
@@ -151,7 +151,7 @@ def priced_classes(
         for pod in pending
     }
     idle = without_idle_images(set(read.values()) - with_images, snapshot)
-    return {pod_class: found for pod_class, each in read.items() if (found := idle.get(each, each)) is not pod_class}
+    return {pod_class: same for pod_class, kept in read.items() if (same := idle.get(kept, kept)) is not pod_class}
 
 
 def bytes_of_images_to_pull(pod_class: PodClass, reports: Reports, table: NodeTable) -> Float64s:

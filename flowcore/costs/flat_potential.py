@@ -12,17 +12,17 @@ class FlatPotential:
     """These methods of a CostModel for nodes whose cost does not depend on their load."""
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
+        """float64[...]: potential of nodes with this load."""
         return np.zeros(load.pods.shape)
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
+        """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
         return np.zeros((*load.pods.shape, 4))
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[N, 4]: lower bounds of the curvature along the same columns."""
         return self.gradient(load, unit, weights)
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[N, 4]: upper bounds of the slopes."""
         return self.gradient(load, unit, weights)

@@ -21,12 +21,12 @@ _LEAST_SIZE, _MOST_SIZE = 23 * _MIB, 1000 * _MIB
 
 def locality(pod_class: PodClass, reports: Reports, table: NodeTable) -> Int64s:
     """int64[N], 0..100: how much of its images each node holds."""
-    found = [reports.holders(name, table.index) for name in pod_class.images]
+    held = [reports.holders(name, table.index) for name in pod_class.images]
     count = len(table.nodes)
-    if sum(float(sizes.max()) * len(sizes) / count for _, sizes in found if len(sizes)) < _LEAST_SIZE:
+    if sum(float(sizes.max()) * len(sizes) / count for _, sizes in held if len(sizes)) < _LEAST_SIZE:
         return np.zeros(count, dtype=np.int64)  # as for most images: no node's sum exceeds the least size
     total = np.zeros(count, dtype=np.float64)
-    for nodes, sizes in found:
+    for nodes, sizes in held:
         total[nodes] += np.floor(sizes * (len(nodes) / count))
     most = _MOST_SIZE * max(pod_class.containers, 1)
     cut = np.clip(total, _LEAST_SIZE, most).astype(np.int64)

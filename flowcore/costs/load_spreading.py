@@ -31,33 +31,33 @@ from flowcore.model.pods import PodClass
 
 
 class LoadSpreading:
-    """See the module."""
+    """Prices a node by the number of its pods."""
 
     name: ClassVar[str] = "LoadSpreading"
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002 - a pod is a pod
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
+        """float64[...]: potential of nodes with this load."""
         allowed = np.maximum(load.pods_allowed, 1.0)
-        found: Float64s = OMEGA * weights.least_requested * allowed * energy(load.pods / allowed)
-        return found
+        total: Float64s = OMEGA * weights.least_requested * allowed * energy(load.pods / allowed)
+        return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 3] = OMEGA * weights.least_requested * slope(load.pods / np.maximum(load.pods_allowed, 1.0))
-        return found
+        """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
+        slopes = np.zeros((*load.pods.shape, 4))
+        slopes[..., 3] = OMEGA * weights.least_requested * slope(load.pods / np.maximum(load.pods_allowed, 1.0))
+        return slopes
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:  # noqa: ARG002
-        """See CostModel."""
+        """float64[N, 4]: lower bounds of the curvature along the same columns."""
         allowed = np.maximum(load.pods_allowed, 1.0)
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 3] = OMEGA * weights.least_requested * bend(load.pods / allowed) / allowed
-        return found
+        bends = np.zeros((*load.pods.shape, 4))
+        bends[..., 3] = OMEGA * weights.least_requested * bend(load.pods / allowed) / allowed
+        return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[N, 4]: upper bounds of the slopes."""
         return self.gradient(load, unit, weights)

@@ -54,12 +54,12 @@ class Load:
             least = taken[:, :2] if utilisation is Utilisation.LARGER else 0.0
             taken[:, :2] = np.where(np.isnan(measured[:, :2]), taken[:, :2], np.maximum(measured[:, :2], least))
         if BANDWIDTH in snapshot.resources:
-            at = snapshot.resources.index(BANDWIDTH)
-            capacity[:, 2] = allocatable[:, at]
+            column = snapshot.resources.index(BANDWIDTH)
+            capacity[:, 2] = allocatable[:, column]
             seen = snapshot.reports.bandwidth(snapshot.table.index)
             if measured is not None:
                 seen = np.where(np.isnan(measured[:, 2]), seen, measured[:, 2])
-            taken[:, 2] = np.maximum(used[:, at], seen)
+            taken[:, 2] = np.maximum(used[:, column], seen)
         return cls(
             table=snapshot.table,
             capacity=capacity,

@@ -41,12 +41,12 @@ _FULL_OF_PODS = OMEGA // 10
 
 
 class NetworkAware:
-    """See the module."""
+    """Prices a node by the bandwidth that is requested or measured on it."""
 
     name: ClassVar[str] = "NetworkAware"
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         if size[2] > 0:
             return np.full(len(load.taken), OMEGA, dtype=np.int64)
         offered = load.capacity[:, 2]
@@ -55,33 +55,33 @@ class NetworkAware:
         return cost
 
     def potential(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[...]: potential of nodes with this load."""
         offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
         network = offered / unit[2] * energy(load.taken[..., 2] / np.maximum(offered, 1.0))
         pods = allowed * energy(load.pods / allowed)
-        found: Float64s = weights.least_requested * (OMEGA * network + _FULL_OF_PODS * pods)
-        return found
+        total: Float64s = weights.least_requested * (OMEGA * network + _FULL_OF_PODS * pods)
+        return total
 
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
-        offered, found = load.capacity[..., 2], np.zeros((*load.pods.shape, 4))
+        """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
+        offered, slopes = load.capacity[..., 2], np.zeros((*load.pods.shape, 4))
         used = np.where(offered > 0, slope(load.taken[..., 2] / np.maximum(offered, 1.0)), 0.0)
-        found[..., 2] = OMEGA * weights.least_requested * used / unit[2]
+        slopes[..., 2] = OMEGA * weights.least_requested * used / unit[2]
         pods = load.pods / np.maximum(load.pods_allowed, 1.0)
-        found[..., 3] = _FULL_OF_PODS * weights.least_requested * slope(pods)
-        return found
+        slopes[..., 3] = _FULL_OF_PODS * weights.least_requested * slope(pods)
+        return slopes
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[N, 4]: lower bounds of the curvature along the same columns."""
         offered, allowed = load.capacity[..., 2], np.maximum(load.pods_allowed, 1.0)
         share_of_one = np.where(offered > 0, 1.0 / np.maximum(offered, 1.0), 0.0)
-        found = np.zeros((*load.pods.shape, 4))
-        found[..., 2] = (
+        bends = np.zeros((*load.pods.shape, 4))
+        bends[..., 2] = (
             OMEGA * weights.least_requested * bend(load.taken[..., 2] * share_of_one) * share_of_one / unit[2]
         )
-        found[..., 3] = _FULL_OF_PODS * weights.least_requested * bend(load.pods / allowed) / allowed
-        return found
+        bends[..., 3] = _FULL_OF_PODS * weights.least_requested * bend(load.pods / allowed) / allowed
+        return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
-        """See CostModel."""
+        """float64[N, 4]: upper bounds of the slopes."""
         return self.gradient(load, unit, weights)

@@ -144,21 +144,21 @@ class NetworkView:
 
     def by_label(self, key: str) -> dict[str, list[Node]]:
         """The nodes by their value of a label, such as racks or zones; nodes without the label are in none."""
-        column, found = self.table.column(key), dict[str, list[Node]]()
+        column, nodes = self.table.column(key), dict[str, list[Node]]()
         for node, code in zip(self.nodes, column.codes.tolist(), strict=True):
             if code >= 0:
-                found.setdefault(column.values[code], []).append(node)
-        return found
+                nodes.setdefault(column.values[code], []).append(node)
+        return nodes
 
     def running(self, labels: Mapping[str, str]) -> dict[str, int]:
         """How many pods with these labels run on each node, or have it reserved, by the node's name; any namespace."""
         requirements = tuple(Requirement(key, "In", (value,)) for key, value in sorted(labels.items()))
         matching = self._snapshot.pod_index.matching_pods(ConstraintMatch((LabelSelector(requirements),), None))
-        found: dict[str, int] = {}
-        for at, count in zip(*(each.tolist() for each in matching.to_arrays(self.table.index)), strict=True):
-            name = self.nodes[at].name
-            found[name] = found.get(name, 0) + count
-        return found
+        counts: dict[str, int] = {}
+        for row, count in zip(*(array.tolist() for array in matching.to_arrays(self.table.index)), strict=True):
+            name = self.nodes[row].name
+            counts[name] = counts.get(name, 0) + count
+        return counts
 
     def taken(self, node: Node) -> float:
         """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""
@@ -172,7 +172,7 @@ class NetworkView:
     def takes(self, pods: Pods) -> list[Node]:
         """The nodes that take any of these pods now."""
         fitting: Bools = pods.fits > 0
-        return [self.nodes[at] for at in np.nonzero(fitting)[0].tolist()]
+        return [self.nodes[row] for row in np.nonzero(fitting)[0].tolist()]
 
 
 @runtime_checkable
@@ -194,8 +194,8 @@ class NetworkCostModel(FlatPotential, ABC):
 
     @abstractmethod
     def network(self, view: NetworkView) -> Network:
-        """See NetworkModel."""
+        """The network of one round; equal views give equal networks."""
 
     def arc_costs(self, pod_class: PodClass, size: Float64s, load: Load, weights: CostWeights) -> Int64s:  # noqa: ARG002
-        """See CostModel."""
+        """int64[N]: cost of the arc to each node."""
         return np.full(len(load.taken), OMEGA, dtype=np.int64)

@@ -18,7 +18,7 @@ from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 
 #: No pod counts as more than this many pods of mean size.
 _MOST_UNITS = 32.0
-#: Nor a node as more than so many.
+#: Nor does a node count as more than this.
 _MOST_UNITS_OF_NODES = 2.0**20
 
 
@@ -53,8 +53,8 @@ class NodePotential:
 
     def values(self, load: Load) -> Int64s:
         """int64[...]: potential of nodes."""
-        found: Int64s = np.rint(self.exact(load)).astype(np.int64)
-        return found
+        rounded: Int64s = np.rint(self.exact(load)).astype(np.int64)
+        return rounded
 
     def gradient(self, load: Load) -> Float64s:
         """float64[..., 4]: slopes along cpu, memory, bandwidth and number of pods."""
@@ -87,11 +87,11 @@ class NodePotential:
         """
         contiguous = len(levels) > 1 and int(levels[-1] - levels[0]) == len(levels) - 1
         if contiguous:
-            found = np.diff(self._at(load, size, np.append(levels, levels[-1] + 1)), axis=1)
+            steps = np.diff(self._at(load, size, np.append(levels, levels[-1] + 1)), axis=1)
         else:
-            found = self._at(load, size, levels + 1) - self._at(load, size, levels)
+            steps = self._at(load, size, levels + 1) - self._at(load, size, levels)
         # The potential is convex before it is rounded: rounding may take one unit off a step.
-        rising: Int64s = np.maximum.accumulate(found, axis=1)
+        rising: Int64s = np.maximum.accumulate(steps, axis=1)
         return rising
 
     def level_costs(self, load: Load, size: Float64s, widths: Int64s) -> Int64s:
@@ -101,17 +101,17 @@ class NodePotential:
             size: float64[3] or float64[N, 3].
             widths: int64[K], how many pods each level stands for.
         """
-        found = np.diff(self._at(load, size, np.concatenate([[0], np.cumsum(widths)])), axis=1) // widths
-        rising: Int64s = np.maximum.accumulate(found, axis=1)
+        steps = np.diff(self._at(load, size, np.concatenate([[0], np.cumsum(widths)])), axis=1) // widths
+        rising: Int64s = np.maximum.accumulate(steps, axis=1)
         return rising
 
     def _at(self, load: Load, size: Float64s, levels: Int64s) -> Int64s:
         more = levels.astype(np.float64)
-        each = np.asarray(size).T.reshape(3, -1, 1)
+        requests = np.asarray(size).T.reshape(3, -1, 1)
         stacked = Load(
             load.table,
             load.capacity[:, np.newaxis],
-            np.moveaxis(load.taken.T[:, :, np.newaxis] + more * each, 0, -1),
+            np.moveaxis(load.taken.T[:, :, np.newaxis] + more * requests, 0, -1),
             load.pods_allowed[:, np.newaxis],
             load.pods[:, np.newaxis] + more,
         )
@@ -119,7 +119,7 @@ class NodePotential:
 
 
 def mean_size(sizes: Sequence[Float64s], counts: Sequence[int], loads: Iterable[Load]) -> tuple[float, ...]:
-    """What a pod of mean size counts for, of those that count for anything; powers of two.
+    """What a pod of mean size counts for, among pods that count for anything; powers of two.
 
     So a pod of mean size pays for a node what it pays where all pods are alike, whatever the sizes of the others.
     Rounding lets prices of one round hold for the next. Where some pod is far larger than the mean the unit is larger:

@@ -44,7 +44,7 @@ from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 #: Cost of one point of a score or of a preferred weight, both of which go to 100.
 _POINT = OMEGA // 100
-#: No sum of preferred weights counts as more: costs stay far from overflow whatever somebody writes.
+#: No sum of preferred weights counts as more: costs stay far from overflow whatever a pod says.
 _MOST_POINTS = 10_000
 
 
@@ -94,25 +94,25 @@ def without_idle_images(classes: Iterable[PodClass], snapshot: Snapshot) -> Mapp
 
     That is most of them: an image counts with the share of nodes that hold it.
     """
-    found: dict[PodClass, PodClass] = {}
+    replaced: dict[PodClass, PodClass] = {}
     idle: dict[tuple[tuple[str, ...], int], bool] = {}
     for pod_class in classes:
         key = (pod_class.images, pod_class.containers)
-        if pod_class not in found and key != ((), 0):
+        if pod_class not in replaced and key != ((), 0):
             if key not in idle:
                 idle[key] = not locality(pod_class, snapshot.reports, snapshot.table).any()
             if idle[key]:
-                found[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0)
-    return found
+                replaced[pod_class] = msgspec.structs.replace(pod_class, images=(), containers=0)
+    return replaced
 
 
 def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     """bool[N]: nodes that offer an extended resource that the pod does not request."""
     asked = {name for name, _ in pod_class.requests}
     offers = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    for at, name in enumerate(snapshot.resources):
+    for column, name in enumerate(snapshot.resources):
         if is_extended(name) and name not in asked and name != BANDWIDTH:
-            offers |= snapshot.allocatable[:, at] > 0
+            offers |= snapshot.allocatable[:, column] > 0
     return offers
 
 

@@ -14,17 +14,17 @@ MOST_SHARE = 16
 
 def share(amount: Float64s, capacity: Float64s) -> Float64s:
     """Amount over capacity; a node without the resource counts as full."""
-    part = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
-    return np.minimum(part, float(MOST_SHARE), out=part)
+    used = np.where(capacity > 0, amount / np.maximum(capacity, 1.0), 1.0)
+    return np.minimum(used, float(MOST_SHARE), out=used)
 
 
 def energy(used: Float64s) -> Float64s:
     """``used^2 / 2`` for a share of a node; beyond MOST_SHARE it rises no steeper. Its slope is ``slope(used)``."""
     capped = np.minimum(used, float(MOST_SHARE))
-    found: Float64s = capped * -0.5
-    found += used
-    found *= capped
-    return found
+    cost: Float64s = capped * -0.5
+    cost += used
+    cost *= capped
+    return cost
 
 
 def bend(used: Float64s) -> Float64s:

@@ -22,15 +22,15 @@ from flowcore.costs.preferences import affinity_cost, spread_cost
 from flowcore.model.cost_policy import CostWeights
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
-from flowcore.rules.topology.constraints import SoftConstraints
 from flowcore.rules.topology.counters import DomainCounter
-from flowcore.rules.topology.domain_counts import DomainCounts
+from flowcore.rules.topology.round_constraints.constraints import SoftConstraints
+from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 from flowcore.rules.topology.soft_affinity import affinity_weights
 from flowcore.rules.topology.soft_spread import SpreadScore, spread_score
 
 
 class SoftConstraintCosts:
-    """What the preferences of one class cost as the round goes on."""
+    """Costs of the preferences of one class, updated as the round places pods."""
 
     def __init__(
         self,
@@ -80,10 +80,10 @@ class SoftConstraintCosts:
             [np.where(each.counted_nodes[nodes], each.domains.codes[nodes], -1) for each in own], dtype=np.int64
         ).reshape(len(own), len(nodes))
         places, member = np.unique(domains, axis=1, return_inverse=True)
-        for at, place in enumerate(places.T.tolist()):
+        for number, place in enumerate(places.T.tolist()):
             less = {each: added[each] - (each.domains.codes == domain) for each, domain in zip(own, place, strict=True)}
-            mine = member.ravel() == at
-            prices[mine] += self._added_cost({**added, **less})[nodes[mine]]
+            members = member.ravel() == number
+            prices[members] += self._added_cost({**added, **less})[nodes[members]]
         return prices
 
     def saved_without(self, counts: DomainCounts, increments: Iterable[DomainCounter], nodes: Int64s) -> Int64s:

@@ -31,7 +31,7 @@ _LIMIT = 10**13
 #: No pod ages faster than one that takes a hundred mean nodes would.
 _MAX_SIZE = 1000.0
 _MAX_WAIT = 10**8
-#: Pods smaller than so many tenths of a mean node count as of this size where queues share.
+#: Smallest size that a pod counts with where queues share, in tenths of a mean node.
 _SMALLEST = 0.01
 _NO_URGENCIES: Mapping[str, float] = {}
 
@@ -60,14 +60,14 @@ def unscheduled_prices(
             makes many pods worth more than one of a high priority (docs/decisions/0066).
         urgencies: of the pods of queues, 0..1.25, by key (shares/urgency.py); others count as 1. Empty: no queues.
     """
-    terms = [policies[found.policy].unscheduled for found in groups]
+    terms = [policies[group.policy].unscheduled for group in groups]
     scales = [max(1.0, min(size, _MAX_SIZE)) for size in sizes]
     ages = [_aged(*each, now) for each in zip(groups, scales, terms, strict=True)]
     due = _due(groups, sizes, terms, ages, urgencies) if urgencies else [np.zeros_like(each) for each in ages]
     aged = _lifted(groups, scales, placeable, terms, ages, due)
     prices = []
-    for found, price, own, extra in zip(groups, terms, ages, aged, strict=True):
-        fixed = price.base + price.per_priority * found.pod_class.priority
+    for group, price, own, extra in zip(groups, terms, ages, aged, strict=True):
+        fixed = price.base + price.per_priority * group.pod_class.priority
         prices.append((own if price.wait_for_cheaper_node else extra) + max(-_LIMIT, min(_LIMIT, fixed)))
     waits = [price.wait_for_cheaper_node for price in terms]
     lowest = min((int(p.min()) for p, kept in zip(prices, waits, strict=True) if len(p) and not kept), default=0)
@@ -80,9 +80,9 @@ def price_growth(price: UnscheduledPrice, size: float) -> float:
     return price.per_waiting_second * max(1.0, min(size, _MAX_SIZE))
 
 
-def _aged(found: Group, scale: float, price: UnscheduledPrice, now: float) -> Int64s:
+def _aged(group: Group, scale: float, price: UnscheduledPrice, now: float) -> Int64s:
     """int64[pods]: what waiting adds to the price of each pod of a group."""
-    since = np.array([pod.waiting_since or now for pod in found.pods])
+    since = np.array([pod.waiting_since or now for pod in group.pods])
     waited = np.clip(now - since, 0.0, _MAX_WAIT)
     return np.minimum(waited * price.per_waiting_second * scale, _LIMIT).astype(np.int64)
 
@@ -96,21 +96,25 @@ def _due(
 ) -> list[Int64s]:
     """int64[pods] a group: what the share of its queue adds to the price of each pod, by size.
 
-    The urgencies of pods that are due to their queue and of those that are not are at least a half apart. So a pod that
+    The urgencies of pods that are due to their queue and of other pods are at least a half apart. So a pod that
     is due adds twice as much as smaller ones cost that are not due and take the same room.
     """
-    found: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
+    due: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
     widths = [max(_SMALLEST, min(size, _MAX_SIZE)) for size in sizes]
     for tier in {each.pod_class.priority for each in groups}:
-        mine = [at for at, each in enumerate(groups) if each.pod_class.priority == tier]
+        indices = [index for index, group in enumerate(groups) if group.pod_class.priority == tier]
         dearest = max(
-            max(0, terms[at].base + terms[at].per_priority * tier) + int(ages[at].max(initial=0)) for at in mine
+            max(0, terms[index].base + terms[index].per_priority * tier) + int(ages[index].max(initial=0))
+            for index in indices
         )
-        unit = min(8.0 * dearest / min(widths[at] for at in mine), _LIMIT / (8 * max(widths[at] for at in mine)))
-        for at in mine:
-            wanted = np.array([urgencies.get(pod.key, 1.0) for pod in groups[at].pods])
-            found[at] = (wanted * unit * widths[at]).astype(np.int64)
-    return found
+        unit = min(
+            8.0 * dearest / min(widths[index] for index in indices),
+            _LIMIT / (8 * max(widths[index] for index in indices)),
+        )
+        for index in indices:
+            wanted = np.array([urgencies.get(pod.key, 1.0) for pod in groups[index].pods])
+            due[index] = (wanted * unit * widths[index]).astype(np.int64)
+    return due
 
 
 def _lifted(
@@ -122,7 +126,7 @@ def _lifted(
     due: Sequence[Int64s],
 ) -> list[Int64s]:
     """int64[pods] a group: what age and shares add to each price, and what makes up for that of lower priorities."""
-    tiers = sorted({found.pod_class.priority for found in groups})
+    tiers = sorted({group.pod_class.priority for group in groups})
     if len(tiers) < 2:
         return [age + more for age, more in zip(aged, due, strict=True)]
     ratio = 1
@@ -148,21 +152,21 @@ def _lifted_within(
     lifted: list[Int64s] = [np.zeros(0, dtype=np.int64)] * len(groups)
     most, of_gang = 0, dict[str, int]()
     for tier, limit in limits.items():
-        mine = [at for at, found in enumerate(groups) if found.pod_class.priority == tier]
+        indices = [index for index, group in enumerate(groups) if group.pod_class.priority == tier]
         made_up = 0
-        for at in mine:
-            made = math.ceil(most * scales[at])
-            own = np.minimum(aged[at] + due[at], limit)
+        for index in indices:
+            made = math.ceil(most * scales[index])
+            own = np.minimum(aged[index] + due[index], limit)
             if made + int(own.max(initial=0)) > _LIMIT:
                 return None
-            lifted[at] = own + made
-            if not placeable[at]:
+            lifted[index] = own + made
+            if not placeable[index]:
                 continue
             # What a policy lets cross is not made up for.
-            kept = np.minimum(due[at], limit) + made
-            counted = kept if terms[at].aging_crosses_priorities else lifted[at]
+            kept = np.minimum(due[index], limit) + made
+            counted = kept if terms[index].aging_crosses_priorities else lifted[index]
             made_up = max(made_up, int(counted.max()))
-            for pod, extra in zip(groups[at].pods, np.sort(counted)[::-1].tolist(), strict=True):
+            for pod, extra in zip(groups[index].pods, np.sort(counted)[::-1].tolist(), strict=True):
                 for name in pod.gangs:
                     of_gang[name] = of_gang.get(name, 0) + extra
         most = max(most, made_up, max(of_gang.values(), default=0))

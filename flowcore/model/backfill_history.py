@@ -4,7 +4,7 @@ Room is kept for one unit at a time, until a deadline. A unit that is not whole 
 deadline that it misses, and so does its namespace: neither one gang nor many gangs of one namespace keep room for ever.
 A unit rests longer than its namespace at first, so that another gang of the namespace has its turn before it.
 
-A round is told these values and says what they are afterwards; the caller hands them on from one round to the next.
+A round takes these values and returns the new ones; the caller hands them on from one round to the next.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _MAX_RECORDS = 1_000
 
 
 class BackfillRecord(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """Of one unit, or of one namespace.
+    """Backfill of one unit or one namespace.
 
     Attributes:
         deadline: when room is kept no longer; None: no hold has begun.
@@ -47,8 +47,8 @@ class BackfillHistory(msgspec.Struct, frozen=True):
     def expired(self) -> BackfillHistory:
         """As it is now: holds whose deadline has passed rest, and who kept quiet for as long as a rest is forgotten."""
         records = []
-        for each in self.records:
-            record = each
+        for group_record in self.records:
+            record = group_record
             if record.deadline is not None and record.deadline <= self.now:
                 record = BackfillRecord(
                     record.name, None, record.deadline + record.next_backoff, min(2 * record.next_backoff, MAX_BACKOFF)
@@ -59,7 +59,7 @@ class BackfillHistory(msgspec.Struct, frozen=True):
 
     @property
     def backing_off(self) -> set[str]:
-        """Names of those that rest: no room is kept for them."""
+        """Names of units that rest: no room is kept for them."""
         return {each.name for each in self.records if each.deadline is None and self.now < each.backoff_until}
 
     @property
@@ -68,7 +68,7 @@ class BackfillHistory(msgspec.Struct, frozen=True):
         return {each.name: each.next_backoff for each in self.records}
 
     def with_reserved(self, group: str, namespaces: Iterable[str], max_seconds: float) -> BackfillHistory:
-        """With room kept for a unit, for so many seconds at most; a hold that has begun goes on."""
+        """With room kept for a unit, for ``max_seconds`` at most; a hold that has begun goes on."""
         records = {each.name: each for each in self.records}
         for name, backoff in ((group, 2 * max_seconds), *((name, max_seconds) for name in namespaces)):
             before = records.get(name)
@@ -76,10 +76,10 @@ class BackfillHistory(msgspec.Struct, frozen=True):
                 records[name] = BackfillRecord(name, self.now + max_seconds, self.now, min(backoff, MAX_BACKOFF))
             elif before.deadline is None:
                 records[name] = msgspec.structs.replace(before, deadline=self.now + max_seconds)
-        latest = sorted(records.values(), key=lambda each: (-(each.deadline or each.backoff_until), each.name))[
+        latest = sorted(records.values(), key=lambda record: (-(record.deadline or record.backoff_until), record.name))[
             :_MAX_RECORDS
         ]
-        return BackfillHistory(self.now, tuple(sorted(latest, key=lambda each: each.name)))
+        return BackfillHistory(self.now, tuple(sorted(latest, key=lambda record: record.name)))
 
     def with_placed(self, group: str, namespaces: Iterable[str]) -> BackfillHistory:
         """With a unit placed: if room was kept for it, that was of use, and it is as if it never had been."""

@@ -36,12 +36,12 @@ def with_policy_constraints(signature: PodSignature, policy: Policy) -> PodSigna
 def limits_for(labels: Labels, policy: Policy) -> tuple[MaxPerDomain, ...]:
     """The limits that hold for a governed pod with these labels."""
     namespaces = policy.selects.namespaces
-    found = []
+    limits = []
     for constraint in policy.constraints:
         name = display_name(constraint, policy)
         for key, selectors, most in _limits(constraint, labels):
-            found.append(MaxPerDomain(name, key, selectors, namespaces, most))
-    return tuple(found)
+            limits.append(MaxPerDomain(name, key, selectors, namespaces, most))
+    return tuple(limits)
 
 
 def all_or_none(labels: Labels, policy: Policy) -> bool:

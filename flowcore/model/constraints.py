@@ -25,8 +25,8 @@ class Exclusive(msgspec.Struct, frozen=True, tag=True):
     """Pods of different groups never share a domain ("xor"). Source: figure 7.
 
     Attributes:
-        max_per_domain: at most so many pods of all groups in a domain, "r"; None: any number.
-        max_placed: at most so many pods of all groups placed at a time, "p"; None: any number.
+        max_per_domain: most pods of all groups in a domain, "r"; None: any number.
+        max_placed: most pods of all groups that may be placed at a time, "p"; None: any number.
     """
 
     name: str

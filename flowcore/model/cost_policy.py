@@ -58,7 +58,7 @@ class DataLocality(msgspec.Struct, frozen=True):
     Attributes:
         node, rack, zone: per GiB that crosses the border of a node, of a rack, of a zone.
         image: per GiB of the pod's images that the node does not hold.
-        rack_label, zone_label: labels of nodes whose values are racks and zones.
+        rack_label: label of nodes whose values are racks. Zones have a label that Kubernetes knows.
     """
 
     node: int = 10
@@ -66,7 +66,6 @@ class DataLocality(msgspec.Struct, frozen=True):
     zone: int = 100
     image: int = 0
     rack_label: str = "topology.kubernetes.io/rack"
-    zone_label: str = "topology.kubernetes.io/zone"
 
 
 class CostPolicy(msgspec.Struct, frozen=True):

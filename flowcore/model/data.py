@@ -32,7 +32,7 @@ class DataSource(msgspec.Struct, frozen=True, gc=False):
     """Data that a pod reads whole.
 
     Attributes:
-        places: its replicas; the pod reads the one that is cheapest to reach.
+        places: its replicas; the pod reads the cheapest one.
         size: bytes.
     """
 

@@ -26,7 +26,7 @@ KOORDINATOR_MIN_AVAILABLE = _KOORDINATOR + "min-available"
 KOORDINATOR_GROUPS = _KOORDINATOR + "groups"
 KOORDINATOR_TIMEOUT = _KOORDINATOR + "waiting-time"
 
-#: A group of gangs has at most so many, and an annotation that names them at most so many bytes.
+#: Most gangs in a group, and most bytes of an annotation that names them.
 MAX_GANGS_IN_GROUP = 64
 MAX_GROUP_BYTES = 4096
 
@@ -35,7 +35,7 @@ NAMING_ANNOTATIONS = (VOLCANO_GROUP, VOLCANO_GROUP_OLDER, KOORDINATOR_NAME, GANG
 
 
 class GangSource(StrEnum):
-    """Where a gang comes from, the one that counts first."""
+    """Where a gang comes from, in the order in which sources count."""
 
     #: spec.schedulingGroup.podGroupName and PodGroup of scheduling.k8s.io (KEP-4671).
     NATIVE = "scheduling.k8s.io"

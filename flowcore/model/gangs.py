@@ -1,6 +1,6 @@
 """Gangs: pods that are placed all or not at all.
 
-Whoever says that pods belong together (a PodGroup, an annotation, a policy's constraint), a round sees one value: how
+A PodGroup, an annotation or a policy's constraint may say that pods belong together. A round sees one value: how
 many of those that wait must be placed at once. Source: the "and" construct of the seed pod-affinity-and-gangs.md,
 PodGroup of KEP-4671.
 """
@@ -15,7 +15,7 @@ class Gang(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         name: as its users know it, and unique: "PodGroup ml/train", "together web of policy shop".
-        min_placed: of those that wait, how many must be placed at once: what it needs less what has a node already.
+        min_placed: waiting pods that must be placed at once: what the gang needs less the pods that have a node.
             Beyond that any number may be placed. Not above zero: it has what it needs, its pods are like any others.
         atomic_group: gangs with the same unit are placed all or none of them; "": by itself.
         topology_key: a label: all of its pods go to nodes with one value of it; "": no such rule.

@@ -1,7 +1,7 @@
 """Answers that were asked for lately, within a limit in bytes.
 
 Source: generational garbage collection. There are two generations. An entry that is asked for moves to the newer one.
-When a generation ends, all entries of the older one are forgotten: nobody asked for them during a whole generation.
+When a generation ends, all entries of the older one are forgotten: they were not read during a whole generation.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def estimate_bytes(value: object) -> int:
 
 
 class GenerationalCache(Generic[K, V]):
-    """See the module.
+    """A mapping that forgets entries that were not read during a whole generation.
 
     Args:
         max_bytes: bytes that end a generation. At most about twice as many are held.
@@ -57,15 +57,15 @@ class GenerationalCache(Generic[K, V]):
         return self._bytes + sum(nbytes for _, nbytes in self._older.values())
 
     def get(self, key: K) -> V | None:
-        """The value of a key, None where there is none. Whoever gets it asks for it."""
-        found = self._newer.get(key)
-        if found is None:
-            found = self._older.pop(key, None)
-            if found is None:
+        """The value of a key; None: there is none. The entry counts as read."""
+        entry = self._newer.get(key)
+        if entry is None:
+            entry = self._older.pop(key, None)
+            if entry is None:
                 return None
-            self._newer[key] = found
-            self._bytes += found[1]
-        return found[0]
+            self._newer[key] = entry
+            self._bytes += entry[1]
+        return entry[0]
 
     def __getitem__(self, key: K) -> V:
         """The value of a key that is there. This does not count as asking for it."""
@@ -94,9 +94,9 @@ class GenerationalCache(Generic[K, V]):
     def pop(self, key: K) -> None:
         """Forgets a key."""
         if self._older.pop(key, None) is None:
-            found = self._newer.pop(key, None)
-            if found is not None:
-                self._bytes -= found[1]
+            entry = self._newer.pop(key, None)
+            if entry is not None:
+                self._bytes -= entry[1]
 
     def clear(self) -> None:
         """Forgets all keys."""
@@ -110,11 +110,11 @@ class GenerationalCache(Generic[K, V]):
 
     def mapped(self, change: Callable[[K, V], V | None]) -> GenerationalCache[K, V]:
         """The same keys with other values of about the same size; without those whose value becomes None."""
-        found: GenerationalCache[K, V] = GenerationalCache(self._most)
-        for ours, theirs in ((self._older, found._older), (self._newer, found._newer)):
-            for key, (value, nbytes) in ours.items():
+        cache: GenerationalCache[K, V] = GenerationalCache(self._most)
+        for entries, changed_entries in ((self._older, cache._older), (self._newer, cache._newer)):
+            for key, (value, nbytes) in entries.items():
                 changed = change(key, value)
                 if changed is not None:
-                    theirs[key] = changed, nbytes
-        found._bytes = sum(nbytes for _, nbytes in found._newer.values())
-        return found
+                    changed_entries[key] = changed, nbytes
+        cache._bytes = sum(nbytes for _, nbytes in cache._newer.values())
+        return cache

@@ -139,4 +139,9 @@ class InterPodConstraints(msgspec.Struct, frozen=True, gc=False, cache_hash=True
     def reads_node_labels(self) -> bool:
         """Whether a pod that comes may meet a required rule by a label that it gets from its node."""
         selectors = [*(term.selector for term in self.affinity), *(spread.selector for spread in self.spread)]
-        return any(each.key in LABELS_OF_NODES for found in selectors if found for each in found.requirements)
+        return any(
+            requirement.key in LABELS_OF_NODES
+            for selector in selectors
+            if selector
+            for requirement in selector.requirements
+        )

@@ -30,7 +30,7 @@ class MatchingPods:
         self._arrays: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None
 
     def change(self, node: str, delta: int, revision: int) -> None:
-        """Counts so many more pods on a node; below zero: fewer."""
+        """Adds ``count`` pods on a node; below zero: fewer."""
         if delta > 0:
             self.added_revision = revision
         else:
@@ -53,8 +53,8 @@ class MatchingPods:
         """int64[K] positions, int64[K] counts, of the nodes that ``index`` (NodeTable.index) knows; some come twice."""
         if self._arrays is None or self._index is not index:
             known = [(index[node], count) for node, count in self.by_node.items() if node in index]
-            found = np.array(known, dtype=np.int64).reshape(len(known), 2)
-            self._arrays, self._index = (found[:, 0], found[:, 1]), index
+            pairs = np.array(known, dtype=np.int64).reshape(len(known), 2)
+            self._arrays, self._index = (pairs[:, 0], pairs[:, 1]), index
         if self._base is None:
             return self._arrays
         positions, counts = self._base.to_arrays(index)
@@ -62,9 +62,9 @@ class MatchingPods:
         counts = np.concatenate([counts, self._arrays[1]])
         if (self._arrays[1] < 0).any():
             # A node that the last pod has left must not be found.
-            positions, at = np.unique(positions, return_inverse=True)
+            positions, place_of = np.unique(positions, return_inverse=True)
             sums = np.zeros(len(positions), dtype=np.int64)
-            np.add.at(sums, at, counts)
+            np.add.at(sums, place_of, counts)
             positions, counts = positions[sums != 0], sums[sums != 0]
         return positions, counts
 

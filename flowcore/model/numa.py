@@ -90,27 +90,27 @@ def claims_of(pods: Iterable[NumaNeeds], node: NumaNode) -> NumaClaims:
     total: list[Amounts] = []
     loose: list[Amounts] = []
     for needs in pods:
-        found, amounts = items_of(needs, node), total_of(needs, node)
-        items.extend(found)
+        sizes, amounts = items_of(needs, node), total_of(needs, node)
+        items.extend(sizes)
         total.append(amounts)
-        if not found:
+        if not sizes:
             loose.append(amounts)
     return NumaClaims(len(items), largest_of(items), sum_of(total), sum_of(loose))
 
 
 def largest_of(amounts: Iterable[Amounts]) -> Amounts:
-    """Of each resource the most that one of these has."""
-    found: dict[str, int] = {}
-    for each in amounts:
-        for name, amount in each:
-            found[name] = max(found.get(name, 0), amount)
-    return tuple(sorted(found.items()))
+    """Each resource with the most that one of these has."""
+    largest: dict[str, int] = {}
+    for one_pod in amounts:
+        for name, amount in one_pod:
+            largest[name] = max(largest.get(name, 0), amount)
+    return tuple(sorted(largest.items()))
 
 
 def sum_of(amounts: Iterable[Amounts]) -> Amounts:
-    """Of each resource what all of these have."""
-    found: dict[str, int] = {}
-    for each in amounts:
-        for name, amount in each:
-            found[name] = found.get(name, 0) + amount
-    return tuple(sorted(found.items()))
+    """Each resource with the sum of all these."""
+    sums: dict[str, int] = {}
+    for one_pod in amounts:
+        for name, amount in one_pod:
+            sums[name] = sums.get(name, 0) + amount
+    return tuple(sorted(sums.items()))

@@ -16,7 +16,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 
-#: Above every pod's priority: what has this stays whoever waits.
+#: Above every pod's priority: pods with this stay, whatever the priority of waiting pods.
 ALWAYS = 2**31
 
 
@@ -33,7 +33,7 @@ class PersistentUsageSums:
     """Adds up the pods of a cluster."""
 
     def __init__(self, above: int) -> None:
-        """Pods of a higher priority than ``above`` stay, and those that stay whoever waits."""
+        """Pods of a higher priority than ``above``, and pods that stay whatever the priority of waiting pods."""
         self._above = above
         self._amounts: dict[tuple[str, int], Counter[str]] = {}
         self._pod_counts: Counter[tuple[str, int]] = Counter()
@@ -46,9 +46,9 @@ class PersistentUsageSums:
         priority = pod.pod_class.priority if governed and not pod.permanent else ALWAYS
         if priority <= self._above:
             return
-        at = (pod.node_name, priority)
-        self._pod_counts[at] += 1
-        amounts = self._amounts.setdefault(at, Counter())
+        key = (pod.node_name, priority)
+        self._pod_counts[key] += 1
+        amounts = self._amounts.setdefault(key, Counter())
         for name, amount in pod.usage:
             amounts[name] += amount
 

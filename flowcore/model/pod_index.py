@@ -177,10 +177,13 @@ PodMatch = AffinityMatch | StayingMatch | SpreadMatch | ConstraintMatch
 
 
 def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
-    """What whatever any of these selects has at least: one of the values that they want of a label, if all want one."""
+    """A selector that selects at least what these select: by one label of which all want certain values."""
     if len(selectors) == 1:
         return selectors[0]
-    wanted = [{each.key: each.values for each in found.requirements if each.operator == "In"} for found in selectors]
+    wanted = [
+        {requirement.key: requirement.values for requirement in selector.requirements if requirement.operator == "In"}
+        for selector in selectors
+    ]
     for key in wanted[0] if wanted else ():
         if all(key in each for each in wanted):
             values = dict.fromkeys(value for each in wanted for value in each[key])
@@ -189,7 +192,7 @@ def _common_requirement(selectors: tuple[LabelSelector, ...]) -> LabelSelector:
 
 
 def _preferred_terms(constraints: InterPodConstraints) -> Iterator[WeightedTerm]:
-    """What a running pod would rather have near; a pod that it must have near is one (hardPodAffinityWeight 1)."""
+    """Preferred terms of a running pod; its required affinity terms are among them (hardPodAffinityWeight 1)."""
     yield from constraints.preferred
     for term in constraints.affinity:
         yield WeightedTerm(1, term)
@@ -222,10 +225,10 @@ class PodIndex:
     @classmethod
     def of(cls, pods: Iterable[tuple[str, PodSignature]], namespaces: Mapping[str, Labels] | None = None) -> PodIndex:
         """Node name and kind of each pod that has not ended."""
-        found = cls(namespaces)
+        pod_index = cls(namespaces)
         for node, signature in pods:
-            found.change(signature, node, 1)
-        return found
+            pod_index.change(signature, node, 1)
+        return pod_index
 
     def with_changes(
         self, placed: Iterable[tuple[str, PodSignature]], gone: Iterable[tuple[str, PodSignature]] = ()
@@ -234,16 +237,16 @@ class PodIndex:
 
         Costs what is placed and gone, and holds until these change.
         """
-        found = PodIndex(self._namespaces, base=self)
+        changed = PodIndex(self._namespaces, base=self)
         for node, signature in placed:
-            found.change(signature, node, 1)
+            changed.change(signature, node, 1)
         for node, signature in gone:
-            found.change(signature, node, -1)
-        return found
+            changed.change(signature, node, -1)
+        return changed
 
     @property
     def forgotten(self) -> int:
-        """How often crowds were forgotten that nobody asked about: one that is made anew is another than before."""
+        """How often unread crowds were forgotten: one that is made anew differs from the one before."""
         return self._forgotten
 
     @property
@@ -302,7 +305,7 @@ class PodIndex:
         self.preferred.forget_answers(name)
 
     def age(self) -> None:
-        """To be called now and then: forgets the rules that nobody asked about since the last call but one."""
+        """Forgets the rules that were not read since the last call but one. To be called now and then."""
         self._forget(self._matching.age())
         self.anti_affinity.forget_answers()
         self.preferred.forget_answers()
@@ -357,16 +360,16 @@ class PodIndex:
 
     def matching_pods(self, pod_match: PodMatch) -> MatchingPods:
         """The pods that match, kept up to date for as long as they are asked for."""
-        found = self._matching.get(pod_match)
-        if found is None:
-            found = MatchingPods(self._revision, None if self._base is None else self._base.matching_pods(pod_match))
+        matching = self._matching.get(pod_match)
+        if matching is None:
+            matching = MatchingPods(self._revision, None if self._base is None else self._base.matching_pods(pod_match))
             for signature in self._candidates(pod_match):
                 if pod_match.includes(signature, self._namespaces):
                     for node, count in self._counts[signature].items():
-                        found.add_existing(node, count)
-            self._forget(self._matching.put(pod_match, found, _ENTRY_BYTES + _NODE_BYTES * len(found.by_node)))
+                        matching.add_existing(node, count)
+            self._forget(self._matching.put(pod_match, matching, _ENTRY_BYTES + _NODE_BYTES * len(matching.by_node)))
             self._match_index.add(pod_match)
-        return found
+        return matching
 
     def _forget(self, pod_matches: Sequence[PodMatch]) -> None:
         self._forgotten += bool(pod_matches)
@@ -386,11 +389,11 @@ class PodIndex:
         return [signature for key, value in pairs for signature in self._of_label(key).get(value, ())]
 
     def _of_label(self, key: str) -> dict[str, dict[PodSignature, None]]:
-        found = self._by_label.get(key)
-        if found is None:
-            found = self._by_label[key] = {}
+        by_value = self._by_label.get(key)
+        if by_value is None:
+            by_value = self._by_label[key] = {}
             for signature in self._counts:
                 for name, value in signature.labels:
                     if name == key:
-                        found.setdefault(value, {})[signature] = None
-        return found
+                        by_value.setdefault(value, {})[signature] = None
+        return by_value

@@ -35,7 +35,7 @@ class _Filed(Generic[T]):
         self.index: ScopedIndex[T] = ScopedIndex()
 
     def change(self, term: T, base: MatchingPods | None, node: str, delta: int, revision: int) -> bool:
-        """Counts so many more pods that bring a term; whether the term came or went."""
+        """Adds ``delta`` pods with a term on a node. Returns whether the term came or went."""
         pods = self.pods.get(term)
         came = pods is None
         if pods is None:
@@ -188,7 +188,7 @@ class PodTerms(Generic[T]):
                 del own.unheeded[term]
 
     def _advance(self, own: _OfNamespace[T], namespace: str, revision: int) -> None:
-        """A term went: the first ones of those that had no place take it."""
+        """Fills the place of a term that went with the first terms that had no place."""
         while own.beyond and len(own.shared) < MAX_TERMS_ABOUT_OTHERS:
             term = next(iter(own.beyond))
             del own.beyond[term]
@@ -241,28 +241,28 @@ class PodTerms(Generic[T]):
 
     def _find(self, namespace: str, labels: Labels) -> tuple[tuple[T, MatchingPods], ...]:
         asked = namespace, self._namespaces.get(namespace, ()), labels
-        found = list(self._shared.find(*asked))
+        terms = list(self._shared.find(*asked))
         own = self._of.get(namespace)
         if own is not None:
-            found += own.home.find(*asked)
+            terms += own.home.find(*asked)
         if self._base is None:
-            return tuple(found)
+            return tuple(terms)
         for term, pods in self._base.find(namespace, labels):
             at_home = self._base.pods_at(_HOME, term, namespace) is pods
             known = self._shared if not at_home else None if own is None else own.home
             if known is None or term not in known.pods:
-                found.append((term, pods))
-        return tuple(found)
+                terms.append((term, pods))
+        return tuple(terms)
 
     def beyond_limits(self, terms: Iterable[T], namespace: str) -> tuple[int, int]:
-        """Of these terms of running pods of a namespace: those that hold there only, and those that hold nowhere."""
+        """Counts terms of running pods of a namespace that hold there only, and terms that hold nowhere."""
         places = [(self.place(term, namespace), term.scope.reaches_beyond(namespace)) for term in terms]
         at_home = sum(place is _HOME and about_others for place, about_others in places)
         return at_home, sum(place is _UNHEEDED for place, _ in places)
 
 
 def limits_problem(at_home: int, nowhere: int) -> str:
-    """What is said of a pod with so many terms that hold in its namespace only, and that hold nowhere."""
+    """What is said of a pod with terms that hold in its namespace only (first number) or nowhere (second)."""
     if not at_home and not nowhere:
         return ""
     return (

@@ -1,6 +1,6 @@
 """Pods, and the pod class: everything that scheduling reads of a pod.
 
-Two pods of one class are interchangeable for every filter and every cost, whoever owns them; two pods of
+Two pods of one class are interchangeable for every filter and every cost, whatever their owner; two pods of
 one owner with different requests are not. The class value is its own key: equal classes are one class.
 """
 

@@ -92,7 +92,7 @@ class PartialBind(StrEnum):
 
 
 class AllowedVictims(StrEnum):
-    """Whose place a pod may take that names another in its annotation (REPLACES); always that of governed pods only."""
+    """Which pods' places a pod may take by its annotation (REPLACES); always those of governed pods only."""
 
     #: Pods of its own controller: the same uid in the owner reference.
     SAME_CONTROLLER = "SameController"

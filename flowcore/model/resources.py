@@ -65,7 +65,7 @@ def read_list(resources: Mapping[str, str | int | float] | None, field: str) -> 
 
 
 def add(total: NanoList, more: NanoList) -> None:
-    """Adds ``has_more`` to ``total`` in place."""
+    """Adds ``more`` to ``total`` in place."""
     for name, amount in more.items():
         total[name] = total.get(name, 0) + amount
 

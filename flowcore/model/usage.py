@@ -9,9 +9,9 @@ import msgspec
 from flowcore.model.errors import ModelError
 from flowcore.model.resources import Amounts
 
-#: A sample may lie so many seconds in the future: clocks differ a little.
+#: Seconds that a sample may lie in the future: clocks differ a little.
 MAX_FUTURE = 60.0
-#: No node has so many milli-cores, bytes or bits per second.
+#: More milli-cores, bytes or bits per second than any node has.
 MAX_USE = 2**50
 
 

@@ -81,11 +81,15 @@ class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
     shareable: bool = False
     attachment: Attachment | None = None
 
-    def conflicts(self, other: Disk) -> bool:
+    def conflicts(self, mounted: Disk) -> bool:
         """Whether no node may mount both: isVolumeConflict of plugins/volumerestrictions."""
-        if not self.key or (self.plugin, self.key) != (other.plugin, other.key) or (self.shareable and other.shareable):
+        if (
+            not self.key
+            or (self.plugin, self.key) != (mounted.plugin, mounted.key)
+            or (self.shareable and mounted.shareable)
+        ):
             return False
-        return self.plugin != RBD or not set(self.monitors).isdisjoint(other.monitors)
+        return self.plugin != RBD or not set(self.monitors).isdisjoint(mounted.monitors)
 
 
 #: What filters read of a pod's volumes, in their order; config maps, scratch space and the like are left out.
@@ -221,17 +225,17 @@ StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttach
 StorageKey = tuple[str, str, str]
 
 
-def key_of(each: StorageObject) -> StorageKey:
+def key_of(stored: StorageObject) -> StorageKey:
     """What tells a storage object from all others."""
-    kind = str(each.__struct_config__.tag)
-    match each:
+    kind = str(stored.__struct_config__.tag)
+    match stored:
         case Claim():
-            return kind, each.namespace, each.name
+            return kind, stored.namespace, stored.name
         case Capacity():
-            return kind, *each.key
-    return kind, "", each.name
+            return kind, *stored.key
+    return kind, "", stored.name
 
 
-def data_problem(each: StorageObject) -> str:
+def data_problem(stored: StorageObject) -> str:
     """Why its annotation about data is not read; "" when it is, or when there is none."""
-    return each.data_problem if isinstance(each, Claim | PersistentVolume) else ""
+    return stored.data_problem if isinstance(stored, Claim | PersistentVolume) else ""

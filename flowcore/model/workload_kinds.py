@@ -30,11 +30,9 @@ class Interference(msgspec.Struct, frozen=True):
     Attributes:
         penalties: a row for each kind, with a number for each kind: cost of a pod of the row's kind for each pod of the
             column's kind on its node.
-        weight: 0..100, of all penalties.
     """
 
     penalties: tuple[tuple[int, ...], ...]
-    weight: int = 1
 
 
 class Machines(msgspec.Struct, frozen=True):
@@ -44,17 +42,15 @@ class Machines(msgspec.Struct, frozen=True):
         label: the node label whose values are the kinds of machines.
         slowdowns: kind of workload, kind of machine, and how much longer a pod takes there, in thousandths: 1350 is
             1.35 times as long as at normal speed.
-        weight: 0..100, of all slowdowns.
     """
 
     label: str
     slowdowns: tuple[tuple[str, str, int], ...]
-    weight: int = 1
 
 
 def kind_of(labels: Labels, kinds: Sequence[WorkloadKind]) -> int:
     """Position of the first kind that selects pods with these labels; -1: none does."""
-    return next((at for at, kind in enumerate(kinds) if kind.pods.matches(labels)), -1)
+    return next((number for number, kind in enumerate(kinds) if kind.pods.matches(labels)), -1)
 
 
 def with_kind(
@@ -75,12 +71,12 @@ def with_kind(
 
 
 def _penalties(kind: int, kinds: Sequence[WorkloadKind], interference: Interference) -> tuple[KindPenalty, ...]:
-    matrix, weight = interference.penalties, interference.weight
-    both = [(weight * matrix[kind][other], weight * matrix[other][kind]) for other in range(len(kinds))]
+    matrix = interference.penalties
+    both = [(matrix[kind][other_kind], matrix[other_kind][kind]) for other_kind in range(len(kinds))]
     return tuple(
-        KindPenalty(beside.pods, tuple(each.pods for each in kinds[:other]), *both[other])
-        for other, beside in enumerate(kinds)
-        if any(both[other])
+        KindPenalty(beside.pods, tuple(earlier.pods for earlier in kinds[:number]), *both[number])
+        for number, beside in enumerate(kinds)
+        if any(both[number])
     )
 
 

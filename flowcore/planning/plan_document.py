@@ -18,7 +18,7 @@ from flowcore.costs.shares.shares import Shares
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.policies import Delivery, Policy, ReschedulingMode
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
@@ -63,7 +63,7 @@ class PlanGang(msgspec.Struct, array_like=True, frozen=True):
     """A gang of pending pods.
 
     Attributes:
-        needed: of those that wait, how many must be placed at once; not above zero: it has what it needs.
+        needed: waiting pods that must be placed at once; not above zero: the gang has what it needs.
     """
 
     name: str
@@ -100,7 +100,7 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     Attributes:
         pod: position in ``pending``.
-        chain, wave: see topology/waves.py.
+        chain, wave: see topology/round_constraints/waves.py.
         atomic_group: position in ``atomic_groups``; -1: none.
         victims: positions in ``evictions``: the running pods that must leave before it comes.
         saving: by how much the cost falls if the pod leaves the node; None: not known.
@@ -117,8 +117,15 @@ class PlanPlacement(msgspec.Struct, array_like=True, frozen=True, gc=False):
     saving: int | None = None
 
 
-class PlanEviction(msgspec.Struct, array_like=True):
-    """A running pod that leaves its node (problem/result.py Eviction); ``for_pods`` as positions in ``pending``."""
+class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
+    """A running pod that leaves its node.
+
+    Attributes:
+        for_pods: positions in ``pending``: the pods that it leaves for.
+        to: the node where room for its replacement is free now and reserved; "": none.
+        reason: a sentence for people beyond the kind; "": none.
+        by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+    """
 
     key: str
     uid: str
@@ -185,7 +192,9 @@ class PlanDocument(msgspec.Struct, Bounded):
         queue_shares: shares of the queues once the plan is carried out.
         nodes: the nodes before the round, of a round that is shown without the cluster's state; None: the state has
             them.
+        proposals: moves that policies only propose: position of the policy, and the pod that would leave; by pod.
         gaps: sentences about missing objects that may change the plan.
+        warnings: other sentences about the cluster that it was made from.
         generation: of the cluster's state that it was made from.
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         atomic_groups: names of the groups that are placed as a whole.
@@ -208,9 +217,11 @@ class PlanDocument(msgspec.Struct, Bounded):
     gangs: list[PlanGang] = []
     skipped: dict[str, str] = {}
     evictions: list[PlanEviction] = []
+    proposals: list[tuple[int, PlanEviction]] = []
     queue_shares: list[QueueShare] = []
     nodes: list[PlanNode] | None = None
     gaps: list[str] = []
+    warnings: list[str] = []
     generation: int = 0
     more_nodes_help: list[bool] = []
     atomic_groups: list[str] = []
@@ -219,6 +230,10 @@ class PlanDocument(msgspec.Struct, Bounded):
     def certified(self) -> bool:
         """Whether no plan costs less, and no object is missing that may change the plan."""
         return super().certified and not self.gaps
+
+    def keys(self, positions: Iterable[int]) -> list[str]:
+        """The keys of pending pods."""
+        return [self.pending[place].key for place in positions]
 
     def nodes_by_pod(self) -> dict[str, str]:
         """The node of each pod that is placed, by the pod's key."""
@@ -244,21 +259,22 @@ class PlanDocument(msgspec.Struct, Bounded):
     def waiting_by_code(self) -> dict[str, int]:
         """How many pods stay pending, by the code of their reason, the most first."""
         counts = Counter(self.codes[reason] for _, reason in self.unplaced)
-        return dict(sorted(counts.items(), key=lambda each: (-each[1], each[0])))
+        return dict(sorted(counts.items(), key=lambda entry: (-entry[1], entry[0])))
 
 
 def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
     return tuple(
-        f"{each.key}{f'={each.value}' if each.value else ''}:{each.effect}"
-        for each in taints
-        if each.effect in ("NoSchedule", "NoExecute") and each.key != CORDONED
+        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
+        for taint in taints
+        if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
     )
 
 
 def to_plan_document(
     results: Sequence[RoundResult],
     positions: Mapping[str, int],
+    policies: Iterable[Policy],
     *,
     number: int = 1,
     seconds: float = 0.0,
@@ -269,6 +285,7 @@ def to_plan_document(
     Args:
         results: the plan of the pods that are bound, then that of pods that are only observed, for which nobody leaves.
         positions: of the pending pods, by key.
+        policies: in the order of the document's.
         savings: by how much the cost falls if a pod leaves a node, by the pod's key and the node's name.
     """
     first = results[0]
@@ -278,19 +295,21 @@ def to_plan_document(
     placements: list[PlanPlacement] = []
     unplaced: list[tuple[int, int]] = []
     for result in results:
-        for each in result.placements:
-            group = atomic_groups.setdefault(each.atomic_group, len(atomic_groups)) if each.atomic_group else -1
+        for placement in result.placements:
+            group = (
+                atomic_groups.setdefault(placement.atomic_group, len(atomic_groups)) if placement.atomic_group else -1
+            )
             placements.append(
                 PlanPlacement(
-                    positions[each.pod.key],
-                    each.node,
-                    each.price,
-                    each.chain,
-                    each.wave,
+                    positions[placement.pod.key],
+                    placement.node,
+                    placement.price,
+                    placement.chain,
+                    placement.wave,
                     group,
-                    each.optional,
-                    tuple(victims[key] for key in each.victims),
-                    savings.get(each.pod.key, {}).get(each.node),
+                    placement.optional,
+                    tuple(victims[key] for key in placement.victims),
+                    savings.get(placement.pod.key, {}).get(placement.node),
                 )
             )
         for out in result.unplaced:
@@ -309,6 +328,7 @@ def to_plan_document(
         reasons=[each.text for each in reasons],
         codes=[each.code for each in reasons],
         evictions=[PlanEviction.of(each, positions) for each in first.evictions],
+        proposals=_proposals(first, positions, policies),
         queue_shares=_queue_shares(first),
         generation=first.generation,
         more_nodes_help=[each.more_nodes_help for each in reasons],
@@ -324,7 +344,8 @@ def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], sec
         seconds: how long it took.
     """
     pods: list[PendingPod] = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
-    document = to_plan_document([result], {pod.key: place for place, pod in enumerate(pods)}, seconds=seconds)
+    positions = {pod.key: place for place, pod in enumerate(pods)}
+    document = to_plan_document([result], positions, policies.values(), seconds=seconds)
     classes: dict[PodClass, int] = {}
     places = {name: place for place, name in enumerate(policies)}
     document.pending = [
@@ -345,6 +366,28 @@ def whole_plan_document(result: RoundResult, policies: Mapping[str, Policy], sec
     names = sorted({name for pod in pods for name in pod.gangs if name in gangs})
     document.gangs = [PlanGang.of(gangs[name]) for name in names]
     return document
+
+
+def _proposals(
+    result: RoundResult, positions: Mapping[str, int], policies: Iterable[Policy]
+) -> list[tuple[int, PlanEviction]]:
+    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
+    if not result.proposals:
+        return []
+    proposing = {
+        policy.name: place
+        for place, policy in enumerate(policies)
+        if policy.rescheduling.mode is ReschedulingMode.PROPOSE
+    }
+    pods = [*(each.pod for each in result.placements), *(each.pod for each in result.unplaced)]
+    policy_of = {pod.key: pod.policy for pod in pods}
+    proposals: list[tuple[int, PlanEviction]] = []
+    for eviction in sorted(result.proposals, key=lambda proposal: proposal.pod.key):
+        names = (eviction.pod.policy, *(policy_of[key] for key in eviction.for_pods))
+        place = next((proposing[name] for name in names if name in proposing), None)
+        if place is not None:
+            proposals.append((place, PlanEviction.of(eviction, positions)))
+    return proposals
 
 
 def _queue_shares(result: RoundResult) -> list[QueueShare]:

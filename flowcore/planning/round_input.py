@@ -23,6 +23,8 @@ from flowcore.model.queues import QueueState
 
 #: Lower than any pod's priority.
 LOWEST_PRIORITY = -(2**31)
+#: Pods that are only asked for their gangs, with each step.
+_PODS_PER_STEP = 8
 
 
 class GovernedPod(NamedTuple):
@@ -105,7 +107,7 @@ class OnTheWay:
 
 
 class RoundInput:
-    """See the module. All attributes are complete after the last step.
+    """Collects the input of one round, in steps. All attributes are complete after the last step.
 
     Attributes:
         pending: the pods to plan, in the given order.
@@ -149,13 +151,16 @@ class RoundInput:
         return self
 
     def steps(self) -> Iterator[None]:
-        """Makes the input, a pod or a gang with each step, so that an event loop can turn between two of them."""
+        """Makes the input, a few pods or a gang with each step, so that an event loop can turn between two of them."""
         yield from self._plan_gangs_and_pods()
         yield from self._add_persistent_usage()
         yield from self._add_queues()
 
     def _plan_gangs_and_pods(self) -> Iterator[None]:
-        cluster, asked = self._cluster, [(pod, delivery) for pod, _, delivery in self._waiting]
+        cluster, asked = self._cluster, list[tuple[Pod, Delivery]]()
+        for first in range(0, len(self._waiting), _PODS_PER_STEP):
+            asked += [(pod, delivery) for pod, _, delivery in self._waiting[first : first + _PODS_PER_STEP]]
+            yield
         gangs = RoundGangs(cluster.gangs, asked, self._on_the_way.gang_pods, cluster.domain, self._on_the_way.paused)
         yield from gangs.steps()
         self.gangs = gangs.gangs

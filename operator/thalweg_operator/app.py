@@ -38,10 +38,13 @@ from thalweg_operator.delivery.status.policy_status import PolicyStatus
 from thalweg_operator.delivery.status.queue_status import QueueStatus
 from thalweg_operator.draining import drain
 from thalweg_operator.errors import OperatorError, WorkerLost
-from thalweg_operator.find_tracer import find_tracer
-from thalweg_operator.gauges import set_gauges
 from thalweg_operator.health import LEASE, STALE, Liveness, kind_problems, pages, serving_pages, watch_event_loop
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.observability.find_tracer import find_tracer
+from thalweg_operator.observability.gauges import set_gauges
+from thalweg_operator.observability.saved_lines import SavedLines
+from thalweg_operator.observability.state_dump import StateDump
+from thalweg_operator.observability.watch_lag import WatchLag
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.reports.progress import ProgressLog
 from thalweg_operator.planning.round_loop import RoundLoop, RoundObserver
@@ -54,15 +57,12 @@ from thalweg_operator.policies.resync import PolicyResync
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.events import PoliciesChanged, Synced, TimePassed
 from thalweg_operator.reservations.step.state import State
-from thalweg_operator.saved_lines import SavedLines
 from thalweg_operator.settings import Settings
 from thalweg_operator.shell import Shell
-from thalweg_operator.state_dump import StateDump
 from thalweg_operator.usage.poller import UsagePoller
-from thalweg_operator.watch_lag import WatchLag
 
 _log = structlog.get_logger()
-#: Seconds that writes under way may take when the operator is told to stop.
+#: Seconds that writes under way may take when the operator is to stop.
 _DRAIN_SECONDS = 10.0
 #: Tasks that end first: the others finish what is under way.
 _FIRST_TO_END = frozenset({"rounds", "endpoints"})
@@ -70,7 +70,7 @@ _FIRST_TO_END = frozenset({"rounds", "endpoints"})
 _SETTLE_SECONDS = 10.0
 #: Seconds between two looks at what is due.
 _TICK = 0.05
-#: Seconds after which a standby forgets what changed in its snapshot: a worker is told the whole of it first.
+#: Seconds after which a standby forgets what changed in its snapshot: a worker gets the whole of it first.
 _DISCARD_SECONDS = 30.0
 #: Of the elector alone: renewals must not stand in line behind bindings. One watches the lease.
 _LEASE_CONNECTIONS = 3
@@ -174,7 +174,9 @@ class Operator:
         set_gauges(self.metrics, shell, self._reflectors, elector)
         self.plan_view = ExtenderView(shell, self.problem)
         needed = {
-            kind: each for kind, each in self._reflectors.items() if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
+            kind: reflector
+            for kind, reflector in self._reflectors.items()
+            if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
         }
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
@@ -189,8 +191,8 @@ class Operator:
         """What is wrong with each watched kind, the policies and the lease; "": nothing."""
         now = asyncio.get_running_loop().time()
         heard = {
-            kind: (each.synced.is_set(), each.last_confirmed)
-            for kind, each in self._reflectors.items()
+            kind: (reflector.synced.is_set(), reflector.last_confirmed)
+            for kind, reflector in self._reflectors.items()
             if kind != DISRUPTION_BUDGETS
         }
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
@@ -212,7 +214,7 @@ class Operator:
         return f"standby, {elector.holder} leads" if elector.holder else "not acquired yet"
 
     def problem(self) -> str:
-        """Why nobody can be answered now who asks about the plan; "": they can."""
+        """Why no question about the plan can be answered now; "": it can."""
         problems = (f"{name}: {problem}" for name, problem in self.readiness().items() if problem)
         return next(problems, "")
 
@@ -233,8 +235,8 @@ class Operator:
 
     async def _run_until_stopped(self) -> None:
         loop = asyncio.get_running_loop()
-        for each in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(each, self._stop.set)
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self._stop.set)
         loop.add_signal_handler(signal.SIGUSR1, self._state_dump.request)
         try:
             self._start()

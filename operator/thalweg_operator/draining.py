@@ -28,8 +28,8 @@ async def drain(ledger: Ledger, writers: Sequence[_Writer], seconds: float) -> s
     """
     with suppress(TimeoutError):
         async with asyncio.timeout(seconds):
-            for each in writers:
-                await each.drain()
+            for writer in writers:
+                await writer.drain()
     # The next leader does not know of the pods that kube-scheduler is binding until it sees them bound.
     in_flight = ledger.in_flight
     with suppress(TimeoutError):

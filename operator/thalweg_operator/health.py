@@ -58,14 +58,14 @@ def pages(
     def serve_metrics(_request: web.BaseRequest) -> web.Response:
         return web.Response(body=generate_latest(metrics.registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
-    found = {"/healthz": healthz, "/readyz": readyz, "/metrics": serve_metrics}
+    handlers = {"/healthz": healthz, "/readyz": readyz, "/metrics": serve_metrics}
 
     async def answer(request: web.BaseRequest) -> web.Response:
-        page = found.get(request.path)
+        page = handlers.get(request.path)
         if page is not None and request.method in ("GET", "HEAD"):
             return page(request)
         status, problem = (404, "there is no such page") if page is None else (405, "pages are read by GET")
-        on_refused("path", request.remote or "", f"{problem}; pages: {', '.join(found)}")
+        on_refused("path", request.remote or "", f"{problem}; pages: {', '.join(handlers)}")
         return web.Response(status=status, text=f"{problem}\n")
 
     return answer

@@ -13,17 +13,15 @@ from thalweg_operator.api.watches.catch_up import OwnPod
 
 @dataclass(frozen=True, slots=True)
 class UsageSettings:
-    """Where measured usage is read, and how long it counts.
+    """Where measured usage is read, and how often.
 
     Attributes:
         interval: seconds between two polls.
-        stale_after: age in seconds after which a sample does not count any more.
         prometheus_url: None: no Prometheus is asked.
         queries: PromQL by what it measures of nodes (usage/prometheus.py QUANTITIES).
     """
 
     interval: float = 30.0
-    stale_after: float = 180.0
     prometheus_url: str | None = None
     queries: Mapping[str, str] = field(default_factory=dict)
 

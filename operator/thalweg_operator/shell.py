@@ -24,14 +24,14 @@ _WRITES = frozenset(get_args(Write))
 
 
 class Shell:
-    """See the module. One event loop owns it.
+    """Applies events to the state and hands effects to their handlers. One event loop owns it.
 
     Attributes:
         state, cluster, ledger: to be read by everybody, and changed by ``apply`` alone.
         failure: the error that a step ended with, None while there is none. The ledger may be half-changed then, so no
             further step is taken, and the operator ends.
         clock: seconds of a monotonic clock.
-        observers: are told of each event before its step.
+        observers: called with each event before its step.
     """
 
     def __init__(
@@ -81,11 +81,11 @@ class Shell:
         return write_checks.is_wanted(self.state, write, self.clock())
 
     def bind_problem(self, write: Bind, *, retry: bool, ends: bool) -> str:
-        """See ``write_checks.bind_problem``."""
+        """Why a binding must not be written now; "": it may."""
         return write_checks.bind_problem(self.cluster, self.ledger, write, retry=retry, ends=ends)
 
     def pod_to_tell(self, key: str, uid: str) -> Pod | None:
-        """See ``write_checks.pod_to_tell``."""
+        """The pod whose condition is still to be written; None: it is not."""
         return write_checks.pod_to_tell(self.cluster, self.ledger, key, uid)
 
     def answered(self, write: Write, answer: Answer, reason: str = "") -> None:

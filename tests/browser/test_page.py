@@ -8,10 +8,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
-from harness.showcase import make_showcase
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 from support.browser import PATIENCE, Watched, viewing, watched
 from support.cli import pod
+from support.showcase import make_showcase
 
 expect.set_options(timeout=PATIENCE)
 NODES, WAITING = 1000, 4500

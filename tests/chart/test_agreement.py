@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from support.helm import CHART, NAMESPACE, Helm, Manifest, one, pod_templates
-from thalweg.up_objects import up_objects
+from thalweg.up.up_objects import up_objects
 
 MODES = ("Binder", "Extender", "SecondScheduler")
 HOST = f"thalweg-extender.{NAMESPACE}.svc"
@@ -294,11 +294,11 @@ def test_the_view(helm: Helm) -> None:
         "view" in each["metadata"]["name"].removesuffix("-viewer") for each in without if each["kind"] != "ClusterRole"
     )
     assert not any(word.startswith("--view") for word in container(without, "run")["args"])
-    objects = helm.template({"view.service.port": 8080, "view.tlsSecret": "s"})
+    objects = helm.template({"view.tlsSecret": "s"})
     service = one(objects, "Service", "thalweg-view")
     (port,) = service["spec"]["ports"]
     assert "selector" not in service["spec"]
-    assert (port["name"], port["port"]) == ("https", 8080)
+    assert (port["name"], port["port"]) == ("https", 443)
     operator = container(objects, "run")
     given = options(operator["args"])
     assert given["--view-endpoints"] == [f"{NAMESPACE}/thalweg-view"]
@@ -307,7 +307,7 @@ def test_the_view(helm: Helm) -> None:
     (mounted,) = [each["mountPath"] for each in operator["volumeMounts"] if each["name"] == "view"]
     assert given["--view-cert"] == [f"{mounted}/tls.crt"]
     users = one(objects, "Role", "thalweg-view-users")["rules"][0]["resourceNames"]
-    assert users == ["https:thalweg-view:https", "https:thalweg-view:8080"]
+    assert users == ["https:thalweg-view:https", "https:thalweg-view:443"]
     (rule,) = one(objects, "Role", "thalweg-viewer-tokens")["rules"]
     assert rule["resourceNames"] == [one(objects, "ServiceAccount", "thalweg-viewer")["metadata"]["name"]]
     policy = one(objects, "NetworkPolicy", "thalweg")

@@ -24,8 +24,8 @@ from support.cluster_listing import everything
 from support.helm import CHART, NAMESPACE, Helm, HelmError, Manifest, one, pod_templates
 from support.operator import until
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import APPLY_PATCH, MERGE_PATCH
-from thalweg_controlplane.objects import collection_path, object_path, pod
+from thalweg_controlplane.client.api import APPLY_PATCH, MERGE_PATCH
+from thalweg_controlplane.client.objects import collection_path, object_path, pod
 
 from flowcore.model.policies import GATE, PLANNED
 
@@ -35,19 +35,6 @@ CRD = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions/flowschedulingpol
 POLICIES = "/apis/scheduling.thalweg/v1alpha1/flowschedulingpolicies"
 LEASE = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases/thalweg"
 SECRET = f"/api/v1/namespaces/{NAMESPACE}/secrets/thalweg-extender-tls"
-#: Schedules of CronJobs, and texts that are none.
-GOOD_SCHEDULES = ("17 3 * * *", "*/5 0-23/2 1,15 JAN-dec mon-5", "0 0 ? * *", "@daily", "59 23 31 12 6", "1  2 3 4 5")
-BAD_SCHEDULES = (
-    "at night",
-    "60 * * * *",
-    "* * * *",
-    "* * * * 7",
-    "* * * * * *",
-    "*/0 * * * *",
-    "@Daily",
-    "* 24 * * *",
-    "",
-)
 VIEW = "/apis/rbac.authorization.k8s.io/v1/clusterroles/view"
 
 
@@ -103,32 +90,6 @@ async def test_the_api_server_takes_every_object(helm: Helm, plane: tuple[Contro
         await api.request("POST", collection_path(made), made, params={"dryRun": "All", "fieldValidation": "Strict"})
     await api.delete(f"/api/v1/namespaces/{namespace}/serviceaccounts", labelSelector="!never")
     await api.delete(object_path(priority))
-
-
-async def test_schedules(plane: tuple[ControlPlane, Api], namespace: str) -> None:
-    """The schema takes no schedule that the API server refuses, and of those that it takes it refuses odd ones only."""
-    _, api = plane
-    schema = json.loads((CHART / "values.schema.json").read_text())
-    pattern = schema["properties"]["certificates"]["properties"]["schedule"]["pattern"]
-    odd = {"@every 24h"}
-    container = {"name": "c", "image": "i"}
-    template = {"spec": {"template": {"spec": {"restartPolicy": "Never", "containers": [container]}}}}
-    for schedule in (*GOOD_SCHEDULES, *BAD_SCHEDULES, *odd):
-        job = {
-            "apiVersion": "batch/v1",
-            "kind": "CronJob",
-            "metadata": {"name": "c", "namespace": namespace},
-            "spec": {"schedule": schedule, "jobTemplate": template},
-        }
-        problem = ""
-        try:
-            await api.request("POST", collection_path(job), job, params={"dryRun": "All"})
-        except ApiError as error:
-            problem = str(error)
-        taken = not problem
-        assert taken or "spec.schedule" in problem
-        assert bool(re.search(pattern, schedule)) == (taken and schedule not in odd), schedule
-        assert taken == (schedule not in BAD_SCHEDULES), schedule
 
 
 async def test_the_namespace_is_restricted(plane: tuple[ControlPlane, Api], namespace: str) -> None:

@@ -11,7 +11,7 @@ import pytest_asyncio
 from support.controlplane import running
 from support.helm import CHART, NAMESPACE, Helm
 from thalweg_controlplane import Api, Binaries, ControlPlane
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -13,11 +13,8 @@ from thalweg.main import main
 
 #: Days: the longest life of a certificate that `thalweg certificates` takes with its own default of the CA's life.
 OPTIONS = {each.name: each for each in main.commands["certificates"].params}
-#: Seconds: the defaults of `thalweg run`, which count where the chart's value is null.
-INTERVAL, STALE_AFTER = (
-    next(each.default for each in main.commands["run"].params if each.name == name)
-    for name in ("usage_interval", "usage_stale_after")
-)
+#: Seconds: the longest interval that `thalweg run` takes.
+(INTERVAL,) = (each.type.max for each in main.commands["run"].params if each.name == "usage_interval")
 LONGEST = int(OPTIONS["ca_valid_days"].default * OVERLAP)
 
 #: Values that are refused, and words of the sentence that says why.
@@ -50,8 +47,6 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"monitoring.podMonitor.enabled": True, "monitoring.serviceMonitor.enabled": True},
         "monitoring: podMonitor and serviceMonitor would both collect every metric, so all figures would count twice.",
     ),
-    "itself": ({"schedulerName": "thalweg"}, 'schedulerName: "thalweg" is served by Thalweg itself'),
-    "itself, steered": ({"schedulerName": "thalweg-steered"}, "so its own pods would wait for themselves"),
     "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
     "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
     "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),
@@ -63,15 +58,7 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "unknown query": ({"usage.prometheus.queries": {"gpu": "x"}}, "at '/usage/prometheus/queries'"),
     "samples are no value": ({"usage.samples": 20}, "at '/usage': additional properties 'samples' not allowed"),
-    "interval": (
-        {"usage.interval": STALE_AFTER / 2 + 1},
-        f"usage.staleAfter: {STALE_AFTER:g} is less than twice usage.interval, {STALE_AFTER / 2 + 1:g}: a sample would",
-    ),
-    "stale": (
-        {"usage.staleAfter": 2 * INTERVAL - 1},
-        f"usage.staleAfter: {2 * INTERVAL - 1:g} is less than twice usage.interval, {INTERVAL:g}: a sample would",
-    ),
-    "interval and stale": ({"usage": {"interval": 60, "staleAfter": 119.5}}, "usage.staleAfter: 119.5 is less than"),
+    "interval": ({"usage.interval": INTERVAL + 1}, "at '/usage/interval': maximum: got 91, want 90"),
     "account": ({"serviceAccount.create": False}, "serviceAccount.name: with serviceAccount.create false it must name"),
     "secret": (
         {"mode": "Extender", "certificates.source": "Secret", "certificates.secret.server": "s"},
@@ -91,16 +78,12 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         "certificates.certManager.duration: 59m59s is less than one hour",
     ),
     "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
-    "extender argument": ({"extraArgs": ["--extender-insecure"]}, "extraArgs: the chart sets --extender-insecure"),
+    "extender argument": ({"extraArgs": ["--extender-key=k"]}, "extraArgs: the chart sets --extender-key"),
     "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
     "variable": ({"extraEnv": [{"name": "POD_IP", "value": "1"}]}, "extraEnv: the chart decides about POD_IP itself"),
     "life": (
         {"certificates.generated.clientValidDays": LONGEST + 1},
         f"at '/certificates/generated/clientValidDays': maximum: got {LONGEST + 1}, want {LONGEST}",
-    ),
-    "schedule": (
-        {"certificates.schedule": "at night"},
-        "at '/certificates/schedule': 'at night' does not match pattern",
     ),
     "rollout": (
         {"strategy.rollingUpdate": {"maxSurge": "0%", "maxUnavailable": 0}},
@@ -178,13 +161,12 @@ def test_the_version_of_the_second_kube_scheduler(helm: Helm) -> None:
 def test_what_is_no_contradiction(helm: Helm) -> None:
     """Values near those that are refused."""
     helm.template({"workerMemory": "4096Mi", "strategy.rollingUpdate": {"maxSurge": 0, "maxUnavailable": 1}})
-    helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}, "certificates.schedule": "@daily"})
+    helm.template({"workerMemory": "0", "resources.limits": {"memory": 4294967296}})
     helm.template({"workerMemory": "524288Ki", "jobs.resources.requests": {"cpu": ".5", "memory": "1e8"}})
     helm.template({"priorityClass": {"create": False, "name": "system-cluster-critical"}})
     helm.template({"commonLabels": {"a": ""}, "podAnnotations": {"note": "two words"}, "fullnameOverride": "f1"})
     helm.template({"certificates.certManager": {"duration": "1h", "renewBefore": "59m59s"}})
-    helm.template({"usage": {"interval": STALE_AFTER / 2}})
-    helm.template({"usage": {"staleAfter": 2 * INTERVAL}})
+    helm.template({"usage": {"interval": INTERVAL}})
     helm.template({"workerMemory": "9Gi", "resources": {"requests": None, "limits": {"memory": None}}})
 
 

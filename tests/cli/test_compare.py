@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.cli import Manifest, node, pod, simulate, thalweg
+from support.cli import Manifest, node, plan_of, pod, thalweg
 from support.profiles import examples
 
 from flowcore.api import Interner, WireNode, WirePod, to_node, to_pod
@@ -46,7 +46,7 @@ GANGS = [node("a"), node("b"), node("c"), *(each for at in range(3) for each in 
 
 def test_gangs_that_arrive_in_turns() -> None:
     """One by one all three start and none is whole; the plan has two of them."""
-    comparison = simulate(*GANGS, arguments=("--compare",))["comparison"]
+    comparison = plan_of(*GANGS, arguments=("--compare",))["comparison"]
     ours, theirs = comparison["thalweg"], comparison["oneByOne"]
     assert comparison["gangs"] == 3
     assert (ours["placed"], ours["waiting"], ours["wholeGangs"], ours["podsOfIncompleteGangs"]) == (6, 3, 2, 0)
@@ -75,7 +75,7 @@ def test_a_gang_of_one_zone_is_whole_only_in_one() -> None:
     """One by one its pods have nodes in two zones: that is not what it asked for."""
     pods = gang("ring", 2, "3", 0, **{"scheduling.thalweg/gang-topology": ZONE})
     nodes = [zoned("a1", "a"), zoned("b1", "b", "8"), zoned("a2", "a")]
-    comparison = simulate(*nodes, *pods, arguments=("--compare",))["comparison"]
+    comparison = plan_of(*nodes, *pods, arguments=("--compare",))["comparison"]
     assert comparison["thalweg"]["wholeGangs"] == 1
     assert comparison["oneByOne"]["placed"] == 2
     assert (comparison["oneByOne"]["wholeGangs"], comparison["oneByOne"]["podsOfIncompleteGangs"]) == (0, 2)
@@ -84,7 +84,7 @@ def test_a_gang_of_one_zone_is_whole_only_in_one() -> None:
 def test_both_ways_count_what_no_plan_may_place() -> None:
     """The table's waiting pods are those of the line above it, a gated pod among them."""
     gated = pod("gated", schedulingGates=[{"name": "example.com/wait"}])
-    answer = simulate(node("a"), pod("p"), gated, arguments=("--compare",))
+    answer = plan_of(node("a"), pod("p"), gated, arguments=("--compare",))
     comparison = answer["comparison"]
     assert comparison["thalweg"]["waiting"] == comparison["oneByOne"]["waiting"] == len(answer["pending"]) == 1
 
@@ -105,7 +105,7 @@ def test_evictions_are_counted_apart() -> None:
     running["metadata"]["ownerReferences"] = [
         {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
     ]
-    answer = simulate(node("a"), running, pod("urgent", "4", priority=1000), arguments=("--compare",))
+    answer = plan_of(node("a"), running, pod("urgent", "4", priority=1000), arguments=("--compare",))
     ours, theirs = answer["comparison"]["thalweg"], answer["comparison"]["oneByOne"]
     assert answer["evictions"].keys() == {"default/low"}
     assert (ours["placed"], ours["placedAfterEvictions"], ours["waiting"]) == (0, 1, 0)
@@ -140,4 +140,4 @@ def test_the_figures_add_up(data: Any) -> None:
 @pytest.mark.parametrize("arguments", [(), ("--compare",)])
 def test_only_by_request(arguments: tuple[str, ...]) -> None:
     """Nobody pays for what they did not ask for."""
-    assert ("comparison" in simulate(node("a"), pod("p"), arguments=arguments)) == bool(arguments)
+    assert ("comparison" in plan_of(node("a"), pod("p"), arguments=arguments)) == bool(arguments)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import yaml
-from support.cli import Manifest, node, simulate
+from support.cli import Manifest, node, plan_of
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -50,7 +50,7 @@ def test_zones_and_the_freest_node_within_the_zone(model: str) -> None:
     running = [of(template, "w1", "a1"), of(template, "w2", "b1"), of(template, "w3", "b2")]
     running += [of(other, f"o{at}", f"c{at}", cpu=cpu) for at, cpu in ((1, "3"), (2, "1"), (3, "3"))]
     running += [of(other, "o4", "c1", cpu="100m"), of(other, "o5", "c3", cpu="100m")]
-    answer = simulate(*nodes, *running, policy, of(template, "new"))
+    answer = plan_of(*nodes, *running, policy, of(template, "new"))
     assert answer["placements"] == {"default/new": "c2"}
 
 
@@ -61,12 +61,12 @@ def test_a_gang_without_any_object() -> None:
     pods = [of(template, f"train-{at}") for at in range(job["spec"]["parallelism"])]
     other: Manifest = {"metadata": {}, "spec": {}}
     nodes = [in_zone("a1", "a"), in_zone("b1", "b"), of(other, "x", "a1"), of(other, "y", "b1")]
-    answer = simulate(*nodes, *pods)
+    answer = plan_of(*nodes, *pods)
     assert answer["placements"] == {}
-    answer = simulate(*nodes, in_zone("b2", "b"), *pods)
+    answer = plan_of(*nodes, in_zone("b2", "b"), *pods)
     assert set(answer["placements"].values()) <= {"b1", "b2"}
     assert len(answer["placements"]) == 4
-    answer = simulate(*nodes, *pods[:3])
+    answer = plan_of(*nodes, *pods[:3])
     assert {each["reason"] for each in answer["pending"].values()} == {"Gang default/train: 3 of 4 pods exist."}
     assert "`Gang ml/train: 3 of 5 pods exist.`" in (DOCS / "reference" / "gangs.md").read_text()
 
@@ -77,11 +77,11 @@ def test_an_urgent_pod_evicts_another() -> None:
     (policy,) = yaml.safe_load_all(re.findall(r"```yaml\n(.*?)```", page("how-to/preemption.md"), re.DOTALL)[1])
     low = of({"metadata": {}, "spec": {}}, "low", "n1", cpu="3")
     urgent = {"metadata": {}, "spec": {"priorityClassName": urgent_class["metadata"]["name"]}}
-    answer = simulate(node("n1"), low, urgent_class, of(urgent, "new", cpu="3"))
+    answer = plan_of(node("n1"), low, urgent_class, of(urgent, "new", cpu="3"))
     assert answer["evictions"].keys() == {"default/low"}
     urgent["metadata"] = {"labels": {"tier": "web"}, "creationTimestamp": datetime.now(UTC).isoformat()}
     urgent["spec"]["schedulerName"] = "thalweg"
-    answer = simulate(node("n1"), low, urgent_class, policy, of(urgent, "new", cpu="3"))
+    answer = plan_of(node("n1"), low, urgent_class, policy, of(urgent, "new", cpu="3"))
     assert answer["evictions"] == {}
 
 
@@ -96,8 +96,8 @@ def test_rules_that_hold_while_pods_run() -> None:
         "spec": {"schedulerName": "thalweg", "nodeSelector": {"topology.kubernetes.io/zone": "b"}},
     }
     nodes = [in_zone("a1", "a"), in_zone("b1", "b")]
-    assert simulate(*nodes, of(template, "web", "a1"))["evictions"] == {}
-    (leaves,) = simulate(*nodes, policy, of(template, "web", "a1"))["evictions"].values()
+    assert plan_of(*nodes, of(template, "web", "a1"))["evictions"] == {}
+    (leaves,) = plan_of(*nodes, policy, of(template, "web", "a1"))["evictions"].values()
     assert (leaves["kind"], leaves["to"]) == ("Rule", "b1")
 
 
@@ -114,7 +114,7 @@ def test_constraints_across_pods() -> None:
     namespace = {"kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "shop"}}}
     waiting = [*pods("web", 9, app="web"), *pods("loud", 15, noise="loud"), *pods("quiet", 15, noise="quiet")]
     waiting += [*pods("agent", 3, app="agent"), *pods("other", 2, app="other")]
-    placed = simulate(*nodes, namespace, policy, *waiting)["placements"]
+    placed = plan_of(*nodes, namespace, policy, *waiting)["placements"]
 
     def on(name: str) -> Counter[str]:
         return Counter(node for key, node in placed.items() if key.startswith(f"shop/{name}"))

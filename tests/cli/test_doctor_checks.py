@@ -28,7 +28,7 @@ from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.doctor.visibility import LONG
 from thalweg.option_types import NamespacedName
 from thalweg.wire_objects import Pod
-from thalweg_controlplane.build import KUBERNETES_VERSION
+from thalweg_controlplane.building.build import KUBERNETES_VERSION
 
 from flowcore.api.kinds import POLICY
 

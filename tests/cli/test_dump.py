@@ -222,7 +222,7 @@ def test_affinity_that_selects_unknown_namespaces_is_not_certified(command: str,
     done = run([node("a"), shy], folder=tmp_path, command=command)
     assert done.stderr == f"Warning: {said}\n"
     if command == "plan":
-        assert "not certified: the files lack objects that the plan needs" in " ".join(done.stdout.split())
+        assert "not certified: objects that the plan needs are missing" in " ".join(done.stdout.split())
         done = run([node("a"), shy], folder=tmp_path, json_output=True)
         assert warnings_of(done, tmp_path) == [said]
         assert json.loads(done.stdout)["certified"] is False
@@ -305,6 +305,36 @@ def test_a_policy_that_the_api_server_refuses_is_refused(change: Manifest, said:
     refusal = refused(run([node("a"), {**policy(), **change}], folder=tmp_path), tmp_path)
     assert refusal.startswith("0.json: FlowSchedulingPolicy team: ")
     assert said in refusal
+
+
+def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -> None:
+    """With file, object and field, and what holds now; the plan is that of a policy without them."""
+    selects = {"podSelector": {}}
+    kinds = [{"name": "web", "pods": {}}]
+    interference, machines = {"default": 300}, {"label": "gen"}
+    earlier = policy(
+        selects=selects,
+        cost={
+            "dataLocality": {"zoneLabel": "topology.kubernetes.io/zone"},
+            "kinds": kinds,
+            "interference": {**interference, "weight": 0},
+            "machines": {**machines, "weight": 1},
+        },
+    )
+    now = policy(
+        selects=selects, cost={"dataLocality": {}, "kinds": kinds, "interference": interference, "machines": machines}
+    )
+    objects = [node("a", cpu="4"), node("b", cpu="2"), ours("p"), ours("q")]
+    done = run([*objects, earlier], folder=tmp_path, json_output=True)
+    of = "0.json: FlowSchedulingPolicy team: spec.cost."
+    assert warnings_of(done, tmp_path) == [
+        f"{of}dataLocality.zoneLabel is not used any more: zones are values of the label topology.kubernetes.io/zone",
+        f"{of}interference.weight is not used any more: each penalty counts as it is stated",
+        f"{of}machines.weight is not used any more: each slowdown counts as it is stated",
+    ]
+    plans = [by_pod(each.stdout) for each in (done, run([*objects, now], folder=tmp_path, json_output=True))]
+    for part in ("cost", "placements", "pending"):
+        assert plans[0][part] == plans[1][part]
 
 
 def test_a_policy_as_the_api_server_gives_it_back_is_taken(tmp_path: Path) -> None:

@@ -9,8 +9,8 @@ from typing import Any
 import click
 import pytest
 from support.cli import thalweg
-from thalweg.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg.option_types import HOST_PORT, NamespacedName
+from thalweg.run.extender import ExtenderOptions, extender_endpoint, serve_extender
 from thalweg_controlplane.certificates import Authority
 
 LOOPBACK, ANYWHERE = "127.0.0.1:8443", "0.0.0.0:8443"
@@ -38,13 +38,11 @@ def test_plain_http_on_loopback(listen: str, made: dict[str, Path]) -> None:
 
 @pytest.mark.parametrize("listen", [ANYWHERE, ":8443", "[::]:8443", "10.0.0.1:8443", "thalweg.example:8443"])
 def test_everywhere_else_callers_are_verified(listen: str, made: dict[str, Path]) -> None:
-    """TLS alone does not say who asks; it takes the CA of the callers, or the word insecure."""
+    """TLS alone does not say who asks; it takes the CA of the callers."""
     assert serve_extender(extender(listen, **made))
     for options in (extender(listen), extender(listen, made["certificate"], made["key"])):
         with pytest.raises(click.UsageError, match="could steer kube-scheduler"):
             serve_extender(options)
-    assert serve_extender(extender(listen, insecure=True))
-    assert serve_extender(extender(listen, made["certificate"], made["key"], insecure=True))
 
 
 def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
@@ -54,12 +52,9 @@ def test_contradictions(made: dict[str, Path], tmp_path: Path) -> None:
     certificate, key, authority = made["certificate"], made["key"], made["client_authority"]
     for options, says in (
         (ExtenderOptions(None, certificate, key), "need --extender-listen"),
-        (ExtenderOptions(None, bind=True), "need --extender-listen"),
-        (ExtenderOptions(None, insecure=True), "need --extender-listen"),
         (extender(LOOPBACK, certificate), "--extender-cert and --extender-key need each other"),
         (extender(LOOPBACK, key=key), "--extender-cert and --extender-key need each other"),
         (extender(LOOPBACK, client_authority=authority), "--extender-client-ca needs"),
-        (extender(LOOPBACK, certificate, key, authority, insecure=True), "contradicts"),
         (extender(LOOPBACK, broken, key), "cannot be used"),
         (extender(LOOPBACK, certificate, key, broken), "cannot be used"),
     ):
@@ -96,7 +91,6 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
     """Exit code 2 and one sentence, before anything is connected to."""
     for words in (
         ("--extender-listen", ANYWHERE),
-        ("--extender-bind",),
         ("--extender-listen", LOOPBACK, "--extender-cert", made["certificate"]),
         ("--extender-listen", LOOPBACK, "--extender-client-ca", made["client_authority"]),
     ):
@@ -108,7 +102,7 @@ def test_the_command_line_says_so(made: dict[str, Path]) -> None:
 
 def test_the_address_of_the_service_of_the_extender() -> None:
     """The pod's address and the extender's port; without that option nothing is asked for."""
-    options = extender("[::]:8443", insecure=True, service=NamespacedName("thalweg-system", "thalweg-extender"))
+    options = extender("[::]:8443", service=NamespacedName("thalweg-system", "thalweg-extender"))
     for address, family in (("10.1.2.3", "IPv4"), ("fd00::3", "IPv6")):
         found = extender_endpoint(options, {"POD_IP": address})
         assert found is not None

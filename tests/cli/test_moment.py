@@ -8,9 +8,9 @@ import pytest
 import time_machine
 from click.testing import CliRunner
 from support.cli import Manifest, node, pod
+from thalweg.dumps.reader import read_dump
 from thalweg.main import main
-from thalweg.reader import read_dump
-from thalweg.view import dump_source
+from thalweg.view.view import dump_source
 
 from flowcore.questions.scenario.reading.moment import NO_TIME, Times, moment_text
 

@@ -33,7 +33,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def simulate(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
+def plan_of(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """What `thalweg plan` says of the tutorial's cluster."""
     (cluster,) = blocks("yaml")
     (tmp_path / "cluster.yaml").write_text(cluster)
@@ -55,7 +55,7 @@ def racks(answer: dict[str, Any]) -> dict[str, list[str]]:
 
 def test_the_package_works_as_installed(site: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three pods in a rack with those that run, on its emptiest machine; pairs whole; what waits is told why."""
-    answer = simulate(site, tmp_path, monkeypatch)
+    answer = plan_of(site, tmp_path, monkeypatch)
     found = racks(answer)
     assert {rack: len(pods) for rack, pods in found.items()} == {"a": 2, "b": 3}
     assert {node for node in answer["placements"].values() if node[0] == "a"} == {"a2"}
@@ -82,7 +82,7 @@ def test_the_first_step_works(site: Path, tmp_path: Path, monkeypatch: pytest.Mo
     """The tutorial's first model: three new pods in each rack, and the seventh waits."""
     copy = shutil.copytree(site, tmp_path / "site")
     (copy / "rack_budget.py").write_text(blocks("python")[0])
-    answer = simulate(copy, tmp_path, monkeypatch)
+    answer = plan_of(copy, tmp_path, monkeypatch)
     assert {rack: len(pods) for rack, pods in racks(answer).items()} == {"a": 3, "b": 3}
     assert len(answer["pending"]) == 1
 
@@ -92,7 +92,7 @@ def test_the_sentence_at_the_end(site: Path, tmp_path: Path, monkeypatch: pytest
     copy = shutil.copytree(site, tmp_path / "site")
     code = (EXAMPLE / "rack_budget.py").read_text()
     (copy / "rack_budget.py").write_text(code.replace("minimum=1", "minimum=2"))
-    answer = simulate(copy, tmp_path, monkeypatch)
+    answer = plan_of(copy, tmp_path, monkeypatch)
     assert answer["placements"] == {}
     (told,) = {each["reason"] for each in answer["pending"].values()}
     assert f"\n{told}\n" in TUTORIAL

@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.cli import Manifest, node, simulate
+from support.cli import Manifest, node, plan_of
 from support.verdicts import read_pods
-from thalweg.reader import read_dump
+from thalweg.dumps.reader import read_dump
 
 from flowcore.api import Interner, WireNodeTopology, to_numa_node
 from flowcore.cluster.cluster import Cluster
@@ -116,24 +116,24 @@ def test_reports_are_read() -> None:
     assert read(only).zones == ((("cpu", 3000),),)
 
 
-def test_simulate_sends_no_pod_where_only_the_sum_fits() -> None:
+def test_plan_sends_no_pod_where_only_the_sum_fits() -> None:
     """The report of a dump counts; pods of the dump that have not started count beside it."""
     wants = {"name": "wants", "namespace": "default"}
     spec = {"schedulerName": "thalweg", "containers": [container(requests={"cpu": "6", "memory": "1Gi"})]}
     pod = {"apiVersion": "v1", "kind": "Pod", "metadata": wants, "spec": spec}
     split = [node("n", "12"), topology("n", {"cpu": "4"}, {"cpu": "4"})]
-    answer = simulate(*split, pod)
+    answer = plan_of(*split, pod)
     assert answer["pending"]["default/wants"]["reason"] == (
         f"0/1 nodes are available: 1 {node_resource_topology.REASON}."
     )
-    assert simulate(*split, node("m", "12"), topology("m", {"cpu": "6"}, {"cpu": "2"}), pod)["placements"] == {
+    assert plan_of(*split, node("m", "12"), topology("m", {"cpu": "6"}, {"cpu": "2"}), pod)["placements"] == {
         "default/wants": "m"
     }
     bound = {**pod, "metadata": {**wants, "name": "bound"}, "spec": {**spec, "nodeName": "n"}}
     whole = [node("n", "12"), topology("n", {"cpu": "6"})]
-    assert not simulate(*whole, bound, pod)["placements"]
+    assert not plan_of(*whole, bound, pod)["placements"]
     running = {**bound, "status": {"phase": "Running", "startTime": "2026-01-01T00:00:00Z"}}
-    assert simulate(*whole, running, pod)["placements"] == {"default/wants": "n"}
+    assert plan_of(*whole, running, pod)["placements"] == {"default/wants": "n"}
 
 
 @pytest.mark.parametrize("amount", ["-1", "many"])

@@ -15,6 +15,7 @@ SAME = [
     (("explain", "q"), ("why", "q", "--nodes")),
     (("top",), ("status",)),
 ]
+NOW = {"simulate": "plan", "explain": "why --nodes", "top": "status --watch"}
 
 
 @pytest.fixture
@@ -39,6 +40,28 @@ def test_an_old_name_does_what_the_new_one_does(
 
 def _timeless(text: str) -> object:
     return {**found, "seconds": 0} if text[:1] == "{" and "seconds" in (found := json.loads(text)) else text
+
+
+@pytest.mark.parametrize(("old", "now"), NOW.items())
+def test_an_old_names_help_and_errors_are_those_of_the_new_one(old: str, now: str) -> None:
+    """Who reads them learns the new name; an option that the user did not give is not blamed."""
+    new = now.split(maxsplit=1)[0]
+    shown = " ".join(thalweg(old, "--help").stdout.split())
+    assert f"thalweg {old} is now thalweg {now}" in shown
+    assert f"thalweg {new} [OPTIONS] " in shown
+    done = thalweg(old, "--no-such-option")
+    assert done.returncode == 2
+    assert f"thalweg {new} --help' for help." in done.stderr
+    done = thalweg(old, "--server", "https://view.example", "--server-ca", "none")
+    assert done.returncode == 2
+    assert "--direct" not in done.stderr
+    assert "--nodes asks" not in done.stderr
+
+
+def test_simulate_lists_one_namespace_if_asked(dump: Path) -> None:
+    """It has the pods of all namespaces unless one is named."""
+    answer = json.loads(thalweg("simulate", "-f", dump, "-n", "other", "-o", "json").stdout)
+    assert answer["waiting"] == []
 
 
 def test_no_help_lists_old_names() -> None:

@@ -7,10 +7,11 @@ from typing import Any
 
 import msgspec
 import pytest
+import yaml
 from rich.console import Console
 from support.cli import Manifest, node, pod, thalweg
-from thalweg.status import SORTS, age, of_dump, show, tables_of
-from thalweg.status_run import screen_of
+from thalweg.questions.status import SORTS, age, of_dump, show, tables_of
+from thalweg.questions.status_run import screen_of
 from thalweg_view.rounds import RoundRow
 from thalweg_view.status import StatusMove, StatusQuery
 
@@ -69,12 +70,84 @@ def test_one_namespace_of_a_dump(dump: Path) -> None:
     assert (answer["placed"], answer["waiting"], answer["nodes"]) == ([], [], 2)
 
 
+def test_a_namespace_that_is_not_there_is_named(dump: Path) -> None:
+    """By each command that lists pods of a namespace: it may be a typing error."""
+    warning = 'Warning: there is no namespace "shopp", or none whose pods you may see\n'
+    for words, said in (
+        (("plan",), "no pending pods in namespace shopp on 2 nodes"),
+        (("status",), "2 nodes, 1 running pod, 0 waiting pods in namespace shopp\nno pod waits"),
+        (("why", "--nodes"), "no pod of namespace shopp waits"),
+    ):
+        done = thalweg(*words, "-f", dump, "-n", "shopp")
+        assert (done.returncode, done.stderr) == (0, warning)
+        assert done.stdout.startswith(said)
+    assert thalweg("plan", "-f", dump, "-n", "default").stderr == ""
+    done = thalweg("plan", "-f", dump, "-n", "shopp", "--policy", "watching")
+    assert done.stdout.startswith("no pending pods of policy watching in namespace shopp on 2 nodes")
+
+
+def test_what_is_listed_is_of_the_namespace(tmp_path: Path) -> None:
+    """By status and why, as by plan; -A lists all, as for kubectl."""
+    of_shop = {"namespace": "shop"}
+    low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"}, metadata=of_shop)
+    objects = [node("a"), low, pod("p", "3", priority=2), pod("q", "9"), pod("cart", "9", metadata=of_shop)]
+    path = tmp_path / "dump.json"
+    path.write_text(json.dumps({"kind": "List", "items": objects}))
+    names = {"default/p", "default/q", "shop/cart"}
+    for words, shown in (((), names), (("-n", "default"), names - {"shop/cart"}), (("-n", "shop"), {"shop/cart"}),
+                         (("-n", "shop", "-A"), names)):  # fmt: skip
+        verdicts = json.loads(thalweg("why", "--nodes", "-f", path, *words, "-o", "json").stdout)
+        assert {each["pod"] for each in verdicts} == shown
+        status = json.loads(thalweg("status", "-f", path, *words, "--pods", "-o", "json").stdout)
+        assert {each["pod"] for each in status["pods"]} == shown - {"default/p"}
+        assert {each["workload"] for each in status["workloads"]} == {f"pod/{name}" for name in shown}
+        assert [each["workload"] for each in status["placed"]] == (["pod/default/p"] if "default/p" in shown else [])
+        assert (status["waiting"], status["planned"]) == (len(shown), int("default/p" in shown))
+        assert sum(status["overview"]["codes"].values()) == len(shown - {"default/p"})
+    # Who leaves concerns the namespace of who leaves, and of whom it leaves for.
+    for namespace, leaving in (("default", 1), ("shop", 1), ("other", 0)):
+        status = json.loads(thalweg("status", "-f", path, "-n", namespace, "-o", "json").stdout)
+        assert (len(status["moves"]), status["leaving"]) == (leaving, leaving)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("plan",), ("status",), ("why", "large"), ("why", "--nodes"), ("headroom", "--cpu", "1"), ("plan", "--nodes")],
+)
+def test_yaml_has_what_json_has(words: tuple[str, ...], dump: Path) -> None:
+    """For who reads it, and for tools that take YAML."""
+    as_yaml, as_json = (thalweg(*words, "-f", dump, "-o", output) for output in ("yaml", "json"))
+    assert (as_yaml.returncode, as_yaml.stdout.count("\n") > 1, as_json.stdout.count("\n")) == (0, True, 1)
+    found, expected = yaml.safe_load(as_yaml.stdout), json.loads(as_json.stdout)
+    if "seconds" in expected:
+        found["seconds"] = expected["seconds"]
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ("plan", "--nodes"),
+            "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD",
+        ),
+        (("plan", "--compare", "--pods"), "leave out --pods"),
+        (("why", "p", "-A"), "-A lists all waiting pods: leave out -A, or the targets"),
+    ],
+)
+def test_an_option_that_would_do_nothing_is_refused(words: tuple[str, ...], said: str, dump: Path) -> None:
+    """In one sentence that says what to do."""
+    done = thalweg(*words, "-f", dump)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert said in done.stderr
+
+
 def test_the_status_for_people(dump: Path) -> None:
     """Counts, workloads, policies and reasons; a dump is planned as `thalweg plan` does."""
     done = thalweg("status", "-f", dump)
     assert done.stdout.splitlines()[:2] == [
-        "2 nodes, 1 running pod, 1 waiting pod",
-        "the plan for this dump: 2 placed, 1 pending",
+        "2 nodes, 1 running pod, 3 waiting pods",
+        "the plan for this dump gives 2 of them a node, 1 stays pending",
     ]
     (row,) = [line.split() for line in done.stdout.splitlines() if line.startswith("pod/default/large")]
     assert row[2:] == ["1", "of", "1", "-", "NodeResourcesFit"]
@@ -117,7 +190,8 @@ def test_the_status_has_what_waits_longest(dump: Path) -> None:
     waits = next(at for at, line in enumerate(lines) if line.startswith("WAITS LONGEST"))
     assert lines[waits + 1].split()[0] == "pod/default/large"
     assert lines[waits + 1].split()[-1] == "NodeResourcesFit"
-    assert any(line.startswith("PLACED LATELY") for line in lines)
+    assert "PLACED             PODS" in lines
+    assert not any(line.startswith("ROUND") for line in lines)
 
 
 def test_the_key_s_sorts_what_waits() -> None:

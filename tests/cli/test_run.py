@@ -1,7 +1,11 @@
 """``thalweg run``: what is refused before anything starts."""
 
+import click
 import pytest
 from support.cli import thalweg
+from thalweg.main import main
+
+from flowcore.cluster.usage_samples import STALE_AFTER
 
 URL = "http://prometheus:9090"
 
@@ -16,8 +20,7 @@ URL = "http://prometheus:9090"
         (["--prometheus-query", "bandwidth=a"], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", URL], "--prometheus-url and --prometheus-query need each other"),
         (["--prometheus-url", "prometheus", "--prometheus-query", "bandwidth=a"], '"prometheus" is not a URL'),
-        (["--usage-stale-after", "59"], "--usage-stale-after 59 is less than twice --usage-interval 30"),
-        (["--usage-interval", "91"], "--usage-stale-after 180 is less than twice --usage-interval 91"),
+        (["--usage-interval", "91"], "91.0 is not in the range 1<=x<=90"),
     ],
 )
 def test_options_of_measured_usage_that_make_no_sense(options: list[str], problem: str) -> None:
@@ -25,6 +28,14 @@ def test_options_of_measured_usage_that_make_no_sense(options: list[str], proble
     done = thalweg("run", *options)
     assert done.returncode == 2
     assert problem in " ".join(done.stderr.split())
+
+
+def test_a_sample_counts_until_the_next_poll() -> None:
+    """The longest interval is half of the time that a sample counts."""
+    (interval,) = (each for each in main.commands["run"].params if each.name == "usage_interval")
+    assert isinstance(interval.type, click.FloatRange)
+    assert interval.type.max == STALE_AFTER / 2
+    assert f"counts for {STALE_AFTER:g} seconds" in (interval.help or "")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,9 @@ from support.cli import by_pod, node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.verdicts import read_pods
-from thalweg.local_plan import plan
+from thalweg.dumps.reader import read_dump
 from thalweg.main import main
-from thalweg.reader import read_dump
+from thalweg.plans.local_plan import plan
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node, to_storage_object
 from flowcore.api.kinds import KINDS

@@ -3,11 +3,17 @@
 import base64
 from pathlib import Path
 from typing import Any
+from unittest.mock import AsyncMock, Mock
 
 import pytest
 import yaml
 from support.cli import thalweg
+from support.extender import StubPlanView
 from thalweg_controlplane.certificates import Authority
+from thalweg_extender.extender_limits import DEFAULT_LIMITS
+from thalweg_extender.server import VerbDispatcher
+
+from flowcore.model.advice import Advice
 
 PLAIN = ("--url", "http://127.0.0.1:8081/extender")
 
@@ -27,7 +33,7 @@ def authority(tmp_path: Path) -> Path:
 
 
 def test_the_defaults(authority: Path) -> None:
-    """Strict, verified, the default profile as it was, steered pods with the smallest sample, no bind verb."""
+    """Strict, verified, the default profile as it was, steered pods with the smallest sample, and it binds itself."""
     config = printed("--ca-file", authority)
     assert config["apiVersion"] == "kubescheduler.config.k8s.io/v1"
     assert config["clientConnection"]["kubeconfig"] == "/etc/kubernetes/scheduler.conf"
@@ -52,11 +58,20 @@ def test_the_defaults(authority: Path) -> None:
     ]
 
 
+def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:
+    """kube-scheduler asks only what its configuration names."""
+    (extender,) = printed("--ca-file", authority, "--bind")["extenders"]
+    asked = {value for name, value in extender.items() if name.endswith("Verb")}
+    view, bind, told = StubPlanView(Advice()), AsyncMock(), Mock()
+    dispatcher = VerbDispatcher(view, bind, DEFAULT_LIMITS, on_answer=told, on_refused=told)
+    assert asked == {verb for verb, _ in dispatcher._verbs.values()}
+
+
 def test_what_is_asked_for(authority: Path) -> None:
     """Each option reaches its line; an https extender is always verified."""
     odd = '/etc/it is: "odd"'
     config = printed(
-        *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable", "--bind"),
+        *("--url", "https://10.0.0.1:8443/extender/", "--kubeconfig-path", odd, "--ignorable"),
         *("--scheduler-name", "mine", "--node-sample", "100", "--ca-file", authority),
         *("--client-cert-file", "/etc/it is/a.crt", "--client-key-file", "/etc/it is/a.key"),
     )
@@ -64,7 +79,7 @@ def test_what_is_asked_for(authority: Path) -> None:
     assert config["profiles"][1] == {"schedulerName": "mine", "percentageOfNodesToScore": 100}
     (extender,) = config["extenders"]
     assert extender["urlPrefix"] == "https://10.0.0.1:8443/extender"
-    assert (extender["ignorable"], extender["bindVerb"], extender["enableHTTPS"]) == (True, "bind", True)
+    assert (extender["ignorable"], extender["enableHTTPS"]) == (True, True)
     assert base64.b64decode(extender["tlsConfig"].pop("caData")) == authority.read_bytes()
     assert extender["tlsConfig"] == {"certFile": "/etc/it is/a.crt", "keyFile": "/etc/it is/a.key"}
 

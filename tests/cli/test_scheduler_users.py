@@ -8,10 +8,10 @@ import msgspec
 import pytest
 from thalweg.doctor.before_uninstall import before_uninstall
 from thalweg.doctor.findings import Verdict
-from thalweg.scheduler_users.patches import patches
 from thalweg.scheduler_users.printing import warn
 from thalweg.scheduler_users.reading import SchedulerUsers
 from thalweg.scheduler_users.users import SchedulerUser, scheduler_users, schedulers_of, what_becomes
+from thalweg.uninstall.patches import patches
 from thalweg.wire_objects import Pod, Workload
 
 from flowcore.api.policies import parse_policy

@@ -6,21 +6,22 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 import yaml
 from aiohttp import web
 from click.testing import CliRunner
-from support.cli import node, pod, thalweg, to_yaml
+from support.cli import Manifest, node, pod, thalweg, to_yaml
 from support.fake_api import listening
 from support.operator import free_address
 from support.repository import ROOT
 from thalweg.kubeconfig import users_kubeconfig
 from thalweg.main import main
 from thalweg.plugin import main as plugin
-from thalweg.source import target_of
+from thalweg.sources.source import target_of
 from thalweg_view.operations import OPERATIONS
 
 
@@ -34,6 +35,7 @@ def test_targets_with_and_without_namespace() -> None:
         "deploy/cart": "deployment/shop/cart",
         "Deployment/cart": "deployment/shop/cart",
         "sts/stock/db": "statefulset/stock/db",
+        "ds/agent": "daemonset/shop/agent",
         "gang/train": "gang/shop/train",
     }.items():
         assert target_of(text, "shop") == target
@@ -248,6 +250,73 @@ def completions(*words: str) -> list[str]:
     )
 
 
+@asynccontextmanager
+async def _api(
+    folder: Path, items: dict[str, list[Manifest]], refused: frozenset[str] = frozenset()
+) -> AsyncIterator[Path]:
+    """The kubeconfig of an API server with these objects, by plural name; it serves no others, and refuses some."""
+
+    async def listed(request: web.Request) -> web.Response:
+        kind = request.path.rpartition("/")[2]
+        if kind in refused:
+            return web.json_response({"message": f"{kind} is forbidden"}, status=403)
+        if kind not in items:
+            return web.json_response({"message": "not found"}, status=404)
+        return web.json_response({"metadata": {"resourceVersion": "1"}, "items": items[kind]})
+
+    api = web.Application()
+    api.router.add_get("/{path:.*}", listed)
+    async with listening(api) as port:
+        yield _kubeconfig(folder, f"127.0.0.1:{port}")
+
+
+@pytest.mark.parametrize(
+    ("refused", "said"),
+    [
+        (frozenset(), 'persistentvolumeclaim "data" not found'),
+        (frozenset({"persistentvolumeclaims"}), "cannot be judged: you may not list PersistentVolumeClaims"),
+    ],
+)
+async def test_a_live_cluster_is_no_file(refused: frozenset[str], said: str, tmp_path: Path) -> None:
+    """What it does not have is not there; what one may not list may be there."""
+    claiming = pod("p", volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}])
+    items: dict[str, list[Manifest]] = {"nodes": [node("a")], "pods": [claiming], "persistentvolumeclaims": []}
+    async with _api(tmp_path, items, refused) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--pods", "-v", "--direct", "--kubeconfig", config)
+    assert done.returncode == 0, done.stderr
+    assert said in done.stdout
+    assert "files" not in done.stdout + done.stderr
+    assert "dump" not in done.stdout + done.stderr
+
+
+async def test_who_may_not_list_pods_is_told_what_to_ask_for(tmp_path: Path) -> None:
+    """Not the command that just failed."""
+    async with _api(tmp_path, {"nodes": [node("a")]}, frozenset({"pods"})) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--direct", "--kubeconfig", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "Ask for the right to list pods" in done.stderr
+    assert "thalweg plan" not in done.stderr
+
+
+async def test_a_cluster_without_nodes_is_one_sentence(tmp_path: Path) -> None:
+    """It says which cluster, and not to dump one."""
+    async with _api(tmp_path, {"nodes": [], "pods": [pod("p")]}) as config:
+        done = await asyncio.to_thread(thalweg, "plan", "--direct", "--kubeconfig", config)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert done.stderr == f"Error: the API server (--kubeconfig {config}) lists no Node\n"
+
+
+def test_without_a_cluster_the_advice_is_a_sentence_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With one full stop before it, whatever the client's words end in."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for name in ("KUBECONFIG", "KUBERNETES_SERVICE_HOST", "KUBERNETES_SERVICE_PORT"):
+        monkeypatch.delenv(name, raising=False)
+    done = thalweg("plan")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" in done.stderr
+    assert ".." not in done.stderr
+
+
 def test_completion_for_kubectl() -> None:
     """Commands, options and choices, each with what it is; the last line tells whether file names follow."""
     *found, directive, _ = completions("pl")
@@ -255,14 +324,14 @@ def test_completion_for_kubectl() -> None:
     assert directive == ":4"
     *found, directive, _ = completions("plan", "--all")
     assert [line.split("\t")[0] for line in found] == ["--all-namespaces"]
-    assert [*completions("plan", "-o", "")][:3] == ["table", "json", ":4"]
+    assert [*completions("plan", "-o", "")][:4] == ["table", "json", "yaml", ":4"]
     assert completions("plan", "--kubeconfig", "")[-2] == ":0"
     assert completions("to") == [":4", ""]  # an old name
 
 
 def test_every_question_has_an_operation() -> None:
     """What is asked of a dump can be asked of a live operator, by the same name and method."""
-    text = "".join(path.read_text() for path in (ROOT / "cli" / "thalweg").glob("*.py"))
+    text = "".join(path.read_text() for path in (ROOT / "cli" / "thalweg").rglob("*.py"))
     asked = dict(re.findall(r'SourceOperation\("([\w-]+)"[^\n]*?(?:method="(\w+)")?\)\n', text))
     assert len(asked) >= 5
     assert {name: method or "POST" for name, method in asked.items()} == {

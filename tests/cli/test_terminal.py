@@ -12,8 +12,8 @@ import subprocess
 import sys
 import termios
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import replace
 from fcntl import ioctl
 from pathlib import Path
@@ -22,9 +22,11 @@ import pytest
 from aiohttp import web
 from support.cli import node, pod, thalweg
 from support.fake_api import listening
-from thalweg.dump_source import DumpSource
-from thalweg.progress import passing, progress
-from thalweg.status import QUESTION
+from thalweg.main import main
+from thalweg.program import PLANS
+from thalweg.questions.status import QUESTION_OF_DUMP
+from thalweg.sources.dump_source import DumpSource
+from thalweg.terminal.progress import passing, progress
 from thalweg_view.status import StatusAnswer, StatusQuery
 
 from flowcore.questions.scenario import Scenario
@@ -142,26 +144,31 @@ def test_a_bar_leaves_nothing_behind(capsys: pytest.CaptureFixture[str]) -> None
     assert capsys.readouterr() == ("", "")
 
 
-#: A program with a command that keeps the interpreter lock for hours, as OR-Tools does for a minute.
+#: A program with commands that keep the interpreter lock for hours, as OR-Tools does for a minute.
 HOLDING = """
+import os
 import click
-from thalweg.program import Program
+from thalweg.program import PLANS, Program
 
-main = Program(plans={"hold"})
+main = Program(plans=PLANS)
 
 @main.command()
-def hold():
-    click.echo("begins")
-    sum(range(10**13))
+@click.option("-o", "--output")
+@click.option("-w", "--watch", is_flag=True)
+def status(output, watch):
+    click.echo(f"pid {os.getpid()}" if watch else "begins")
+    watch or sum(range(10**13))
 
+main.add_command(status, "plan")
 main()
 """
 
 
-def test_ctrl_c_ends_a_solver() -> None:
+@pytest.mark.parametrize("name", ["plan", "status"])
+def test_ctrl_c_ends_a_solver(name: str) -> None:
     """At once, with exit code 130, although Python handles no signal there; and its process is gone."""
     with subprocess.Popen(
-        [sys.executable, "-c", HOLDING, "hold"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        [sys.executable, "-c", HOLDING, name], stdout=subprocess.PIPE, stderr=subprocess.PIPE
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -171,11 +178,24 @@ def test_ctrl_c_ends_a_solver() -> None:
         assert process.stdout.read() == process.stderr.read() == b""  # both ends are closed
 
 
+@pytest.mark.parametrize("words", [("--watch",), ("-w",), ("-wo", "json"), ("-o", "json", "-w")])
+def test_a_command_that_draws_a_screen_ends_by_itself(words: tuple[str, ...]) -> None:
+    """It is no child that Ctrl-C kills, or the terminal would stay as the screen has it."""
+    with subprocess.Popen([sys.executable, "-c", HOLDING, "status", *words], stdout=subprocess.PIPE) as process:
+        assert process.communicate(timeout=60)[0].decode() == f"pid {process.pid}\n"
+
+
+def test_all_commands_that_may_plan_are_ended_at_once() -> None:
+    """Whoever asks a source may plan here."""
+    asking = {name for name, command in main.commands.items() if any(each.name == "files" for each in command.params)}
+    assert asking - PLANS == {"top"}
+
+
 def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the answer is computed; here as soon as that begins."""
     shown = io.StringIO()
     monkeypatch.setattr("sys.stderr", shown)
-    monkeypatch.setattr("thalweg.progress._DELAY_SECONDS", 0)
+    monkeypatch.setattr("thalweg.terminal.progress._DELAY_SECONDS", 0)
     monkeypatch.setenv("FORCE_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
 
@@ -183,15 +203,32 @@ def test_questions_about_a_dump_show_a_bar(dump: str, monkeypatch: pytest.Monkey
         until = time.monotonic() + 60
         while "planning 5 pending pods on 2 nodes" not in shown.getvalue() and time.monotonic() < until:
             time.sleep(0.01)
-        return QUESTION.compute(scenario, query, context)
+        return QUESTION_OF_DUMP.compute(scenario, query, context)
 
-    asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION, compute=compute), StatusQuery()))
+    asyncio.run(DumpSource((dump,), "default").ask(replace(QUESTION_OF_DUMP, compute=compute), StatusQuery()))
     assert "planning 5 pending pods on 2 nodes" in shown.getvalue()
 
 
 @pytest.mark.parametrize("words", [("status", "--watch"), ("top",)], ids=lambda words: words[0])
 async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) -> None:
     """Drawn until the key q; s sorts what waits in another way, and the terminal is left as it was."""
+    async with _cluster(tmp_path) as live:
+        shown = await asyncio.to_thread(_on_screen, *words, *live)
+    assert "pod/default/large" in shown
+    assert "now by pods" in shown
+    assert "the plan made here for this cluster gives 0 of them a node" in shown
+
+
+async def test_json_on_a_terminal_has_an_end(tmp_path: Path) -> None:
+    """The old name of `status --watch` too draws nothing then."""
+    async with _cluster(tmp_path) as live:
+        shown = await asyncio.to_thread(_on_screen, "top", "-o", "json", *live)
+    assert json.loads(shown)["overview"]["source"] == "listing"
+
+
+@asynccontextmanager
+async def _cluster(folder: Path) -> AsyncIterator[tuple[str, ...]]:
+    """The options of a live cluster with one pod that fits nowhere."""
     api = web.Application()
     items = {"nodes": [node("a")], "pods": [pod("large", "9")]}
 
@@ -200,14 +237,12 @@ async def test_the_status_on_a_screen(words: tuple[str, ...], tmp_path: Path) ->
 
     api.router.add_get("/api/v1/{kind:nodes|pods}", listed)
     async with listening(api) as port:
-        (tmp_path / "config").write_text(json.dumps({
+        (folder / "config").write_text(json.dumps({
             "current-context": "c", "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
             "clusters": [{"name": "c", "cluster": {"server": f"http://127.0.0.1:{port}"}}],
             "users": [{"name": "u", "user": {"token": "t"}}],
         }))  # fmt: skip
-        shown = await asyncio.to_thread(_on_screen, *words, "--direct", "--kubeconfig", str(tmp_path / "config"))
-    assert "pod/default/large" in shown
-    assert "now by pods" in shown
+        yield "--direct", "--kubeconfig", str(folder / "config")
 
 
 def _on_screen(*arguments: str) -> str:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 from support.cli import Manifest, node, thalweg
-from thalweg.files import DumpError
-from thalweg.up_nodes import made_up_nodes, nodes_of_dump
+from thalweg.dumps.files import DumpError
+from thalweg.up.up_nodes import made_up_nodes, nodes_of_dump
 
 ZONE, RACK = "topology.kubernetes.io/zone", "topology.kubernetes.io/rack"
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 from thalweg.option_types import HOST_PORT, NamespacedName
-from thalweg.view_live import ViewOptions, serve_view, view_endpoint
+from thalweg.view.view_live import ViewOptions, serve_view, view_endpoint
 from thalweg_controlplane.certificates import Authority
 from thalweg_operator.api.watches.catch_up import OwnPod
 

@@ -9,7 +9,7 @@ from click.testing import CliRunner, Result
 from support.cli import Manifest
 from support.scenario_state import manifest_node, manifest_pod
 from thalweg.main import main
-from thalweg.what_if import summary_rows
+from thalweg.questions.what_if import summary_rows
 
 from flowcore.questions.scenario.alternatives.what_if import PlanSummary, ResourceUse
 
@@ -140,6 +140,16 @@ def test_a_policy_that_the_api_server_would_refuse(tmp_path: Path) -> None:
         assert "spec.delivry: unknown field" in by_change.stderr
 
 
+def test_a_policy_with_a_field_of_an_earlier_version(tmp_path: Path) -> None:
+    """The field is named, and the question is answered."""
+    cost = {"kinds": [], "machines": {"label": "gen", "weight": 3}}
+    file = dump(tmp_path, {**POLICY, "spec": {**POLICY["spec"], "cost": cost}}, name="earlier.json")  # type: ignore[dict-item]
+    for option in ("--policy", "--apply"):
+        done = run("what-if", "-f", dump(tmp_path), option, file)
+        assert done.exit_code == 0
+        assert "FlowSchedulingPolicy apart: spec.cost.machines.weight is not used any more" in done.stderr
+
+
 def test_policies_alone_are_policies(tmp_path: Path) -> None:
     """Other objects belong into another option."""
     file = dump(tmp_path, manifest_pod("new"), name="new.json")
@@ -220,7 +230,7 @@ def test_headroom_in_words(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "room for 1 more pod on 1 node; each requests 2 cpu" in done.stdout
     assert "no room for one more: " in done.stdout
-    assert "waiting pods: 1; new nodes may help 1 of them" in done.stdout
+    assert "1 waiting pod without a node in the plan; new nodes may help 1 of them" in done.stdout
     assert done.stdout.splitlines()[-1].split() == ["1", "a", "1", "default/large"]
     done = run(
         "headroom", "-f", dump(tmp_path, *OBJECTS, manifest_pod("more", cpu="4")), "--scale-ups", "0", "--gpu", "1"

@@ -43,7 +43,7 @@ def test_the_shape_of_the_json() -> None:
 
 
 def test_the_first_line_is_the_reason_of_the_plan() -> None:
-    """The words that simulate has, which are those of the condition."""
+    """The words that ``plan`` has, which are those of the condition."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [node("a", "2"), TAINTED, CART]})
     plan = by_pod(thalweg("plan", "-f", "-", "-o", "json", stdin=dump).stdout)
     answer = json.loads(ask("shop/cart-0", "-o", "json").stdout)

@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 from hypothesis import given, settings
-from support.cli import Manifest, explain, node, pod, thalweg
+from support.cli import Manifest, node, pod, thalweg, why_nodes
 from support.draw import ASPECTS, Case, cases_for
 from support.profiles import examples
 from support.verdicts import namespaces_of, read_pods, snapshot_of, storage_objects
-from thalweg.node_verdicts import as_json
-from thalweg.node_verdicts import explain as explanations
+from thalweg.questions.node_verdicts import as_json
+from thalweg.questions.node_verdicts import explain as explanations
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.scenario import Scenario
@@ -36,7 +36,7 @@ def rule(side: str, **term: Any) -> Manifest:
 def test_the_answers_shape() -> None:
     """An array of pods, each with every node: whether it fits, which filter rejects it, in kube-scheduler's words."""
     tainted = node("b", taints=[{"key": "gpu", "effect": "NoSchedule"}])
-    answer = explain(node("a", "2"), tainted, pod("p", "1"), pod("q", "3"))
+    answer = why_nodes(node("a", "2"), tainted, pod("p", "1"), pod("q", "3"))
     taint = {"fits": False, "filter": "TaintToleration", "reason": "node(s) had untolerated taint(s)"}
     short = {"fits": False, "filter": "NodeResourcesFit", "reason": "Insufficient cpu"}
     assert answer == [
@@ -48,7 +48,7 @@ def test_the_answers_shape() -> None:
 def test_who_would_leave_for_a_pod() -> None:
     """Asked by name, a pod that fits on no node is told which running pods would leave for it, or why none would."""
     low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
-    (entry,) = explain(node("a"), low, pod("p", "3", priority=2), names=("p",))
+    (entry,) = why_nodes(node("a"), low, pod("p", "3", priority=2), names=("p",))
     leaves = {"node": "a", "for": ["default/p"], "kind": "Preemption", "to": None}
     assert entry["evictions"] == {"default/low": leaves}
     assert "nobodyLeaves" not in entry
@@ -57,9 +57,9 @@ def test_who_would_leave_for_a_pod() -> None:
         (pod("p", "3", priority=2, preemptionPolicy="Never"), "its preemptionPolicy is Never"),
         (pod("p", "5", priority=2), "evictions of pods with a lower priority would not make enough room"),
     ):
-        (entry,) = explain(node("a"), low, waiting, names=("p",))
+        (entry,) = why_nodes(node("a"), low, waiting, names=("p",))
         assert (entry.get("evictions"), entry["nobodyLeaves"]) == (None, why)
-    (entry,) = explain(node("a"), low, pod("p", "1", priority=2), names=("p",))
+    (entry,) = why_nodes(node("a"), low, pod("p", "1", priority=2), names=("p",))
     assert not {"evictions", "nobodyLeaves", "gang", "blocked"} & entry.keys()
 
 
@@ -73,9 +73,19 @@ def test_a_budget_that_lets_nobody_leave_is_named() -> None:
     assert "no running pod would leave for it: PodDisruptionBudgets allow no eviction now: default/b" in done.stdout
 
 
+def test_who_would_leave_is_left_out_where_room_does_not_help() -> None:
+    """A pod whose volume claim is missing fits on no node, whoever leaves."""
+    claim = {"apiVersion": "v1", "kind": "PersistentVolumeClaim", "metadata": {"name": "other"}}
+    volumes = [{"name": "data", "persistentVolumeClaim": {"claimName": "missing"}}]
+    low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
+    (entry,) = why_nodes(node("a"), low, claim, pod("p", "3", priority=2, volumes=volumes), names=("p",))
+    assert 'persistentvolumeclaim "missing" not found' in entry["text"]
+    assert "nobodyLeaves" not in entry
+
+
 def test_no_pending_pod_is_placed_before_another() -> None:
     """Two pods that both fit alone fit both."""
-    answer = explain(node("a", "1"), pod("p", "1"), pod("q", "1"))
+    answer = why_nodes(node("a", "1"), pod("p", "1"), pod("q", "1"))
     assert [entry["nodes"] for entry in answer] == [{"a": FITS}, {"a": FITS}]
 
 
@@ -83,7 +93,7 @@ def test_running_pods_count_and_pods_that_ended_do_not() -> None:
     """Room and rules are read against what runs."""
     web = {**pod("", "3", nodeName="a"), **WEB, "status": {"phase": "Running"}}
     over = pod("over", "3", nodeName="b", status={"phase": "Succeeded"})
-    answer = explain(node("a"), node("b"), web, over, pod("p", "3"))
+    answer = why_nodes(node("a"), node("b"), web, over, pod("p", "3"))
     assert [entry["pod"] for entry in answer] == ["default/p"]
     assert {name: verdict["reason"] for name, verdict in answer[0]["nodes"].items()} == {
         "a": "Insufficient cpu",
@@ -111,7 +121,7 @@ def test_constraints_of_the_dumps_policies_are_judged() -> None:
 
     nodes = [node(name, cpu) for name, cpu in (("a", "4"), ("b", "4"), ("c", "0"))]
     web = {**pod("", nodeName="a"), **WEB, "status": {"phase": "Running"}}
-    found = explain(*nodes, web, governed("p", "one"), governed("q", "odd"), policy("one"), policy("odd", "rack"))
+    found = why_nodes(*nodes, web, governed("p", "one"), governed("q", "odd"), policy("one"), policy("odd", "rack"))
     reasons = {
         entry["pod"]: {name: (verdict["filter"], verdict["reason"]) for name, verdict in entry["nodes"].items()}
         for entry in found
@@ -132,7 +142,7 @@ def test_rules_between_pods_are_judged() -> None:
     far = pod("far", **rule("podAntiAffinity", namespaces=["shop"]))
     spread = {"maxSkew": 1, "topologyKey": "zone", "whenUnsatisfiable": "DoNotSchedule"}
     even = pod("even", topologySpreadConstraints=[spread])
-    found = {entry["pod"]: entry for entry in explain(node("a"), node("b"), web, near, far, even)}
+    found = {entry["pod"]: entry for entry in why_nodes(node("a"), node("b"), web, near, far, even)}
     reasons = {
         key: {name: (verdict["filter"], verdict["reason"]) for name, verdict in entry["nodes"].items()}
         for key, entry in found.items()
@@ -152,12 +162,12 @@ def test_namespace_selectors_read_the_namespaces_of_the_dump() -> None:
     near = pod("near", **rule("podAffinity", namespaceSelector={"matchLabels": {"team": "one"}}))
     for team, fits in (("one", True), ("two", False)):
         shop = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": team}}}
-        assert explain(shop, node("a"), web, near)[0]["nodes"]["a"]["fits"] is fits
+        assert why_nodes(shop, node("a"), web, near)[0]["nodes"]["a"]["fits"] is fits
 
 
 def test_a_blocked_pod_is_judged_all_the_same() -> None:
     """Gates are no matter of filters."""
-    answer = explain(node("a"), pod("p", schedulingGates=[{"name": "example.com/gate"}]))
+    answer = why_nodes(node("a"), pod("p", schedulingGates=[{"name": "example.com/gate"}]))
     assert answer[0]["nodes"] == {"a": FITS}
     assert answer[0]["blocked"] == "its scheduling gates are closed: example.com/gate"
 
@@ -165,7 +175,7 @@ def test_a_blocked_pod_is_judged_all_the_same() -> None:
 def test_pods_by_name_in_the_order_given() -> None:
     """Each once; a name alone means the namespace default."""
     objects = [node("a"), pod("p"), pod("q"), {**pod(""), **WEB}]
-    answer = explain(*objects, names=("shop/web", "q", "default/q"))
+    answer = why_nodes(*objects, names=("shop/web", "q", "default/q"))
     assert [entry["pod"] for entry in answer] == ["shop/web", "default/q"]
 
 
@@ -188,7 +198,7 @@ def test_a_pod_that_does_not_wait_is_an_error(name: str, message: str) -> None:
 
 
 def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    """As with simulate."""
+    """As with ``plan``."""
     done = thalweg("why", "--nodes", "-f", tmp_path / "none.json")
     assert done.returncode == 2
     assert done.stderr == f"Error: {tmp_path / 'none.json'}: cannot be read: No such file or directory\n"
@@ -226,12 +236,12 @@ def test_the_table_of_one_pod() -> None:
 
 def test_nothing_waits() -> None:
     """An empty answer is an answer."""
-    assert explain(node("a")) == []
+    assert why_nodes(node("a")) == []
     assert thalweg("why", "--nodes", "-f", "-", stdin=dump_of(node("a"))).stdout == "no pod waits\n"
 
 
 def test_a_dump_without_nodes_is_an_error() -> None:
-    """As with simulate."""
+    """As with ``plan``."""
     done = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(pod("p")))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: standard input: no Node found. Dump the cluster with: {DUMP_COMMAND}\n"
@@ -251,7 +261,7 @@ def test_claims_that_were_not_dumped_are_not_said_to_be_missing() -> None:
 def test_claims_of_a_pod_name_the_delivery_that_plans_them() -> None:
     """The binder leaves them alone; the reason names delivery: Extender."""
     claim = {**CLAIM, "metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
-    (found,) = explain(node("a"), LATE, claim, claiming("p", "data", scheduler="thalweg"))
+    (found,) = why_nodes(node("a"), LATE, claim, claiming("p", "data", scheduler="thalweg"))
     assert found["blocked"] == (
         "its volume claims (data) need kube-scheduler's binding work, which the binder does not do; a policy with "
         "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
@@ -308,7 +318,7 @@ def test_pods_with_claims_are_judged_by_the_storage_objects_of_the_dump() -> Non
     """And are planned: another scheduler binds them."""
     claim = {**CLAIM, "metadata": {"name": "data", "namespace": "default"}, "spec": {"storageClassName": "late"}}
     objects = [node("a"), node("b"), LATE, volume_on("v", "b"), claim, claiming("p", "data"), claiming("q", "none")]
-    first, second = explain(*objects)
+    first, second = why_nodes(*objects)
     missing = {"fits": False, "filter": "VolumeRestrictions", "reason": 'persistentvolumeclaim "none" not found'}
     no_volume = {
         "fits": False,
@@ -330,10 +340,10 @@ def test_a_resource_that_a_device_class_of_the_dump_backs_is_left_to_kube_schedu
     asking = pod("p")
     asking["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
     for objects in ([devices, asking, pod("q")], [asking, pod("q"), devices]):
-        found = {entry["pod"]: entry.get("blocked", "") for entry in explain(node("a"), *objects)}
+        found = {entry["pod"]: entry.get("blocked", "") for entry in why_nodes(node("a"), *objects)}
         assert found["default/p"].startswith("its extended resource example.com/gpu is backed by the DeviceClass gpu")
         assert not found["default/q"]
-    assert "blocked" in explain(node("a"), devices, asking, names=("default/p",))[0]
+    assert "blocked" in why_nodes(node("a"), devices, asking, names=("default/p",))[0]
 
 
 def test_a_storage_object_that_cannot_be_read_is_named() -> None:
@@ -350,9 +360,9 @@ def test_what_is_the_matter_with_its_gang_is_said() -> None:
     """A pod that fits everywhere and waits all the same; one whose gang lacks nothing but room says nothing."""
     ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "2"}
     pods = [pod(name, metadata={"annotations": ours}) for name in "pq"]
-    (alone,) = explain(node("a"), pods[0])
+    (alone,) = why_nodes(node("a"), pods[0])
     assert (alone["gang"], alone["nodes"]) == ("gang default/train: 1 of 2 pods exist", {"a": FITS})
-    assert all("gang" not in each for each in explain(node("a"), *pods))
+    assert all("gang" not in each for each in why_nodes(node("a"), *pods))
     text = thalweg("why", "--nodes", "-f", "-", stdin=dump_of(node("a"), pods[0])).stdout
     assert "Gang default/train: 1 of 2 pods exist." in " ".join(text.split())
 
@@ -361,11 +371,11 @@ def test_a_gang_whose_topology_no_node_has() -> None:
     """Each node would do for the pod, none for its gang: that is said, and no longer once a node has the label."""
     ours = {"scheduling.thalweg/gang": "train", "scheduling.thalweg/gang-min-member": "1"}
     member = pod("p", metadata={"annotations": {**ours, "scheduling.thalweg/gang-topology": "zone"}})
-    (found,) = explain(node("a"), member)
+    (found,) = why_nodes(node("a"), member)
     assert found["gang"] == "gang default/train keeps to one domain of zone, a label that no node has"
     zoned = node("a")
     zoned["metadata"]["labels"] = {"zone": "z1"}
-    (found,) = explain(zoned, member)
+    (found,) = why_nodes(zoned, member)
     assert "gang" not in found
 
 

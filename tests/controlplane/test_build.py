@@ -10,9 +10,10 @@ from pathlib import Path
 from unittest.mock import patch
 
 import pytest
-from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool, toolchain
-from thalweg_controlplane.build import source_key
-from thalweg_controlplane.cache import Step, cache_root
+from thalweg_controlplane import BuildError, find_or_build, find_or_build_tool
+from thalweg_controlplane.building import toolchain
+from thalweg_controlplane.building.build import source_key
+from thalweg_controlplane.building.cache import Step, cache_root
 from thalweg_controlplane.work_folders import WorkFolder
 
 FAKE_GO = """#!/bin/sh

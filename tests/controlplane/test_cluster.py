@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from support.controlplane import running
 from thalweg_controlplane import Api, ApiError, Binaries, ComponentFailed, ControlPlane
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -94,7 +94,7 @@ async def test_an_api_error_carries_status_and_message(cluster: tuple[ControlPla
 async def test_lists_are_whole_over_many_pages(cluster: tuple[ControlPlane, Api], monkeypatch: Any) -> None:
     """What one page does not hold comes with the next."""
     _, api = cluster
-    monkeypatch.setattr("thalweg_controlplane.api._PAGE", 2)
+    monkeypatch.setattr("thalweg_controlplane.client.api._PAGE", 2)
     assert {each["metadata"]["name"] for each in await api.list("/api/v1/nodes")} >= {"node-0", "node-1", "node-2"}
 
 

@@ -11,7 +11,7 @@ from thalweg.demo.scene import PodSet, Scene
 from thalweg.demo.scene_result import SceneResult
 from thalweg.demo.show import compare
 from thalweg_controlplane import Api, Binaries
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 from flowcore.model.nodes import Node
 from flowcore.model.resources import Amounts, is_extended

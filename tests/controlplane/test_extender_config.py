@@ -10,7 +10,7 @@ from support.cli import thalweg
 from support.controlplane import running
 from thalweg_controlplane import Binaries
 from thalweg_controlplane.certificates import Authority
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 
 class Extender:
@@ -72,13 +72,13 @@ async def test_kube_scheduler_asks_and_what_it_does_alone(binaries: Binaries, op
 
 
 async def test_kube_scheduler_takes_every_option(binaries: Binaries, tmp_path: Path) -> None:
-    """A second kube-scheduler, with the bind verb and a verified extender: it becomes ready, with its one profile."""
+    """A second kube-scheduler, with a verified extender: it becomes ready, with its one profile."""
     bare = {"controller_manager": False, "kwok": False}
     async with running(binaries, scheduler=False, workdir=tmp_path, **bare):
         authority = tmp_path / "certs" / "apiserver.crt"
         client = Authority(tmp_path, "ca").client("client")
         done = thalweg(
-            *("scheduler-config", "--beside", "--bind", "--kubeconfig-path", "{kubeconfig}"),
+            *("scheduler-config", "--beside", "--kubeconfig-path", "{kubeconfig}"),
             *("--url", "https://127.0.0.1:1/extender", "--ca-file", authority),
             *("--client-cert-file", str(client.certificate), "--client-key-file", str(client.key)),
         )

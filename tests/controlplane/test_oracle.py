@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 from thalweg_controlplane import Binaries, Oracle, OracleError, OracleVerdict
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 
 @pytest.fixture(scope="module")

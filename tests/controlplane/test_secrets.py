@@ -4,7 +4,7 @@ import stat
 from pathlib import Path
 
 import pytest
-from thalweg_controlplane.build import Binaries
+from thalweg_controlplane.building.build import Binaries
 from thalweg_controlplane.cluster import ControlPlane
 from thalweg_controlplane.components import Layout, Ports
 from thalweg_controlplane.errors import ControlPlaneError

@@ -17,7 +17,7 @@ from thalweg_controlplane import Api, Binaries
 
 PROGRAM = """
 import asyncio, sys
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 from thalweg_controlplane.up import serve
 
 crd = {

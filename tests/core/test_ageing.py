@@ -13,8 +13,8 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.cost_policy import UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import BUILT_IN, GATE, Policy
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 
 

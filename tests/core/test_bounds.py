@@ -20,12 +20,12 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
-from flowcore.planning.problem.bounds import first_bound, lower_bound
+from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
+from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
-from flowcore.planning.problem.tangents import Mixture
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 
 _small_pods = st.lists(

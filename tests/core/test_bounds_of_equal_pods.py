@@ -15,7 +15,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.problem.bounds import first_bound, lower_bound
+from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round

@@ -10,8 +10,8 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.planning.methods import flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.solvers import UNREACHABLE, potentials, solve
 from flowcore.planning.solvers.slots import FlowNetwork

@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 from support.profiles import examples
 
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot, non_zero_requests
-from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables, TableChanges
+from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
 from flowcore.cluster.assembly import build_snapshot, to_snapshot
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report, Taint
@@ -80,19 +81,7 @@ def happen(cluster: Cluster, what: str, value: Any) -> None:
 
 def tell(cluster: Cluster, tables: ClusterTables) -> ChangedRows:
     """What the operator's worker is told, without the messages."""
-    changes = cluster.take_changes()
-    return tables.apply(
-        TableChanges(
-            nodes=changes.nodes,
-            removed_nodes=changes.removed_nodes,
-            usage=[sums.to_usage(node) for node, sums in changes.usage.items()],
-            namespaces=changes.namespaces,
-            pod_deltas=changes.pod_deltas.items(),
-            reports=list(changes.reports.items()),
-            storage=changes.storage,
-            removed_storage=changes.removed_storage,
-        )
-    )
+    return tables.apply(cluster.take_changes().complete())
 
 
 def snapshot_of(tables: ClusterTables) -> Snapshot:
@@ -232,8 +221,8 @@ def test_usage_of_a_node_that_comes_later_is_kept() -> None:
     """The worker may hear of what is taken on a node in the same message as of the node, or never of a gone one."""
     tables = ClusterTables()
     usage = NodeUsage("n", (("x.io/gpu", 2),), 1, 100, 100, ())
-    tables.apply(TableChanges(nodes=[Node("n", allocatable=(("pods", 5),))], usage=[usage]))
+    tables.apply(ClusterChanges(nodes=[Node("n", allocatable=(("pods", 5),))], usage=[usage]))
     assert "x.io/gpu" not in tables.resources
-    tables.apply(TableChanges(nodes=[Node("n", allocatable=(("pods", 5), ("x.io/gpu", 4)))]))
+    tables.apply(ClusterChanges(nodes=[Node("n", allocatable=(("pods", 5), ("x.io/gpu", 4)))]))
     snapshot = snapshot_of(tables)
     assert snapshot.used[0, snapshot.resources.index("x.io/gpu")] == 2

@@ -24,8 +24,8 @@ from flowcore.model.pods import PodClass, PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from flowcore.rules.verdicts import group
 

@@ -18,16 +18,16 @@ from flowcore.model.errors import ModelError
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
-from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume
+from flowcore.model.volumes import ZONE, Claim, ClaimVolume, PersistentVolume
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 
-TERMS = DataLocality(node=1, rack=10, zone=100, rack_label="rack", zone_label="zone")
+TERMS = DataLocality(node=1, rack=10, zone=100, rack_label="rack")
 NEAR = {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(data_locality=TERMS))}
 
 
 def machine(name: str, rack: str = "", zone: str = "", **fields: object) -> Node:
-    labels = {"rack": rack, "zone": zone}
+    labels = {"rack": rack, ZONE: zone}
     return node(name, labels=tuple((key, value) for key, value in sorted(labels.items()) if value), **fields)
 
 
@@ -87,7 +87,7 @@ _machines = st.lists(
 
 def _by_hand(nodes: list[Node], here: Node, place: DataPlace) -> int:
     """From the definition, node by node: the least over the nodes where the data may be."""
-    rack_of, zone_of = ({each.name: dict(each.labels).get(key, "") for each in nodes} for key in ("rack", "zone"))
+    rack_of, zone_of = ({each.name: dict(each.labels).get(key, "") for each in nodes} for key in ("rack", ZONE))
     match place.level:
         case Level.NODE:
             homes, known = [each.name for each in nodes if each.name == place.name], True

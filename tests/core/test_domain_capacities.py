@@ -25,16 +25,16 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.methods import flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand, demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.least_cost import least_cost
+from flowcore.planning.problem.bounds.least_cost import least_cost
+from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 from flowcore.planning.solvers import LinearProgram, potentials, solve, solve_lp
 from flowcore.planning.solvers.slots import decode_flows
-from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 ZONE, RACK = "zone", "rack"
 DEAR = {BUILT_IN.name: Policy(BUILT_IN.name, unscheduled=UnscheduledPrice(base=10**6))}

@@ -10,9 +10,9 @@ from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective, unplaced_counts
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 
 @settings(max_examples=examples(200))

@@ -25,7 +25,7 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN, GangPolicy, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.methods.admission import Admission
-from flowcore.planning.problem.bounds import lower_bound
+from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.passes import RestrictToGangDomains
 from flowcore.planning.problem.passes.compile_constraints import compile_constraints
 from flowcore.planning.problem.passes.constraint_gangs import with_constraint_gangs

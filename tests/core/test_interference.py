@@ -25,8 +25,8 @@ from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.methods.local_search import LocalSearch
 from flowcore.planning.methods.without_penalties import WithoutPenalties
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.passes import CompileWorkloadKinds
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.portfolio import Portfolio

@@ -172,12 +172,12 @@ def test_what_is_learnt_takes_the_place_of_what_is_stated() -> None:
     kinds = (WorkloadKind("web", LabelSelector()), WorkloadKind("noisy", LabelSelector()))
     cost = CostPolicy(
         kinds=kinds,
-        interference=Interference(((1, 2), (3, 4)), weight=5),
-        machines=Machines("gen", (("web", "old", 1500), ("noisy", "old", 1200)), weight=2),
+        interference=Interference(((1, 2), (3, 4))),
+        machines=Machines("gen", (("web", "old", 1500), ("noisy", "old", 1200))),
     )
     learnt = (Estimates({NOISY: 700}, {"old": 1800, "new": 1000}), Estimates())
     found = with_estimates(cost, learnt)
-    assert found.interference == Interference(((1, 700), (3, 4)), weight=5)
+    assert found.interference == Interference(((1, 700), (3, 4)))
     assert found.machines is not None
     assert set(found.machines.slowdowns) == {("web", "old", 1800), ("web", "new", 1000), ("noisy", "old", 1200)}
     assert with_estimates(CostPolicy(kinds=kinds, learn=True), learnt) == CostPolicy(kinds=kinds, learn=True)

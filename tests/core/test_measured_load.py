@@ -19,7 +19,8 @@ from support.safety import plan_and_check
 from support.verdicts import snapshot_of
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
-from flowcore.cluster.arrays.tables import ClusterTables, TableChanges
+from flowcore.cluster.arrays.tables import ClusterTables
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.costs import MODELS, Load
 from flowcore.costs.model import counted_amounts
 from flowcore.model.cost_policy import CostPolicy, Utilisation
@@ -28,9 +29,9 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.resources import BANDWIDTH
 from flowcore.model.usage import MeasuredLoad
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.verdicts import VerdictCache, group
 from flowcore.rules.verdicts.invalidation import Event
@@ -253,15 +254,15 @@ def test_tables_keep_the_newest_load_of_each_node(history: list[tuple[str, Measu
     tables, truth = ClusterTables(NodeTable.of(())), dict[str, MeasuredLoad]()
     for what, value in history:
         if isinstance(value, MeasuredLoad):
-            rows = tables.apply(TableChanges(measured=[value]))
+            rows = tables.apply(ClusterChanges(measured=[value]))
             known = value.node in tables.table.index
             assert rows.measured == ([tables.table.index[value.node]] if known else [])
             if known:
                 truth[value.node] = value
         elif what == "put":
-            tables.apply(TableChanges(nodes=[node(value)]))
+            tables.apply(ClusterChanges(nodes=[node(value)]))
         else:
-            tables.apply(TableChanges(removed_nodes=[value]))
+            tables.apply(ClusterChanges(removed_nodes=[value]))
             truth.pop(value, None)
         copied = ClusterTables()
         copied.apply(tables.full_changes())
@@ -289,6 +290,6 @@ def test_remembered_prices_follow_the_measured_load() -> None:
         return demand.first_increase.tolist()
 
     before = increases(cache)
-    rows = tables.apply(TableChanges(measured=[MeasuredLoad("n1", 6000, 3 * GI)]))
+    rows = tables.apply(ClusterChanges(measured=[MeasuredLoad("n1", 6000, 3 * GI)]))
     cache.change_at(Event.NODE_MEASURED, rows.measured)
     assert increases(cache) == increases(None) != before

@@ -19,11 +19,11 @@ from flowcore.planning.methods.constructive import FixedPart
 from flowcore.planning.methods.merged_demands import merged
 from flowcore.planning.methods.relaxation import relax
 from flowcore.planning.methods.rounded_relaxation import roundings
-from flowcore.planning.problem.bounds import lower_bound
+from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand, demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 

@@ -10,9 +10,9 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.round.node_prices import CLOSED, node_prices
+from flowcore.planning.round.node_prices import node_prices
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
 
@@ -28,7 +28,7 @@ def test_prices_and_savings_are_differences_of_the_cost(mixed: Snapshot) -> None
         assert set(found.savings) == mine
         for node, saving in found.savings.items():
             assert cost - problem.objective.placed(_without_one(plan.commits, at, node)) == saving
-        for node in np.flatnonzero(found.prices != CLOSED)[:3].tolist():
+        for node in np.flatnonzero(found.open)[:3].tolist():
             more = (*plan.commits, Commit(at, node, 1))
             assert problem.objective.placed(more) - cost == found.prices[node]
 

@@ -23,11 +23,11 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand, demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand, demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_one_by_one, run_round
 from flowcore.planning.round.portfolio import Portfolio

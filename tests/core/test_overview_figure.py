@@ -34,7 +34,7 @@ NOW = 1000.0
 
 def policy(base: int, *, wait: bool = True, per_second: int = 0) -> Policy:
     """A pod's price is the base and its priority."""
-    locality = DataLocality(node=NODE, rack=RACK, zone=0, rack_label="rack", zone_label="zone")
+    locality = DataLocality(node=NODE, rack=RACK, zone=0, rack_label="rack")
     cost = CostPolicy(weights=CostWeights(*[0] * len(CostWeights.__struct_fields__)), data_locality=locality)
     price = UnscheduledPrice(base, per_priority=1, per_waiting_second=per_second, wait_for_cheaper_node=wait)
     return Policy("quincy", cost=cost, unscheduled=price)

@@ -18,9 +18,9 @@ from flowcore.model.policies import Policy
 from flowcore.planning.methods.constructive import by_price
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_one_by_one, run_round
 from flowcore.rules.filters import run_filters
 

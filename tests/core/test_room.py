@@ -6,8 +6,8 @@ from support.profiles import examples
 from support.verdicts import snapshot_of
 
 from flowcore.model.policies import BUILT_IN
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.filters import run_filters
 
 

@@ -3,12 +3,12 @@
 import random
 
 import pytest
-from harness.shared_cluster import Job, SharedCluster
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.eviction_safety import check_evictions
 from support.model import GI, amounts
 from support.profiles import examples
+from support.shared_cluster import Job, SharedCluster
 
 from flowcore.model.pods import PodClass
 from flowcore.model.queues import Queue

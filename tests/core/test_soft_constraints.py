@@ -20,8 +20,8 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 ZONES = ("a", "b", "c")
 

@@ -15,8 +15,8 @@ from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstrain
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.selectors import LabelSelector, Requirement
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.rules.filters import run_filters
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 import functools
 
 import pytest
-from harness.simulated_use import Row, simulate
 from support.model import GI, node, pod
+from support.simulated_use import Row, simulate
 
 from flowcore.model.cost_policy import Utilisation
-from flowcore.planning.round import run_round
 
 _SEEDS = (1, 2)
 
@@ -20,9 +19,7 @@ def _row(utilisation: Utilisation, seed: int, *, samples_alone: bool = False) ->
     nodes = [node(f"n{at:02}", 32_000, 128 * GI) for at in range(16)]
     sizes = range(1000, 7000, 500)
     pods = [pod(f"p{at}", sizes[at % len(sizes)], GI) for at in range(300)]
-    return simulate(
-        pods, nodes, "", utilisation, run_round, arrivals=6, ticks=15.0, seed=seed, samples_alone=samples_alone
-    )
+    return simulate(pods, nodes, utilisation, arrivals=6, ticks=15.0, seed=seed, samples_alone=samples_alone)
 
 
 @pytest.mark.parametrize("seed", _SEEDS)

@@ -21,7 +21,7 @@ _GIB = 2**30
 
 
 def _store(samples: int = 3) -> UsageStore:
-    return UsageStore(samples, stale_after=180.0)
+    return UsageStore(samples)
 
 
 def _sample(cpu: int, memory: int = _GIB, *, at: float = _NOW - 10, window: float = 20) -> UsageSample:

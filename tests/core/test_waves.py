@@ -2,7 +2,7 @@
 
 from support.draw import Case
 from support.verdicts import snapshot_of
-from thalweg_controlplane.objects import Manifest, node, pod
+from thalweg_controlplane.client.objects import Manifest, node, pod
 
 from flowcore.planning.round import RoundResult, run_round
 

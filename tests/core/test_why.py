@@ -11,7 +11,7 @@ from support.cli import Manifest, node, pod
 from support.draw import ASPECTS, Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, scenario_of
-from thalweg.why import to_lines
+from thalweg.questions.why import to_lines
 
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyKind, WhyQuery

@@ -17,7 +17,7 @@ from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.pods import PreferredTerm
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
 

@@ -12,7 +12,7 @@ from support.cluster_checks import (
     unexplained_pods,
 )
 from thalweg_controlplane import Oracle
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 
 def stored(name: str, cpu: str, place: str | None = None, phase: str = "Pending", **options: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from support.cluster_scenario import ClusterScenario
 from support.operator import until
 from support.steering import count, no_reservations
 from thalweg_controlplane import ApiError
-from thalweg_controlplane.objects import object_path
+from thalweg_controlplane.client.objects import object_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

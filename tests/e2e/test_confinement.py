@@ -15,8 +15,8 @@ import pytest_asyncio
 from support.operator import until
 from support.rights import grant, kubeconfig, token
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.api import APPLY_PATCH, JSON_PATCH, MERGE_PATCH, STRATEGIC_PATCH
+from thalweg_controlplane.client.objects import node, pod
 
 from flowcore.model.policies import GATE, PLANNED, WOKEN
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import collection_path
+from thalweg_controlplane.client.objects import collection_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -31,11 +31,11 @@ from thalweg.doctor.cluster_reader import Examination
 from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.gather import gather
 from thalweg.option_types import NamespacedName
-from thalweg.scheduler_config import SchedulerConfig
+from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane
-from thalweg_controlplane.build import KUBERNETES_VERSION
+from thalweg_controlplane.building.build import KUBERNETES_VERSION
 from thalweg_controlplane.certificates import Authority, Pair
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.fence import Fence
 from thalweg_operator.api.leadership.leader_election import LeaderElector, LeaseName

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import POLICIES, policy
-from thalweg.files import DumpError
-from thalweg.policy_schema import checked_spec
-from thalweg.reader import read_dump
+from thalweg.dumps.files import DumpError
+from thalweg.dumps.policy_schema import checked_spec
+from thalweg.dumps.reader import read_dump
 from thalweg_controlplane import Api, ApiError, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")

@@ -12,10 +12,10 @@ from support.cluster_scenario import install_crds
 from support.controlplane import running
 from support.operator import Operator, free_address, running_operator, until
 from support.rights import acting_account
-from thalweg.scheduler_config import SchedulerConfig
+from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, Binaries, ControlPlane
 from thalweg_controlplane.certificates import Authority, Pair
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 from flowcore.model.policies import STEERED_NAME
 

@@ -14,7 +14,7 @@ from support.operator import until
 from support.recording_shell import RecordingShell
 from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.evictor import Evictor

@@ -21,8 +21,8 @@ from support.certificates import authority, issued
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, until
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.api import STRATEGIC_PATCH
-from thalweg_controlplane.objects import collection_path, pod
+from thalweg_controlplane.client.api import STRATEGIC_PATCH
+from thalweg_controlplane.client.objects import collection_path, pod
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.cluster.indexes.policy_index import PolicyIndex

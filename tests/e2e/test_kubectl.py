@@ -33,14 +33,14 @@ from support.view_service import (
     own_address,
     tokens_of,
 )
-from thalweg.cluster_source import cluster_source
 from thalweg.option_types import NamespacedName
-from thalweg.plan import QUESTION
-from thalweg.source import SourceError, SourceOptions
-from thalweg.view_live import _own_context
+from thalweg.plans.plan import QUESTION
+from thalweg.sources.cluster_source import cluster_source
+from thalweg.sources.source import SourceError, SourceOptions
+from thalweg.view.view_live import _own_context
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_listener import ConnectionLimits, listening
-from thalweg_view.access import AUDIENCE
+from thalweg_view.callers.access import AUDIENCE
 
 from flowcore.questions.scenario.plan_listing import PlanAnswer, PlanQuery
 from flowcore.questions.scenario.reading.moment import NO_TIME, parse_moment

@@ -14,7 +14,7 @@ from support.operator import Operator, free_address, running_operator, until
 from support.rights import acting_account
 from support.steering import DelayingProxy, count, scheduler_config
 from thalweg_controlplane import Api, Binaries
-from thalweg_controlplane.objects import node, object_path, pod
+from thalweg_controlplane.client.objects import node, object_path, pod
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
 

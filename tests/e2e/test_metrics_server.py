@@ -8,7 +8,7 @@ import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
 from support.metrics_server import MetricsServer, measurable_node, metrics_server, using
-from support.operator import Operator, running_operator, until
+from support.operator import Operator, running_operator
 from support.tools import metrics_server as executable
 from thalweg_controlplane import Api, ControlPlane
 
@@ -23,7 +23,7 @@ BREAKS_PLANE = True
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
-    options = ("--usage-interval", "1", "--usage-stale-after", "30")
+    options = ("--usage-interval", "1")
     log = tmp_path_factory.mktemp("operator") / "operator.log"
     async with running_operator(account, log, extender=options) as operator:
         yield operator
@@ -55,10 +55,13 @@ async def told(scene: ClusterScenario, *words: str) -> None:
     await scene.policy_seen("own", condition=says, within=120)
 
 
-async def test_absent_measured_away_stale_and_back(
+async def test_absent_measured_away_and_back(
     scene: ClusterScenario, plane: tuple[ControlPlane, Api], server: MetricsServer
 ) -> None:
-    """The condition follows each change of the API; pods go by use while it is known, and by requests while not."""
+    """The condition follows each change of the API; pods go by requests until use is known, then by the last samples.
+
+    Samples that are too old: tests/operator/test_usage_poller.py.
+    """
     control, api = plane
     await api.create_many([measurable_node(control, name, cpu="4") for name in ("busy", "idle")])
     await scene.policy("own", selects={"podSelector": {}}, cost={"utilisation": "Measured"})
@@ -74,19 +77,14 @@ async def test_absent_measured_away_stale_and_back(
     await told(scene, "False Unavailable", "NodeMetrics cannot be read: 503")
 
     await server.start()
-    await told(scene, "True Measured All 2 nodes have a sample of the last 30 s.")
+    await told(scene, "True Measured All 2 nodes have a sample of the last 180 s.")
     await scene.create("measured", "200m", annotations=using("1m"))
     assert await scene.node_of("measured") == "idle"
 
     await server.stop()
     await told(scene, "False Unavailable", "NodeMetrics cannot be read: 503")
-
-    async def stale() -> bool:
-        return (await scene.operator.metrics())["thalweg_usage_nodes unmeasured"] == 2
-
-    await until(stale, 90, lambda: "the samples to be stale")
-    await scene.create("stale", "200m", annotations=using("1m"))
-    assert await scene.node_of("stale") == "busy"
+    await scene.create("away", "200m", annotations=using("1m"))
+    assert await scene.node_of("away") == "idle"
 
     await server.start()
     await told(scene, "True Measured")

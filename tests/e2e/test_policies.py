@@ -675,7 +675,7 @@ async def test_pods_wait_for_their_data_and_go_elsewhere_when_that_is_cheaper(sc
         found = await scene.policy(tier, selects=selecting(tier), cost=cost, unscheduled=price)
         locality = found["spec"]["cost"]["dataLocality"]
         assert locality["pricePerGiB"] == {"node": 20000, "rack": 20, "zone": 100, "image": 0}
-        assert locality["zoneLabel"] == "topology.kubernetes.io/zone"
+        assert locality["rackLabel"] == "topology.kubernetes.io/rack"
         manifest = scene.pod(tier, labels={"tier": tier})
         annotations = {"scheduling.thalweg/data": '[{"node": "near", "bytes": "1Gi"}]'}
         manifest["metadata"]["annotations"] = manifest["metadata"].get("annotations", {}) | annotations

@@ -16,10 +16,10 @@ from support.cluster_scenario import POLICIES, ClusterScenario
 from support.operator import Operator, free_address, running_operator, until
 from support.proxy import ApiProxy, proxied
 from support.rights import DISCOVERY, Right, files, grant, granted, restore, token, withhold
-from support.steering import DelayingProxy, count, gates_in_effect
+from support.steering import DelayingProxy, count, gates_in_effect, mutual_tls
 from support.viewing import Viewer, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_view.access import AUDIENCE
+from thalweg_view.callers.access import AUDIENCE
 
 from flowcore.api.policies import GROUP, VERSION
 from flowcore.model.policies import GATE, SCHEDULER_NAME
@@ -79,7 +79,9 @@ async def operator(
 ) -> AsyncIterator[Operator]:
     """One that runs as the account."""
     log = tmp_path_factory.mktemp("operator") / "operator.log"
-    listen = ("--extender-listen", f":{relay.to.rpartition(':')[2]}", "--extender-insecure")
+    tls = mutual_tls(tmp_path_factory.mktemp("certificates"))
+    relay.tls = tls.caller
+    listen = ("--extender-listen", f":{relay.to.rpartition(':')[2]}", *tls.options)
     extender = (*listen, "--extender-endpoints", f"thalweg-system/{SERVICE}")
     view = ("--view-listen", f":{view_port}", "--view-endpoints", f"thalweg-system/{VIEW}")
     async with running_operator(

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.cli import simulate
+from support.cli import plan_of
 from support.cluster_scenario import ClusterScenario
 from support.operator import until
 from support.steering import count
@@ -97,7 +97,7 @@ async def test_no_pod_is_sent_where_it_would_be_evicted_at_once(scene: ClusterSc
 
 
 async def test_who_leaves_when_a_taint_comes(scene: ClusterScenario) -> None:
-    """The controller evicts those at once for which Thalweg reckons 0 seconds, and no others; simulate plans ahead."""
+    """The controller evicts those at once for which Thalweg reckons 0 seconds, and no others; ``plan`` plans ahead."""
     await scene.nodes("n0")
     await scene.create("default", "500m")
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "gone", "uid": "some-uid", "controller": True}
@@ -128,6 +128,6 @@ async def test_who_leaves_when_a_taint_comes(scene: ClusterScenario) -> None:
     pods = [{"kind": "Pod", **each} for each in staying]
     for each in pods:
         each["metadata"]["ownerReferences"] = [owner]
-    answer = simulate(*nodes, *pods)
+    answer = plan_of(*nodes, *pods)
     replaced = f"{scene.namespace}/five-minutes"
     assert answer["evictions"] == {replaced: {"node": "n0", "for": [], "kind": "Rule", "to": "n1"}}

@@ -48,7 +48,7 @@ async def dump(operator: Operator, dumps: Path) -> tuple[Path, Path]:
     return new[".jsonl"], new[".msgpack"]
 
 
-async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
+async def test_plan_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     """Pods that are only observed stay unplaced: both commands place them where the operator's Events say."""
     await scene.nodes("small", cpu="2")
     await scene.nodes("large", cpu="8")
@@ -75,15 +75,15 @@ async def test_simulate_and_replay(scene: ClusterScenario, dumps: Path) -> None:
     state, record = await dump(scene.operator, dumps)
     for path in (state, record):
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
-    simulated = await asyncio.to_thread(thalweg, "plan", "-f", state, "-o", "json")
+    planned = await asyncio.to_thread(thalweg, "plan", "-f", state, "-o", "json")
     replayed = await asyncio.to_thread(thalweg, "replay", record, "-o", "json")
-    assert (simulated.returncode, replayed.returncode) == (0, 0), simulated.stderr + replayed.stderr
-    plan, again = by_pod(simulated.stdout), json.loads(replayed.stdout)
+    assert (planned.returncode, replayed.returncode) == (0, 0), planned.stderr + replayed.stderr
+    plan, again = by_pod(planned.stdout), json.loads(replayed.stdout)
     assert again["same"], again["differences"]
     assert plan["placements"] == again["placements"]
     assert plan["placements"].keys() == told.keys()
     key = f"{scene.namespace}/waits"
-    assert plan["pending"][key]["reason"] == again["left"][key] == reason
+    assert plan["pending"][key]["reason"] == again["waiting"][key] == reason
     assert plan["warnings"] == []
     explained = await asyncio.to_thread(thalweg, "why", key, "--nodes", "-f", state, "-o", "json")
     assert explained.returncode == 0, explained.stderr

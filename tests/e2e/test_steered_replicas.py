@@ -18,7 +18,7 @@ from support.operator import Operator, free_address, until
 from support.proxy import ApiProxy, ProxiedRequest, proxied
 from support.replicas import Replicas, running_replicas
 from support.rights import user_of
-from support.steering import DelayingProxy, gates_in_effect
+from support.steering import DelayingProxy, gates_in_effect, mutual_tls
 from thalweg_controlplane import Api, ControlPlane
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -66,22 +66,22 @@ async def steered_replicas(
     scene: ClusterScenario, relay: DelayingProxy, folder: Path, *kubeconfigs: Path
 ) -> AsyncIterator[SteeredReplicas]:
     """Two of them, one of which leads, and the Service leads to it."""
+    tls = mutual_tls(folder)
     before = relay.to
     await scene.operator.stop()
+    relay.tls = tls.caller
     metadata = {"name": SERVICE, "namespace": NAMESPACE}
     ports = [{"name": "extender", "port": 8443}]
     await scene.api.create({"apiVersion": "v1", "kind": "Service", "metadata": metadata, "spec": {"ports": ports}})
     listen = [int(free_address().partition(":")[2]) for _ in range(2)]
     service = f"{NAMESPACE}/{SERVICE}"
-    extenders = [
-        ("--extender-listen", f":{port}", "--extender-insecure", "--extender-endpoints", service) for port in listen
-    ]
+    extenders = [("--extender-listen", f":{port}", *tls.options, "--extender-endpoints", service) for port in listen]
     async with running_replicas(scene.api, kubeconfigs, folder, extenders, POD_IP=ADDRESS) as replicas:
         steered = SteeredReplicas(scene, relay, replicas, listen)
         await steered.follow()
         yield steered
     await scene.api.delete(f"/api/v1/namespaces/{NAMESPACE}/services/{SERVICE}")
-    relay.to = before
+    relay.to, relay.tls = before, None
     await scene.operator.start()
 
 
@@ -99,8 +99,8 @@ async def test_the_service_leads_to_the_leader(
         leader, standby = await steered.replicas.leader(), await steered.replicas.standby()
         async with aiohttp.ClientSession() as session:
             for verb in ("filter", "prioritize", "preempt"):
-                url = f"http://127.0.0.1:{steered.port(standby)}/extender/{verb}"
-                async with session.post(url, data=b"{}") as answer:
+                url = f"https://127.0.0.1:{steered.port(standby)}/extender/{verb}"
+                async with session.post(url, data=b"{}", ssl=relay.tls) as answer:
                     assert (answer.status, await answer.text()) == (
                         503, f"lease: standby, {await steered.replicas.holder()} leads\n"
                     )  # fmt: skip

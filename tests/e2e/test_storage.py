@@ -6,7 +6,7 @@ import pytest
 from support.operator import until
 from support.watching import watched_cluster
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import object_path
+from thalweg_controlplane.client.objects import object_path
 
 from flowcore.api import STORAGE_KINDS
 from flowcore.model.volumes import Attachment, Claim, PersistentVolume

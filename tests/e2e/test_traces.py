@@ -11,7 +11,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span
 from support.operator import Operator, running_operator, until
 from support.steering import count
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import node, pod
+from thalweg_controlplane.client.objects import node, pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -88,7 +88,7 @@ async def test_a_round_is_a_trace(
         root = placed()[0]
         assert receiver.service == "thalweg"
         assert (root.name, root.parent_span_id) == ("round", b"")
-        names = {"collect", "worker", "deliver", "snapshot", "problem", "solve", "result", "scores"}
+        names = {"collect", "worker", "deliver", "snapshot", "problem", "solve", "result", "prices"}
 
         def below() -> dict[str, Span]:
             return {span.name: span for span in receiver.spans if span.trace_id == root.trace_id and span is not root}

@@ -11,7 +11,7 @@ from support.cli import thalweg
 from support.cluster_scenario import POLICIES, policy
 from support.operator import Operator, running_operator, until
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import collection_path, pod
+from thalweg_controlplane.client.objects import collection_path, pod
 
 from flowcore.model.policies import GATE
 

@@ -19,8 +19,8 @@ from support.operator import Operator, free_address, running_operator, until
 from support.rights import ACCOUNTS, token
 from support.viewing import ALL, SYSTEM, Viewer, account_that_lists, answered, view_session
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.api import _read
-from thalweg_controlplane.objects import pod
+from thalweg_controlplane.client.api import _read
+from thalweg_controlplane.client.objects import pod
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -200,7 +200,11 @@ async def test_through_the_proxy_of_the_api_server(
 def compute_pids(operator: Operator) -> list[int]:
     """Compute processes of the operator's view."""
     children = Path(f"/proc/{operator.pid}/task/{operator.pid}/children").read_text().split()
-    return [pid for pid in map(int, children) if b"thalweg_view.compute" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    return [
+        pid
+        for pid in map(int, children)
+        if b"thalweg_view.compute_process.compute" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
 
 
 async def test_rounds_go_on_while_the_compute_process_is_stuck_and_it_comes_back(

@@ -11,7 +11,7 @@ from support.browser import PATIENCE, chromium, require_page
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, free_address, running_operator
 from support.rights import token
-from thalweg_view.access import AUDIENCE
+from thalweg_view.callers.access import AUDIENCE
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

@@ -18,8 +18,8 @@ from support.cli import thalweg
 from support.operator import until
 from support.tools import kubectl
 from thalweg_controlplane import Api, ControlPlane
+from thalweg_controlplane.client.objects import node, pod
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG, SCHEDULER
-from thalweg_controlplane.objects import node, pod
 
 from flowcore.model.policies import GATE
 

@@ -7,6 +7,7 @@ import gzip
 import json
 import ssl
 from collections import Counter
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -19,7 +20,7 @@ from support.operator import until
 from thalweg_controlplane.certificates import Authority
 from thalweg_extender import Certificates, ExtenderLimits
 
-from flowcore.model.advice import Advice
+from flowcore.model.advice import Advice, ExtenderPod
 
 
 @pytest.fixture
@@ -107,24 +108,21 @@ async def test_requests_beyond_those_in_flight_are_503() -> None:
     def on_answer(_verb: str, outcome: str, _seconds: float) -> None:
         told[outcome] += 1
 
-    async def bind(*_: str) -> str:
-        under_way.release()
-        await go_on.wait()
-        return ""
+    class SlowPlanView(StubPlanView):
+        async def until_planned(self, _extender_pod: ExtenderPod, _nodes: Sequence[str]) -> None:
+            under_way.release()
+            await go_on.wait()
 
     async with (
-        served(
-            StubPlanView(PASSING_ADVICE), bind=bind, limits=limits, on_answer=on_answer, on_refused=refused
-        ) as address,
+        served(SlowPlanView(PASSING_ADVICE), limits=limits, on_answer=on_answer, on_refused=refused) as address,
         aiohttp.ClientSession() as http,
     ):
 
-        async def binds() -> int:
-            body = {"PodName": "p", "PodNamespace": "n", "PodUID": "u", "Node": "n1"}
-            async with http.post(f"{address}/bind", json=body) as answer:
+        async def asks() -> int:
+            async with http.post(f"{address}/filter", data=filter_request(["n1"])) as answer:
                 return answer.status
 
-        both = [asyncio.create_task(binds()) for _ in range(2)]
+        both = [asyncio.create_task(asks()) for _ in range(2)]
         for _ in both:
             await under_way.acquire()
         async with http.post(f"{address}/filter", data=filter_request(["n1"])) as answer:
@@ -221,7 +219,7 @@ async def test_nothing_is_kept_of_callers_that_left() -> None:
     ],
 )
 async def test_nothing_else_is_served_there(method: str, path: str, status: int) -> None:
-    """Neither other paths, nor other methods, nor the bind verb unless asked for."""
+    """Neither other paths, nor other methods, nor the bind verb, which kube-scheduler keeps."""
     async with (
         served(StubPlanView(PASSING_ADVICE)) as address,
         aiohttp.ClientSession() as http,

@@ -85,30 +85,6 @@ async def test_preempt_answers_the_plans_victims_for_managed_pods() -> None:
     assert [names for _, names in guide.asked] == [["n1"]]
 
 
-async def test_bind_is_there_when_asked_for() -> None:
-    """Its error is an answer; without a binder there is no such verb, and only POST is served."""
-    bound: list[tuple[str, str, str, str]] = []
-
-    async def bind(namespace: str, name: str, uid: str, node: str) -> str:
-        bound.append((namespace, name, uid, node))
-        return "" if node == "n1" else "409: taken"
-
-    body = b'{"PodName":"p","PodNamespace":"shop","PodUID":"u","Node":"%s"}'
-    async with served(StubPlanView(STEERED), bind=bind) as address:
-        assert await post(address, "bind", body % b"n1") == (200, '{"Error":""}')
-        assert await post(address, "bind", body % b"n2") == (200, '{"Error":"409: taken"}')
-        for lacking in (
-            b'{"PodName":"p"}',
-            body.replace(b'"u"', b'""') % b"n1",
-            body.replace(b'"PodUID":"u",', b"") % b"n1",
-        ):
-            assert (await post(address, "bind", lacking))[0] == 400
-    assert bound == [("shop", "p", "u", "n1"), ("shop", "p", "u", "n2")]
-    async with served(StubPlanView(STEERED)) as address, aiohttp.ClientSession() as http:
-        assert (await post(address, "bind", body % b"n1"))[0] == 404
-        assert (await http.get(f"{address}/filter")).status == 405
-
-
 async def test_without_node_names_it_says_what_to_configure() -> None:
     """kube-scheduler prints Error; where an answer has none it prints the code."""
     whole = {"metadata": {}, "items": [{"metadata": {"name": "n1"}}]}
@@ -126,14 +102,10 @@ async def test_without_node_names_it_says_what_to_configure() -> None:
     assert guide.asked == []
 
 
-@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt", "bind"])
+@pytest.mark.parametrize("verb", ["filter", "prioritize", "preempt"])
 async def test_what_is_not_json_is_refused_with_a_sentence(verb: str) -> None:
     """And the next request is answered."""
-
-    async def bind(*_: str) -> str:
-        return ""
-
-    async with served(StubPlanView(STEERED), bind=bind) as address:
+    async with served(StubPlanView(STEERED)) as address:
         for body in (b"", b"what?", b"[1]", b"\xff" * 100, b'{"Pod":' * 50_000):
             status, text = await post(address, verb, body)
             assert status == 400
@@ -142,24 +114,17 @@ async def test_what_is_not_json_is_refused_with_a_sentence(verb: str) -> None:
 
 
 async def test_a_guide_that_cannot_answer_yet_is_503_with_its_reason() -> None:
-    """For each verb; nothing is looked at, and nothing is bound."""
-    bound: list[str] = []
-
-    async def bind(_namespace: str, name: str, _uid: str, _node: str) -> str:
-        bound.append(name)
-        return ""
-
-    async with served(guide := StubPlanView("lease: standby, another leads"), bind=bind) as address:
+    """For each verb; nothing is looked at."""
+    async with served(guide := StubPlanView("lease: standby, another leads")) as address:
         for verb, body in (
             ("filter", filter_request(NAMES)),
             ("prioritize", filter_request(NAMES)),
             ("preempt", preempt_request({})),
-            ("bind", b'{"PodNamespace":"a","PodName":"b","PodUID":"c","Node":"d"}'),
         ):
             async with aiohttp.ClientSession() as http, http.post(f"{address}/{verb}", data=body) as answer:
                 assert (answer.status, await answer.text()) == (503, "lease: standby, another leads\n")
                 assert answer.headers["Connection"] == "close", "the next connection may lead to the leader"
-    assert (guide.asked, guide.answers, bound) == ([], [], [])
+    assert (guide.asked, guide.answers) == ([], [])
 
 
 async def test_another_leads_after_a_wait_for_the_plan() -> None:

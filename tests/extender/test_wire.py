@@ -86,12 +86,6 @@ def test_a_preemption_request_is_read() -> None:
     }
 
 
-def test_a_binding_request_is_read() -> None:
-    """The four names of extender/v1 ExtenderBindingArgs."""
-    args = wire.decode(wire.binding_args, b'{"PodName":"p","PodNamespace":"shop","PodUID":"u","Node":"n1"}')
-    assert (args.pod_name, args.pod_namespace, args.pod_uid, args.node) == ("p", "shop", "u", "n1")
-
-
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
@@ -111,7 +105,6 @@ def test_a_binding_request_is_read() -> None:
             wire.ExtenderPreemptionResult({"n1": wire.MetaVictims([wire.MetaPod("u1")], 2)}),
             b'{"NodeNameToMetaVictims":{"n1":{"Pods":[{"UID":"u1"}],"NumPDBViolations":2}}}',
         ),
-        (wire.ExtenderBindingResult(), b'{"Error":""}'),
     ],
 )  # fmt: skip
 def test_answers_are_written_as_go_reads_them(answer: object, text: bytes) -> None:
@@ -130,7 +123,7 @@ def test_answers_are_written_as_go_reads_them(answer: object, text: bytes) -> No
 def test_any_json_is_read_or_refused(value: object) -> None:
     """Nothing else is raised, whatever its shape."""
     text = json.dumps(value).encode()
-    for decoder in (wire.extender_args, wire.preemption_args, wire.binding_args):
+    for decoder in (wire.extender_args, wire.preemption_args):
         with suppress(BadRequest):
             found = wire.decode(decoder, text)
             if isinstance(found, wire.ExtenderArgs):

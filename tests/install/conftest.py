@@ -14,7 +14,7 @@ from support.image import Image, NoImage, build_image, read_image
 from support.kubelet import NODE, running_kubelet
 from support.release import TAINT, Release
 from thalweg_controlplane import Binaries
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 
 __all__ = ["binaries", "helm"]
 

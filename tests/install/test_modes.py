@@ -12,8 +12,8 @@ from support.operator import until
 from support.release import WITHIN, Release
 from thalweg_certificates import CLIENT, SERVER, Leaf, issue, read_pair, to_pem
 from thalweg_controlplane import Api
+from thalweg_controlplane.client.objects import collection_path, pod
 from thalweg_controlplane.components import DEFAULT_SCHEDULER_CONFIG, SCHEDULER
-from thalweg_controlplane.objects import collection_path, pod
 
 from flowcore.model.policies import GATE
 

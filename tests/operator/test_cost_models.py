@@ -18,6 +18,7 @@ from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 from thalweg_operator.policies.store import PolicyStore
 
 from flowcore.api.policies import parse_policy
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.costs import MODELS
 from flowcore.model.errors import PolicyError
 from thalweg_cost_models import ENTRY_POINT_GROUP, find_models, load_models
@@ -159,16 +160,10 @@ async def test_the_worker_finds_it_too(site: Path) -> None:
                     generation=number,
                     now=0.0,
                     reset=number == 1,
-                    nodes=nodes if number == 1 else [],
-                    removed_nodes=[],
-                    usage=[],
-                    namespaces={},
-                    signatures=[waiting.signature],
-                    pod_deltas=[],
-                    images=[],
-                    reports=[],
+                    changes=ClusterChanges(nodes=nodes if number == 1 else []),
                     policies=[policy],
                     classes=[waiting.pod_class],
+                    signatures=[waiting.signature],
                     pending=[PendingEntry(waiting.key, 0, 0, 0.0, 0)],
                     budget=1.0,
                 )
@@ -211,16 +206,10 @@ async def test_the_worker_solves_a_declared_network(site: Path) -> None:
                 generation=number,
                 now=0.0,
                 reset=number == 1,
-                nodes=[model_node(added, 4000)],
-                removed_nodes=[],
-                usage=[],
-                namespaces={},
-                signatures=[waiting[0].signature],
-                pod_deltas=[],
-                images=[],
-                reports=[],
+                changes=ClusterChanges(nodes=[model_node(added, 4000)]),
                 policies=policies,
                 classes=[waiting[0].pod_class],
+                signatures=[waiting[0].signature],
                 pending=[PendingEntry(each.key, 0, int(at == 2), 0.0, 0) for at, each in enumerate(waiting)],
                 budget=1.0,
             )

@@ -2,12 +2,13 @@
 
 import pytest
 from support.fake_cluster.eviction_scene import EvictionScene, sized
-from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
+from thalweg_operator.reservations.events import Answer, PlanMade, PlannedPlacement
 
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import STEERED_NAME
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.plan_document import PlanEviction
 
 BOTH = pytest.mark.parametrize("scheduler", ["thalweg", STEERED_NAME])
 
@@ -81,7 +82,7 @@ def test_the_plan_evicts_who_leaves_by_itself(to: str) -> None:
     scene.node("n")
     scene.node("m")
     scene.pod("web", 400, node_name="n", owner="rs")
-    eviction = PlannedEviction("ns/web", "u-web", Departure.RULE, to, "its node lost a label")
+    eviction = PlanEviction("ns/web", "u-web", "n", EvictionKind.RULE, to=to, reason="its node lost a label")
     scene.state.apply(PlanMade(1, scene.state.generation, (), evictions=[eviction]))
     assert scene.evictions() == ["web"]
 
@@ -97,7 +98,7 @@ def gang_in_two_parts() -> tuple[EvictionScene, list[PlannedPlacement]]:
         pod = scene.pod(f"g{number}", 1000, pod_class=urgent, gang=membership)
         policy = scene.state.shell.state.policy_of(pod)
         assert policy is not None
-        eviction = PlannedEviction(victim.key, victim.uid, Departure.PREEMPTION)
+        eviction = PlanEviction(victim.key, victim.uid, victim.node_name, EvictionKind.PREEMPTION)
         place = PlannedPlacement(pod, policy, f"n{number}", (number, 0), "g", False, victims=(eviction,), waits=True)
         placements.append(place)
     return scene, placements

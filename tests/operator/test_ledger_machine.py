@@ -22,8 +22,7 @@ from support.fake_cluster.machine import Disturbances, Gangs, Moves, Preemption,
 from support.fake_cluster.rounds import Plan
 from support.fake_cluster.steered import CLASS, steering
 from support.profiles import examples
-from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import PlannedEviction, PlannedPlacement
+from thalweg_operator.reservations.events import PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT
@@ -49,7 +48,9 @@ from flowcore.model.policies import (
     Steering,
     WaitingMode,
 )
+from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning.plan_document import PlanEviction
 
 NODES = SteeredPods.NODES
 NAMES = tuple(f"p{at}" for at in range(5))
@@ -216,11 +217,12 @@ class AnyMachine(SteeredPods):
         ]
         if choose.random() < 0.3:
             plan.evictions = [
-                PlannedEviction(
+                PlanEviction(
                     each.key,
                     each.uid,
-                    choose.choice((Departure.RULE, Departure.MIGRATION)),
-                    choose.choice(("", *NODES)),
+                    each.node_name,
+                    choose.choice((EvictionKind.RULE, EvictionKind.MIGRATION)),
+                    to=choose.choice(("", *NODES)),
                     by_controller=choose.random() < 0.2,
                 )
                 for each in sorted(self.world.cluster.pods.values(), key=lambda each: each.key)
@@ -230,12 +232,12 @@ class AnyMachine(SteeredPods):
         self.world.deliver(count)
 
     @staticmethod
-    def _eviction(choose: random.Random, pod: Pod, priority: int) -> PlannedEviction:
+    def _eviction(choose: random.Random, pod: Pod, priority: int) -> PlanEviction:
         """A running pod leaves for one of this priority: it is preempted, or moved."""
         lower = pod.pod_class.priority < priority and choose.random() < 0.7
-        departure = Departure.PREEMPTION if lower else Departure.MIGRATION
-        to = choose.choice(NODES) if departure is Departure.MIGRATION or choose.random() < 0.5 else ""
-        return PlannedEviction(pod.key, pod.uid, departure, to)
+        kind = EvictionKind.PREEMPTION if lower else EvictionKind.MIGRATION
+        to = choose.choice(NODES) if kind is EvictionKind.MIGRATION or choose.random() < 0.5 else ""
+        return PlanEviction(pod.key, pod.uid, pod.node_name, kind, to=to)
 
     @precondition(lambda self: self.world.writes)
     @rule()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -19,12 +19,12 @@ from thalweg_extender.answers import FilterOutcome
 from thalweg_extender.extender_limits import DEFAULT_LIMITS
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.delivery.extender_view import ExtenderView
-from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
+from thalweg_operator.planning.planned_placements import PriceReader
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 from thalweg_operator.reservations.effects import Bind, Effect, Nominate, RequestRound
 from thalweg_operator.reservations.events import (
-    CheapestPlanned,
     ObjectSet,
     PlanMade,
     PodPut,
@@ -37,7 +37,9 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.kinds import QUEUES
 from flowcore.costs.scale import OMEGA
 from flowcore.model.advice import ExtenderPod
@@ -93,6 +95,12 @@ def come(world: FakeCluster, name: str = "p", policy: Policy = BINDER, **fields:
     return effects
 
 
+def all_cheap(world: FakeCluster, pod_class: PodClass) -> None:
+    """A plan says that one more pod of the class that we bind costs the same on all nodes."""
+    positions = {name: position for position, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(pod_class, BINDER.name, positions, 0, 1, [0, 0, 0], 1, world.cluster.generation))
+
+
 def is_bound(effects: list[Effect]) -> bool:
     return any(isinstance(each, Bind) for each in effects)
 
@@ -112,7 +120,7 @@ def test_bound_without_a_round() -> None:
     assert not rounds(effects)
     reservation = world.ledger.reservations[f"{NAMESPACE}/p"]
     assert (reservation.owner, reservation.phase) == (Owner.BINDER, Phase.BINDING)
-    assert reservation.node in world.cluster.take_changes().usage
+    assert reservation.node in {use.node for use in world.cluster.take_changes().complete().usage}
 
 
 def test_no_two_pods_get_a_node_by_the_same_price() -> None:
@@ -221,7 +229,7 @@ PICKY: dict[str, PodClass] = {
 def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
     """Also where the last plan had such a pod."""
     world, pod_class = world_of(BINDER), PICKY[needs]
-    world.apply(CheapestPlanned(pod_class, BINDER.name, NAMES, world.cluster.generation))
+    all_cheap(world, pod_class)
     assert not is_bound(come(world, pod_class=pod_class))
 
 
@@ -233,7 +241,7 @@ def test_a_pod_that_needs_more_of_its_node(needs: str) -> None:
 def test_a_policy_that_reads_more_than_the_class(says: dict[str, Any]) -> None:
     """Its prices differ from pod to pod, or its rules count other pods."""
     world = world_of(msgspec.structs.replace(BINDER, **says))
-    world.apply(CheapestPlanned(CLASS, BINDER.name, NAMES, world.cluster.generation))
+    all_cheap(world, CLASS)
     assert not is_bound(come(world))
 
 
@@ -317,19 +325,28 @@ def request_of(pods: int, used: list[int], number: int = 1) -> RoundRequest:
         generation=number,
         now=0.0,
         reset=number == 1,
-        nodes=[Node(f"n{at}", allocatable=(("cpu", 4000), ("pods", 100))) for at in range(len(used))],
-        removed_nodes=[],
-        usage=[NodeUsage(f"n{at}", (("cpu", cpu),), 1, cpu, 0, ()) for at, cpu in enumerate(used) if cpu],
-        namespaces={NAMESPACE: ()},
-        signatures=[PodSignature(NAMESPACE, ())],
-        pod_deltas=[],
-        images=[],
-        reports=[],
+        changes=ClusterChanges(
+            nodes=[Node(f"n{at}", allocatable=(("cpu", 4000), ("pods", 100))) for at in range(len(used))],
+            usage=[NodeUsage(f"n{at}", (("cpu", cpu),), 1, cpu, 0, ()) for at, cpu in enumerate(used) if cpu],
+            namespaces={NAMESPACE: ()},
+        ),
         policies=[BINDER],
         classes=[CLASS],
+        signatures=[PodSignature(NAMESPACE, ())],
         pending=[PendingEntry(f"{NAMESPACE}/p{at}", 0, 0, 0.0, 0) for at in range(pods)],
         budget=0.0,
         steps=3,
+    )
+
+
+def cheapest_of(reply: RoundReply, reader: PriceReader | None = None) -> Sequence[str]:
+    """The cheapest nodes by the prices of a reply, of one class."""
+    read = (reader or PriceReader()).read
+    [event] = read(request_of(1, []), reply, [Pod(NAMESPACE, "p0", "u", CLASS)])
+    return cheapest_nodes(
+        PlannedPrices(
+            event.positions, event.base, event.step, event.codes, event.tolerance, event.generation, arrival=0
+        )
     )
 
 
@@ -340,7 +357,7 @@ def test_the_cheapest_nodes_are_those_that_a_round_would_take(used: list[int]) -
     reply = run_request(Replica(), request_of(1, used))
     [placed] = reply.placements
     used[int(placed.node[1:])] += 100
-    [(_, names)] = reply.cheapest
+    names = cheapest_of(reply)
     after = run_request(Replica(), request_of(1, used))
     least = after.placements[0].price
     for name in names:
@@ -353,8 +370,19 @@ def test_the_cheapest_nodes_are_those_that_a_round_would_take(used: list[int]) -
 
 def test_no_node_is_cheapest_where_many_come() -> None:
     """After a round of many pods nobody comes alone, and a full node is no cheap one."""
-    assert not run_request(Replica(), request_of(20, [0, 0])).cheapest
-    assert not run_request(Replica(), request_of(1, [4000, 4000])).cheapest
+    assert not run_request(Replica(), request_of(20, [0, 0])).node_prices
+    assert not cheapest_of(run_request(Replica(), request_of(1, [4000, 4000])))
+
+
+def test_names_of_nodes_are_told_where_they_changed() -> None:
+    """The prices of later replies are of the same nodes. A worker that was started again tells them anew."""
+    replica, reader = Replica(), PriceReader()
+    replies = [run_request(replica, request_of(1, used, number)) for number, used in enumerate(
+        ([3000, 0], [3000, 0], [3000, 2000, 0]), start=1
+    )]  # fmt: skip
+    assert [reply.node_names for reply in replies] == [["n0", "n1"], [], ["n0", "n1", "n2"]]
+    assert [list(cheapest_of(reply, reader)) for reply in replies] == [["n1"], ["n1"], ["n2"]]
+    assert run_request(Replica(), request_of(1, [3000, 0])).node_names == ["n0", "n1"]
 
 
 # --- pods that kube-scheduler binds ---
@@ -377,8 +405,8 @@ def test_answered_without_a_round() -> None:
 def test_a_question_about_dear_nodes_waits_for_a_round() -> None:
     """None of its nodes is as good as the cheapest one."""
     world = world_of(EXTENDER)
-    above, positions = [0, 10, 10], {name: at for at, name in enumerate(NAMES)}
-    world.apply(PricesPlanned(CLASS, "steered", positions, 0, above, 1, world.cluster.generation))
+    codes, positions = [0, 10, 10], {name: at for at, name in enumerate(NAMES)}
+    world.apply(PricesPlanned(CLASS, "steered", positions, 0, 1, codes, 1, world.cluster.generation))
     come(world, policy=EXTENDER)
     pod = world.api[f"{NAMESPACE}/p"]
     asked = ExtenderPod(NAMESPACE, "p", pod.uid, {}, STEERED_NAME, "")

@@ -182,13 +182,13 @@ def test_only_what_changed_is_sent() -> None:
         driven.node(name)
     driven.poll({"n": 500, "m": 600})
     waits = driven.pod("waits")
-    assert sorted(each.node for each in driven.request([waits]).measured) == ["m", "n"]
-    assert driven.request([waits]).measured == []
+    assert sorted(each.node for each in driven.request([waits]).changes.measured) == ["m", "n"]
+    assert driven.request([waits]).changes.measured == []
     driven.happen("reserved", ("a", "n"))
-    assert driven.request([waits]).measured == [MeasuredLoad("n", 600, 2 * GI)]
+    assert driven.request([waits]).changes.measured == [MeasuredLoad("n", 600, 2 * GI)]
     driven.seconds += 30
     driven.poll({"n": 500, "m": 700})
-    assert driven.request([waits]).measured == [MeasuredLoad("m", 700, GI)]
+    assert driven.request([waits]).changes.measured == [MeasuredLoad("m", 700, GI)]
 
 
 def test_a_pod_that_runs_for_long_is_not_new_after_a_restart() -> None:
@@ -198,7 +198,7 @@ def test_a_pod_that_runs_for_long_is_not_new_after_a_restart() -> None:
     driven.happen("pod", ("old", "n", -3600.0))
     driven.happen("pod", ("new", "n", -10.0))
     driven.poll({"n": 500})
-    assert driven.request([driven.pod("waits")]).measured == [MeasuredLoad("n", 600, 2 * GI)]
+    assert driven.request([driven.pod("waits")]).changes.measured == [MeasuredLoad("n", 600, 2 * GI)]
 
 
 def test_what_is_foreseen_goes_with_the_pods_of_policies_that_ask() -> None:

@@ -12,7 +12,7 @@ from support.profiles import examples
 from support.verdicts import read_pods
 from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.effects import Bind, ClearNomination, Departure, Evict, Nominate
-from thalweg_operator.reservations.events import Answer, PlanMade, PlannedEviction, PlannedPlacement
+from thalweg_operator.reservations.events import Answer, PlanMade, PlannedPlacement
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
@@ -21,8 +21,9 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
 from flowcore.model.queues import Queue
-from flowcore.model.running_pods import RecentMove
+from flowcore.model.running_pods import EvictionKind, RecentMove
 from flowcore.model.selectors import LabelSelector
+from flowcore.planning.plan_document import PlanEviction
 
 PLACE = "ns/web-1~u-web-1"
 
@@ -80,7 +81,7 @@ class Scene:
         self.state.delete_pod(f"ns/{name}")
 
     def plan(
-        self, name: str, node: str, *victims: PlannedEviction, meanwhile: Callable[[], object] = lambda: None
+        self, name: str, node: str, *victims: PlanEviction, meanwhile: Callable[[], object] = lambda: None
     ) -> None:
         """A round places a pod once these have left; something happens before its plan arrives."""
         self.state.take_changes()
@@ -94,9 +95,9 @@ class Scene:
         self.state.look_after()  # it is nominated
         self.state.look_after()  # pods are evicted
 
-    def plan_move(self, departure: Departure = Departure.MIGRATION, **options: Any) -> None:
+    def plan_move(self, kind: EvictionKind = EvictionKind.MIGRATION, **options: Any) -> None:
         """The large pod comes to a, and the other one goes to b."""
-        self.plan("large", "a", PlannedEviction("ns/web-1", "u-web-1", departure, "b"), **options)
+        self.plan("large", "a", PlanEviction("ns/web-1", "u-web-1", "a", kind, to="b"), **options)
 
     def leave(self) -> None:
         """The moved pod is evicted, and its end is seen."""
@@ -264,7 +265,7 @@ def test_a_preempted_pod_leaves_whether_its_replacement_has_a_place_or_not(chang
     """The place is a favour: it is reserved where it holds."""
     scene = Scene()
     scene.change("large", pod_class=sized(800, priority=9))
-    scene.plan_move(Departure.PREEMPTION, meanwhile=lambda: change(scene))
+    scene.plan_move(EvictionKind.PREEMPTION, meanwhile=lambda: change(scene))
     assert scene.evictions() == ["web-1"]
     kept = PLACE in scene.ledger.reservations
     assert kept == (change is LOST["the policy moves no pods"])
@@ -275,7 +276,7 @@ def test_a_reclaimed_pod_leaves_though_its_replacement_has_no_place() -> None:
     """No policy governs it, so no place is reserved: it is evicted all the same, and no round is asked for."""
     scene = Scene()
     scene.change("web-1", scheduler_name="default-scheduler")
-    scene.plan_move(Departure.RECLAIM)
+    scene.plan_move(EvictionKind.RECLAIM)
     assert scene.phases() == {"ns/large": (Phase.AWAITING_VICTIM, "a")}
     rounds = scene.state.rounds_requested
     scene.pass_time(0.2)
@@ -337,7 +338,7 @@ def test_one_pod_leaves_for_two() -> None:
     scene.pod("second", 400)
     scene.node("a", cpu=1000)
     scene.plan_move()
-    scene.plan("second", "a", PlannedEviction("ns/web-1", "u-web-1", Departure.MIGRATION, "b"))
+    scene.plan("second", "a", PlanEviction("ns/web-1", "u-web-1", "a", EvictionKind.MIGRATION, to="b"))
     assert set(scene.ledger.reservations) == {"ns/large", "ns/second", PLACE}
     scene.gone("large")
     scene.pass_time(0.2)
@@ -350,7 +351,9 @@ def test_two_places_on_one_node_that_has_room_for_one() -> None:
     scene = Scene()
     scene.pod("web-3", 400, node_name="a", usage=sized(400).requests, owner="rs")
     scene.node("b", cpu=700)
-    moves = [PlannedEviction(f"ns/{name}", f"u-{name}", Departure.MIGRATION, "b") for name in ("web-1", "web-3")]
+    moves = [
+        PlanEviction(f"ns/{name}", f"u-{name}", "a", EvictionKind.MIGRATION, to="b") for name in ("web-1", "web-3")
+    ]
     scene.plan("large", "a", *moves)
     assert not scene.ledger.reservations
     scene.node("b", cpu=800)
@@ -391,7 +394,8 @@ def test_a_place_has_a_key_that_no_pod_has() -> None:
 
 def plan_alone(scene: Scene, to: str = "b", **fields: Any) -> None:
     """A round has the pod leave by itself."""
-    eviction = PlannedEviction("ns/web-1", "u-web-1", Departure.RULE, to, "its node lost a label", **fields)
+    told = {"to": to, "reason": "its node lost a label", **fields}
+    eviction = PlanEviction("ns/web-1", "u-web-1", "a", EvictionKind.RULE, **told)
     scene.state.take_changes()
     scene.state.apply(PlanMade(1, scene.state.generation, (), evictions=[eviction]))
     scene.state.look_after()

@@ -411,3 +411,15 @@ async def test_kube_scheduler_evicts_nobody_while_a_round_may() -> None:
         await scene.turn(1)
         assert not advise(scene.state.shell.state, asked, ["n1"]).may_preempt
     assert scene.evictions() == ["n0-0"]
+
+
+async def test_a_node_without_a_feature_hides_no_full_one() -> None:
+    """One node is full, and one lacks what the pod needs of a kubelet: somebody leaves the full one."""
+    scene = EvictionScene()
+    room = (("cpu", 1000), ("pods", 10))
+    scene.state.upsert_node(Node("full", allocatable=room, features=("F",)))
+    scene.state.upsert_node(Node("old", allocatable=room))
+    scene.pod("lazy", 1000, node_name="full", started=0.0)
+    scene.pod("u", 400, pod_class=PodClass(requests=(("cpu", 400),), priority=1000, features=("F",)))
+    await scene.turn(3)
+    assert scene.evictions() == ["lazy"]

@@ -45,16 +45,17 @@ def test_a_recorded_round_replays_to_the_same_plan(tmp_path_factory: pytest.Temp
     """Whenever the clock stopped it, and though later rounds only told the worker what changed."""
     folder = tmp_path_factory.mktemp("rounds")
     first = request_of(crowd)
-    second = msgspec.structs.replace(request_of(crowd, 2), nodes=[])
+    second = request_of(crowd, 2)
+    second.changes.nodes = []
     replies = _served([first, second], folder)
     for path, reply in zip(sorted(folder.glob("round-*")), replies, strict=True):
         kept = record.read_record(path)
         again = run_request(Replica(), kept.request)
         assert record.differences(reply, again) == []
-        told = {each.node: each for each in kept.request.reports}
-        assert told == {each.node: each for each in first.reports}
-        assert {each.node: each.volumes for each in kept.request.usage} == dict.fromkeys(told, MOUNTED)
-    assert kept.request.storage == [CLAIM, PersistentVolume("v"), StorageClass("late")]
+        told = {each.node: each for each in kept.request.changes.reports}
+        assert told == {each.node: each for each in first.changes.reports}
+        assert {each.node: each.volumes for each in kept.request.changes.usage} == dict.fromkeys(told, MOUNTED)
+    assert kept.request.changes.storage == [CLAIM, PersistentVolume("v"), StorageClass("late")]
 
 
 def test_only_the_last_rounds_are_kept(tmp_path: Path) -> None:
@@ -96,6 +97,16 @@ def test_records_are_for_nobody_else(tmp_path: Path) -> None:
     shared.mkdir(mode=0o750)
     record.RecordWriter(shared).write(request, run_request(Replica(), request))
     assert shared.stat().st_mode & 0o777 == 0o750
+
+
+def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
+    """In the words of ``thalweg plan``."""
+    request = request_of(snapshot([node("a", cpu=1000)], [pod("p", cpu=100), pod("large", cpu=2000)]))
+    path = record.RecordWriter(tmp_path).write(request, run_request(Replica(), request))
+    assert "1 placed, 1 pending, cost" in CliRunner().invoke(main, ["replay", str(path)]).stdout
+    answer = msgspec.json.decode(CliRunner().invoke(main, ["replay", str(path), "-o", "json"]).stdout)
+    assert answer["placements"] == {"default/p": "a"}
+    assert answer["waiting"].keys() == {"default/large"}
 
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.arrays.snapshot import NodeTable
 from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
@@ -28,16 +29,10 @@ def request(nodes: list[Node], gone: list[str], uses: list[NodeUsage], classes: 
         generation=1,
         now=0.0,
         reset=False,
-        nodes=nodes,
-        removed_nodes=gone,
-        usage=uses,
-        namespaces={},
-        signatures=[PodSignature("ns")],
-        pod_deltas=[],
-        images=[],
-        reports=[],
+        changes=ClusterChanges(nodes=nodes, removed_nodes=gone, usage=uses),
         policies=[BUILT_IN],
         classes=classes,
+        signatures=[PodSignature("ns")],
         pending=[PendingEntry(f"ns/{at}", at, 0, 0.0, 0) for at in range(len(classes))],
         budget=0.01,
     )

@@ -6,6 +6,7 @@ from thalweg_operator.planning.reports.round_reports import RoundReports
 from thalweg_operator.planning.round_request import PlanningInput
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
@@ -20,9 +21,7 @@ def report(reports: RoundReports, planned: Pod, proposed: Sequence[str], deferre
     cluster = Cluster()
     given = PlanningInput(1, cluster.take_changes(), [POLICY], {POLICY.name: "u"})
     entry = PendingEntry(planned.key, 0, 0, 0.0, 0)
-    request = RoundRequest(
-        1, 1, 0.0, False, [], [], [], {}, [], [], [], [], [POLICY], [planned.pod_class], [entry], 0.0
-    )  # fmt: skip
+    request = RoundRequest(1, 1, 0.0, False, ClusterChanges(), [POLICY], [planned.pod_class], [], [entry], 0.0)
     reply = RoundReply(1, 0.0, 0.0, 0, 0, "", 0, unplaced=[(0, 0)], reasons=["It fits nowhere."], costs=[0])
     reply.proposals = [(0, PlanEviction(key, key, "n", EvictionKind.MIGRATION, (0,), "m")) for key in proposed]
     reports.round_ended(request, reply, given, [POLICY] * len(deferred), {"u"}, [(pod, POLICY) for pod in deferred])

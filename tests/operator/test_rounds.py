@@ -616,9 +616,9 @@ async def test_a_prepared_worker_is_told_only_what_changed_since() -> None:
     first, *later = case.worker.requests
     assert first.reset
     assert not first.pending
-    assert [node.name for node in first.nodes] == ["n1"]
+    assert [node.name for node in first.changes.nodes] == ["n1"]
     assert not any(request.reset for request in later)
-    assert [node.name for request in later for node in request.nodes] == ["n2"]
+    assert [node.name for request in later for node in request.changes.nodes] == ["n2"]
 
 
 async def test_a_worker_is_told_everything_again_after_changes_were_discarded() -> None:
@@ -628,7 +628,7 @@ async def test_a_worker_is_told_everything_again_after_changes_were_discarded() 
     case.node("n2")
     case.loop.discard_changes()
     await case.loop.prepare()
-    assert [(each.reset, len(each.nodes)) for each in case.worker.requests] == [(True, 1), (True, 2)]
+    assert [(each.reset, len(each.changes.nodes)) for each in case.worker.requests] == [(True, 1), (True, 2)]
 
 
 def test_a_standby_keeps_nothing_of_namespaces_that_came_and_went() -> None:
@@ -678,7 +678,8 @@ async def test_a_lost_worker_is_told_everything_again(case: Case) -> None:
     case.pod("third")
     await bound(case, "ns/second", "ns/third")
     assert case.ear.bound["ns/second"] == "m"
-    assert {node.name for node in case.worker.requests[-1].nodes if case.worker.requests[-1].reset} <= {"n", "m"}
+    last = case.worker.requests[-1]
+    assert {node.name for node in last.changes.nodes if last.reset} <= {"n", "m"}
     assert case.metrics.registry.get_sample_value("thalweg_worker_restarts_total") == 2
 
 

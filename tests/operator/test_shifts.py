@@ -245,7 +245,7 @@ def test_pods_that_exchange_nodes_save_what_their_own_preferences_say() -> None:
     generation = world.cluster.generation
     for pod_class, prices in ((ITS_OWN, {mine: 100, theirs: 300}), (SMALL, {mine: 50, theirs: 250})):
         positions = {name: at for at, name in enumerate(prices)}
-        world.apply(PricesPlanned(pod_class, POLICY.name, positions, 0, [*prices.values()], 1, generation))
+        world.apply(PricesPlanned(pod_class, POLICY.name, positions, 0, 1, [*prices.values()], 1, generation))
     assert world.ask(keys[0], [theirs]) == ("steered", [theirs])
     assert [world.ledger.reservations[key].saving for key in keys] == [1200 + 300 - 250, 1000 + 50 - 100]
 
@@ -266,7 +266,7 @@ def test_how_much_dearer_a_node_may_be(price: int, tolerance: int, outcome: str)
     world.plan.placements = [msgspec.structs.replace(each, saving=1000) for each in world.plan.placements]
     generation = world.plan.generation
     world.deliver(10)
-    world.apply(PricesPlanned(SMALL, POLICY.name, {"a": 0, "b": 1}, price, [0, 0], tolerance, generation))
+    world.apply(PricesPlanned(SMALL, POLICY.name, {"a": 0, "b": 1}, price, 1, [0, 0], tolerance, generation))
     other = "b" if world.ledger.reservations[key].node == "a" else "a"
     assert world.ask(key, [other]) == (outcome, [other] if outcome == "steered" else [])
 

@@ -1,16 +1,10 @@
 """SIGTERM: the lease is released only if nothing may still be carried out that the next leader does not know of."""
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
-from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from aiohttp import web
 from support import virtual_time
-from support.fake_api import Answer, answering, hang_up, serving
-from support.fake_cluster.driven_ledger import DrivenLedger
 from support.leases import DirectLeaseClient, LeaseStore
 from thalweg_operator import app, draining
 from thalweg_operator.api.backoff import Backoff
@@ -26,7 +20,6 @@ from thalweg_operator.api.writes.write_queue import (
     WriteQueue,
     retry_after_error,
 )
-from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.errors import ConnectionLost, LeaseLost, Refused
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.settings import Settings
@@ -119,62 +112,6 @@ async def test_a_drain_ends_with_the_time(monkeypatch: pytest.MonkeyPatch) -> No
     await drained(queue)
 
 
-@asynccontextmanager
-async def binding(folder: Path, answer: Answer) -> AsyncIterator[tuple[Binder, DrivenLedger]]:
-    """A binder whose bindings are answered like this, and a pod that kube-scheduler was let through with."""
-    server = web.Application()
-    server.router.add_post("/api/v1/namespaces/ns/pods/p/binding", answer)
-    state, nobody = DrivenLedger(), cast("Any", None)
-    state.upsert_pod(POD)
-    state.in_flight.let_through(POD, frozenset({"a"}), 10.0)
-    async with serving(server, folder) as connection:
-        yield Binder(connection, state.shell, Metrics(), nobody, nobody, 1), state
-
-
-@pytest.mark.parametrize("answer", [hang_up, answering(500), answering(504)])
-async def test_a_binding_of_kube_scheduler_without_an_answer(tmp_path: Path, answer: Answer) -> None:
-    """It may be carried out yet: it counts until the watch shows the pod bound."""
-    async with binding(tmp_path, answer) as (binder, state):
-        assert await binder.bind_for_scheduler("ns", "p", "u", "a")
-        assert binder.unanswered
-        state.upsert_pod(Pod("ns", "p", "u", PodClass(), node_name="a"))
-        assert not binder.unanswered
-
-
-async def test_a_binding_of_kube_scheduler_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Once the API server can no longer be working on it."""
-    monkeypatch.setattr("thalweg_operator.delivery.binder.CARRIED_OUT_WITHIN", 0.05)
-    async with binding(tmp_path, hang_up) as (binder, _):
-        assert await binder.bind_for_scheduler("ns", "p", "u", "a")
-        async with asyncio.timeout(10):
-            await binder.drain()
-
-
-@pytest.mark.parametrize("answer", [answering(409), answering(429), answering(201)])
-async def test_a_binding_of_kube_scheduler_with_an_answer(tmp_path: Path, answer: Answer) -> None:
-    """Done or refused: nothing is left of it."""
-    async with binding(tmp_path, answer) as (binder, _):
-        await binder.bind_for_scheduler("ns", "p", "u", "a")
-        assert not binder.unanswered
-
-
-async def test_a_binding_that_kube_scheduler_gave_up(tmp_path: Path) -> None:
-    """kube-scheduler closes its connection: its binding may be carried out all the same."""
-    arrived = asyncio.Event()
-
-    async def never(_request: web.Request) -> web.StreamResponse:
-        arrived.set()
-        await asyncio.sleep(60)
-        raise AssertionError
-
-    async with binding(tmp_path, never) as (binder, _):
-        task = asyncio.create_task(binder.bind_for_scheduler("ns", "p", "u", "a"))
-        await arrived.wait()
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        assert binder.unanswered
-
-
 @pytest.fixture
 async def leader(monkeypatch: pytest.MonkeyPatch) -> app.Operator:
     """One that holds the lease, and has nothing to write."""
@@ -199,17 +136,6 @@ async def test_kube_scheduler_may_be_binding(leader: app.Operator) -> None:
     """A pod that it was let through with and that is not seen bound in time: the next leader does not know of it."""
     leader._shell.ledger.in_flight.let_through(POD, frozenset({"a"}), float("inf"))
     assert "kube-scheduler" in await leader._drain()
-
-
-async def test_a_binding_that_comes_while_others_end(leader: app.Operator, monkeypatch: pytest.MonkeyPatch) -> None:
-    """kube-scheduler asks for one after the bindings had ended: it counts."""
-
-    async def drain() -> None:
-        leader._shell.cluster.waiting[POD.key] = POD
-        leader.binder._of_scheduler[POD.uid] = (POD.key, float("inf"))
-
-    monkeypatch.setattr(leader._evictor, "drain", drain)
-    assert "was not answered" in await leader._drain()
 
 
 @pytest.mark.parametrize("writer", ["_nominator", "_evictor"])

@@ -1,6 +1,7 @@
 """Usage is what a recount would find, whatever sequence of events led there."""
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -20,6 +21,7 @@ from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.devices import DeviceClass, device_resources, with_devices
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass
@@ -127,7 +129,7 @@ class Receiver:
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
         self.reports: dict[str, Report] = {}
-        self.uses: dict[str, NodeUsageSums] = {}
+        self.uses: dict[str, NodeUsage] = {}
         self.namespaces: dict[str, Labels] = {}
         self.pod_index: Counter[tuple[PodSignature, str]] = Counter()
         self.storage: dict[StorageKey, StorageObject] = {}
@@ -143,9 +145,9 @@ class Receiver:
         self.nodes.update((node.name, node) for node in changes.nodes)
         for name in changes.removed_nodes:
             self.reports.pop(name, None)
-        self.reports.update(changes.reports)
-        self.uses.update((name, copied(use)) for name, use in changes.usage.items())
-        self.pod_index.update({(kind, node): by for kind, on in changes.pod_deltas.items() for node, by in on.items()})
+        self.reports.update(changes.node_reports())
+        self.uses.update((use.node, use) for use in changes.usage)
+        self.pod_index.update({(kind, node): by for kind, on in changes.pod_deltas for node, by in on.items()})
         for name, labels in changes.namespaces.items():
             self.namespaces.pop(name, None)
             if labels is not None:
@@ -194,6 +196,15 @@ def apply(state: DrivenLedger, receiver: Receiver, kind: str, what: Any) -> None
         case "worker lost":
             receiver.__init__()  # type: ignore[misc]
             state.mark_all_dirty()
+
+
+def told(uses: Iterable[NodeUsage]) -> dict[str, tuple[Any, ...]]:
+    """What a worker is told of nodes, as values that can be compared, without nodes on which nothing is taken."""
+    return {
+        use.node: (held, use.pods, use.cpu, use.memory, set(use.ports), set(use.volumes))
+        for use in uses
+        if (held := {name: amount for name, amount in use.amounts if amount}) or use.pods or use.ports or use.volumes
+    }
 
 
 def taken(state: DrivenLedger) -> dict[str, tuple[Any, ...]]:
@@ -260,7 +271,8 @@ def test_usage_equals_a_recount(events: list[tuple[str, Any]]) -> None:
     assert {at: count for at, count in receiver.pod_index.items() if count} == recounted_pods(
         state.cluster, state.ledger
     )
-    assert plain(receiver.uses) == {name: use for name, use in taken(state).items() if name in state.nodes}
+    sums = recounted(state.cluster, state.ledger)
+    assert told(receiver.uses.values()) == told(sums[name].to_usage(name) for name in sums if name in state.nodes)
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -348,7 +360,7 @@ def test_a_report_starts_no_round_and_voids_no_plan() -> None:
     state.upsert_node(Node("n", report=Report(images=(("web:v1", 9),), bandwidth=7)))
     assert (state.generation, changes, state.node_changed_since("n", before)) == (before, [], False)
     told = state.take_changes()
-    assert (told.nodes, told.reports) == ([], {"n": Report((("web:v1", 9),), 7)})
+    assert (told.nodes, dict(told.node_reports())) == ([], {"n": Report((("web:v1", 9),), 7)})
 
 
 def test_a_node_that_comes_back() -> None:

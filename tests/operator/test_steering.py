@@ -6,8 +6,10 @@ import pytest
 from support.fake_cluster.steered import CLASS, NODES, SteeredCluster, steering
 from thalweg_extender.answers import FilterOutcome
 from thalweg_operator.reservations.effects import WakePod
+from thalweg_operator.reservations.events import PricesPlanned
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement
+from thalweg_operator.reservations.steering.records.planned_prices import NO_ROOM
 
 from flowcore.model.advice import HELD_MESSAGE, Advice
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -831,6 +833,19 @@ def test_prefer_has_no_node() -> None:
     assert world.schedule(pod.key) == (FilterOutcome.PASSED, list(NODES))
     planned(world, node="c")
     assert world.schedule(pod.key) == (FilterOutcome.STEERED, ["c"])
+
+
+def test_prefer_is_told_what_nodes_cost() -> None:
+    """As the last plan had it, whether or not a node had room or got a pod since."""
+    world = SteeredCluster(steering="Prefer")
+    pod = world.pod()
+    world.show()
+    world.set_free(pod)
+    codes, positions = [0, NO_ROOM + 50, 100], {name: position for position, name in enumerate(NODES)}
+    policy = world.cluster.policies.of(pod, world.state.namespaces)
+    assert policy is not None
+    world.state.apply(PricesPlanned(pod.pod_class, policy.name, positions, 7, 1, codes, 1, world.state.generation))
+    assert world.view.advise(world.extender_pod(pod.key), ["c"]).scores == {"a": 10, "b": 5, "c": 0}
 
 
 def test_prefer_is_refused_its_node() -> None:

@@ -39,7 +39,7 @@ from flowcore.model.volumes import (
     StorageClass,
     VolumeAttachment,
 )
-from flowcore.planning.problem.demands import demands_of
+from flowcore.planning.problem.demands.demands import demands_of
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.filters import node_resources_fit, run_filters
 from flowcore.rules.filters.registry import IN_ORDER, run_filter

@@ -19,6 +19,7 @@ from thalweg_operator.planning.worker.process_limits import (
     time_limit,
 )
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.policies import BUILT_IN, Policy
 
@@ -78,16 +79,10 @@ def request(model: str, cpu: int, deadline: float = 0.0) -> RoundRequest:
         generation=1,
         now=0.0,
         reset=True,
-        nodes=[node("n")],
-        removed_nodes=[],
-        usage=[],
-        namespaces={},
-        signatures=[waiting.signature],
-        pod_deltas=[],
-        images=[],
-        reports=[],
+        changes=ClusterChanges(nodes=[node("n")]),
         policies=[policy],
         classes=[waiting.pod_class],
+        signatures=[waiting.signature],
         pending=[PendingEntry(waiting.key, 0, 0, 0.0, 0)],
         budget=0.1,
         deadline=deadline,

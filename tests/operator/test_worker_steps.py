@@ -12,6 +12,7 @@ from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.policies import BUILT_IN
 from flowcore.planning.round import Round
 
@@ -26,16 +27,10 @@ def crowded() -> RoundRequest:
         generation=1,
         now=0.0,
         reset=True,
-        nodes=[node(f"n{at}", (4000, 8000)[at % 2], 24 * GI) for at in range(40)],
-        removed_nodes=[],
-        usage=[],
-        namespaces={},
-        signatures=[sizes[0].signature],
-        pod_deltas=[],
-        images=[],
-        reports=[],
+        changes=ClusterChanges(nodes=[node(f"n{at}", (4000, 8000)[at % 2], 24 * GI) for at in range(40)]),
         policies=[BUILT_IN],
         classes=[size.pod_class for size in sizes],
+        signatures=[sizes[0].signature],
         pending=[PendingEntry(f"default/p{at}", at * at % 12, 0, float(at), 0) for at in range(300)],
         budget=0.0,
         steps=STEPS,

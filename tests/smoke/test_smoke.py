@@ -18,7 +18,7 @@ from support.operator import Operator, free_address, running_operator, until
 from support.steering import DelayingProxy, count, filters, gates_in_effect
 from support.viewing import ALL, Viewer, account_that_lists, answered, view_session
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.objects import pod
+from thalweg_controlplane.client.objects import pod
 
 from flowcore.model.policies import GATE, SCHEDULER_NAME, STEERED_NAME
 

@@ -3,9 +3,9 @@
 from collections.abc import Iterator, Sequence
 from itertools import product
 
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 
 def all_plans(demands: Sequence[Demand], start: FreeCapacity) -> Iterator[list[Commit]]:

@@ -30,7 +30,6 @@ SIZES: tuple[dict[str, Any], ...] = (
         "replicas": 1,
         "strategy.type": "Recreate",
         "podDisruptionBudget.enabled": False,
-        "topologySpread": False,
         "priorityClass.create": False,
         "networkPolicy.egress.restrict": True,
         "networkPolicy.metricsFrom": [{"namespaceSelector": {}}],

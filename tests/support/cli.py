@@ -22,7 +22,7 @@ import yaml
 Manifest = dict[str, Any]
 
 #: What most commands import when they run.
-_IMPORTED: Final = ["thalweg.main", "thalweg.asking", "thalweg.print_comparison", "thalweg_operator.app"]
+_IMPORTED: Final = ["thalweg.main", "thalweg.sources.asking", "thalweg.plans.print_comparison", "thalweg_operator.app"]
 _forked = multiprocessing.get_context("forkserver")
 _forked.set_forkserver_preload(_IMPORTED)
 
@@ -68,7 +68,7 @@ def _run(words: list[str], files: list[Path], environment: Mapping[str, str], fo
     runpy.run_module("thalweg", run_name="__main__", alter_sys=True)
 
 
-def simulate(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
+def plan_of(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, Any]:
     """The plan for these objects, given as a List on standard input; with the reason of each node. See ``by_pod``."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     done = thalweg("plan", "-f", "-", "-o", "json", "--nodes", *arguments, stdin=dump)
@@ -96,7 +96,7 @@ def by_pod(answer: str) -> dict[str, Any]:
     return {**found, **by_pod, "bound": len(placements)}
 
 
-def explain(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
+def why_nodes(*objects: Manifest, names: tuple[str, ...] = ()) -> list[dict[str, Any]]:
     """The JSON answers of ``thalweg why --nodes`` for these pods; without names the verdicts of all waiting pods."""
     dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
     done = thalweg("why", *names, "--nodes", "--no-fixes", "-f", "-", "-o", "json", stdin=dump)

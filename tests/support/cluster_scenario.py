@@ -18,7 +18,7 @@ from support.operator import Operator, until
 from support.retries import PASSING, insist
 from thalweg.crds import custom_resource_definitions
 from thalweg_controlplane import Api, ApiError, Oracle
-from thalweg_controlplane.objects import collection_path, node, pod
+from thalweg_controlplane.client.objects import collection_path, node, pod
 
 from flowcore.model.policies import SCHEDULER_NAME
 

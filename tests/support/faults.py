@@ -22,7 +22,7 @@ from support.fault_world import FaultWorld, Load
 from support.jumping_clock import AHEAD, BACK
 from support.operator import until
 from support.proxy import Disturbance, Forward, is_watch
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 
 from flowcore.model.policies import SCHEDULER_NAME
 

@@ -16,7 +16,7 @@ from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.verdicts import read_pods, storage_objects
-from thalweg_operator.planning.worker.messages import RoundRequest, to_node_report
+from thalweg_operator.planning.worker.messages import RoundRequest
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
@@ -201,19 +201,11 @@ def send_changes(
 ) -> Snapshot:
     """Tells a replica what changed in a state since it was last asked."""
     changes = state.take_changes()
-    kinds: dict[PodSignature, int] = {}
-    pod_index = [(kinds.setdefault(kind, len(kinds)), on) for kind, on in changes.pod_deltas.items()]
-    uses = [use.to_usage(name) for name, use in changes.usage.items()]
-    images: dict[tuple[str, int], int] = {}
-    reports = [to_node_report(name, report, images) for name, report in changes.reports.items()]
     # A table that knows nothing is told everything.
-    numa, removed_numa = state.numa.update(now, fresh=not replica.tables.table.nodes)
+    changes.numa, changes.removed_numa = state.numa.update(now, fresh=not replica.tables.table.nodes)
     request = RoundRequest(
-        number=1, generation=1, now=0.0, reset=False,
-        nodes=changes.nodes, removed_nodes=changes.removed_nodes, usage=uses,
-        namespaces=changes.namespaces, signatures=list(kinds), pod_deltas=pod_index, policies=[BUILT_IN],
-        classes=classes, pending=[], budget=0.0, images=list(images), reports=reports,
-        storage=changes.storage, removed_storage=changes.removed_storage, numa=numa, removed_numa=removed_numa,
+        number=1, generation=1, now=0.0, reset=False, changes=changes, policies=[BUILT_IN],
+        classes=classes, signatures=[], pending=[], budget=0.0,
     )  # fmt: skip
     replica.apply(request)
     return replica.to_snapshot(request, pending)

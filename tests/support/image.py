@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from support.packages import can_install, install
 from support.repository import ROOT
-from thalweg_controlplane.cache import cache_root
+from thalweg_controlplane.building.cache import cache_root
 
 #: Debian packages that the image is built and run with.
 PACKAGES: Final = ("buildah", "mmdebstrap", "runc")

@@ -25,7 +25,7 @@ from support.image import Image
 from support.pod_network import HOST, PodNetwork, pod_network
 from support.pod_volumes import MissingVolume, PodVolumes
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 
 from flowcore.model.quantities import nanos, whole_from_nanos
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from support.operator import free_address, until
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 from thalweg_controlplane.processes import Child
 
 PATH = "/apis/metrics.k8s.io/v1beta1"

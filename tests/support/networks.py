@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.solvers.slots import FlowNetwork, build_network, slot_widths
-from flowcore.rules.topology.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import aiohttp
 from prometheus_client.parser import text_string_to_metric_families
-from thalweg_controlplane.api import pause
+from thalweg_controlplane.client.api import pause
 from thalweg_controlplane.processes import die_with_parent
 
 #: Seconds that a process may take to start and to be in sync, on a machine that many others use.

@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 from support.fake_api import hang_up
 from thalweg_controlplane import ControlPlane
-from thalweg_controlplane.api import Api
+from thalweg_controlplane.client.api import Api
 
 Forward: TypeAlias = Callable[[web.Request], Awaitable[web.StreamResponse]]
 Disturbance: TypeAlias = Callable[[web.Request, Forward], Awaitable[web.StreamResponse]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from thalweg_operator.planning.worker.messages import NodeReport, NodeUsage, PendingEntry, RoundRequest
+from thalweg_operator.planning.worker.messages import PendingEntry, RoundRequest
 
 from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.changes import ClusterChanges, NodeReport
+from flowcore.model.node_usage import NodeUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.volumes import Claim, ClaimVolume, CsiNode, PersistentVolume, StorageClass
@@ -24,18 +26,18 @@ def request_of(crowd: Snapshot, number: int = 1) -> RoundRequest:
         generation=7,
         now=1000.0,
         reset=number == 1,
-        nodes=list(crowd.table.nodes),
-        removed_nodes=[],
-        usage=[NodeUsage(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
-        storage=[CLAIM, CsiNode("n0"), StorageClass("late")] if number == 1 else [PersistentVolume("v")],
-        removed_storage=[] if number == 1 else [("CSINode", "", "n0")],
+        changes=ClusterChanges(
+            nodes=list(crowd.table.nodes),
+            usage=[NodeUsage(node.name, (), 1, 0, 0, (), MOUNTED) for node in crowd.table.nodes] if number == 1 else [],
+            storage=[CLAIM, CsiNode("n0"), StorageClass("late")] if number == 1 else [PersistentVolume("v")],
+            removed_storage=[] if number == 1 else [("CSINode", "", "n0")],
+            namespaces={"default": ()},
+            images=[("big:v1", 2**30)] if number == 1 else [],
+            reports=[NodeReport(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
+        ),
         policies=[BUILT_IN],
         classes=list(classes),  # type: ignore[arg-type]
-        namespaces={"default": ()},
         signatures=[PodSignature("default", ())],
-        pod_deltas=[],
-        images=[("big:v1", 2**30)] if number == 1 else [],
-        reports=[NodeReport(node.name, (0,), 7) for node in crowd.table.nodes] if number == 1 else [],
         pending=waiting,
         budget=0.05,
     )

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import yaml
 from support.audit import audited
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import object_path
+from thalweg_controlplane.client.objects import object_path
 
 RIGHTS = Path(__file__).parents[2] / "rights"
 #: Operators of tests take leases of their own: no test waits for the lease of one that was killed to end.

@@ -28,7 +28,7 @@ from support.operator import Operator, until
 from support.replicas import Replicas
 from support.retries import insist
 from support.steering import DelayingProxy
-from thalweg_controlplane.objects import node
+from thalweg_controlplane.client.objects import node
 from thalweg_operator.planning.worker.process_limits import resident_memory
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME

@@ -3,15 +3,19 @@
 import asyncio
 import os
 import signal
+import ssl
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Self
 
 from support.cluster_scenario import ClusterScenario
 from support.operator import Operator, until
-from thalweg.scheduler_config import SchedulerConfig
+from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ControlPlane
-from thalweg_controlplane.objects import collection_path
+from thalweg_controlplane.certificates import Authority
+from thalweg_controlplane.client.objects import collection_path
 
 #: A profile of kube-scheduler's that some policies of the tests leave to our own binder.
 SHARED_NAME = "shared"
@@ -24,10 +28,12 @@ class DelayingProxy:
         address: where kube-scheduler connects to; without a port in the arguments, a free one.
         to: where the operator is to listen.
         delay: seconds that each answer is kept for.
+        tls: what it shows the operator, and trusts; None: the operator listens on plain HTTP.
     """
 
     def __init__(self, to: str, address: str = "127.0.0.1:0") -> None:
         self.to, self.address, self.delay = to, address, 0.0
+        self.tls: ssl.SSLContext | None = None
         self._server: asyncio.Server | None = None
         self._carrying: set[asyncio.Task[None]] = set()
 
@@ -51,7 +57,7 @@ class DelayingProxy:
         there: asyncio.StreamWriter | None = None
         try:
             host, _, port = self.to.rpartition(":")
-            back, there = await asyncio.open_connection(host, int(port))
+            back, there = await asyncio.open_connection(host, int(port), ssl=self.tls)
             ways = [
                 asyncio.ensure_future(self._carry(reader, there)),
                 asyncio.ensure_future(self._carry(back, writer, answers=True)),
@@ -74,6 +80,32 @@ class DelayingProxy:
                     await asyncio.sleep(self.delay)
                 to.write(part)
                 await to.drain()
+
+
+@dataclass(frozen=True)
+class MutualTls:
+    """Certificates of an extender that others reach.
+
+    Attributes:
+        options: of ``thalweg run``.
+        caller: shows kube-scheduler's certificate, and trusts the extender's.
+    """
+
+    options: tuple[str, ...]
+    caller: ssl.SSLContext
+
+
+def mutual_tls(folder: Path) -> MutualTls:
+    """New certificates, for 127.0.0.1."""
+    authority = Authority(folder, "ca")
+    server, client = authority.server("server", "127.0.0.1"), authority.client("client")
+    caller = ssl.create_default_context(cafile=authority.certificate)
+    caller.load_cert_chain(client.certificate, client.key)
+    options = (
+        *("--extender-cert", str(server.certificate), "--extender-key", str(server.key)),
+        *("--extender-client-ca", str(authority.certificate)),
+    )
+    return MutualTls(options, caller)
 
 
 def scheduler_config(relay: DelayingProxy, *, ignorable: bool = False) -> str:

@@ -10,12 +10,12 @@ from typing import Any
 
 import aiohttp
 from support.cli import node, pod
-from thalweg.reader import read_dump
-from thalweg_view.access import Access, Caller, OneToken
+from thalweg.dumps.reader import read_dump
+from thalweg_view.callers.access import Access, Caller, OneToken
+from thalweg_view.callers.view_limits import DEFAULT_LIMITS, ViewLimits
 from thalweg_view.errors import RequestRefused
-from thalweg_view.page_files import PageFile
-from thalweg_view.serving import serving
-from thalweg_view.view_limits import DEFAULT_LIMITS, ViewLimits
+from thalweg_view.web.page_files import PageFile
+from thalweg_view.web.serving import serving
 
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.questions.scenario import Scenario
@@ -99,7 +99,9 @@ def small_scenario(folder: Path) -> Scenario:
 def compute_processes() -> list[int]:
     """Ids of the compute processes of this process's views."""
     pids = [int(pid) for path in Path("/proc/self/task").glob("*/children") for pid in path.read_text().split()]
-    return sorted(pid for pid in pids if b"thalweg_view.compute" in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return sorted(
+        pid for pid in pids if b"thalweg_view.compute_process.compute" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    )
 
 
 @asynccontextmanager

@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 from support.rights import token
 from thalweg_controlplane import Api, ApiError, ControlPlane
-from thalweg_controlplane.objects import pod
+from thalweg_controlplane.client.objects import pod
 
 NAMESPACE, NAME, PORT = "thalweg-system", "thalweg-view", 443
 LABELS = {"app.kubernetes.io/name": "thalweg", "app.kubernetes.io/component": "view"}

@@ -9,7 +9,7 @@ import aiohttp
 from support.operator import until
 from support.rights import token
 from thalweg_controlplane import Api
-from thalweg_view.access import AUDIENCE
+from thalweg_view.callers.access import AUDIENCE
 
 SYSTEM = "thalweg-system"
 RBAC = "rbac.authorization.k8s.io"

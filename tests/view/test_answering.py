@@ -11,8 +11,8 @@ from pathlib import Path
 import aiohttp
 from support.operator import until
 from support.view import TOKEN, Client, HeldSource, Two, compute_processes, small_scenario, viewed
-from thalweg_view.access import OneToken
-from thalweg_view.serving import serving
+from thalweg_view.callers.access import OneToken
+from thalweg_view.web.serving import serving
 
 
 async def test_callers_take_turns_and_who_goes_away_leaves_the_queue(tmp_path: Path) -> None:

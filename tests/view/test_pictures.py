@@ -14,7 +14,7 @@ from support.cli import node, pod
 from support.draw import Case, crowded_cases
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, scenario_of
-from thalweg.status import of_dump
+from thalweg.questions.status import of_dump
 from thalweg_view.operations import OPERATIONS
 from thalweg_view.pictures import flow
 from thalweg_view.pictures.flow import FlowAnswer, FlowQuery, answer_flow
@@ -200,7 +200,7 @@ def test_waiting_and_placed_mean_one_thing(case: Case) -> None:
         "policies": sum(each.waiting for each in answer_policies(data, NEWEST, ALL).policies),
         "status": status.overview.waiting,
         "status by workload": sum(each.waiting for each in status.workloads),
-        "simulate": sum(each.waiting for each in planned_workloads(scenario, plan)),
+        "simulate": sum(each.waiting for each in planned_workloads(scenario, plan.document())),
         "plan": len(listed.waiting),
         "plan by workload": sum(each.waiting for each in listed.workloads),
         "compare": compare_one_by_one(scenario, plan).thalweg.waiting,

@@ -10,9 +10,9 @@ import pytest
 import pytest_asyncio
 from support.operator import until
 from support.view import Client, HeldSource, small_scenario, viewed
-from thalweg_view.access import Caller
+from thalweg_view.callers.access import Caller
+from thalweg_view.callers.places import Places
 from thalweg_view.errors import RequestRefused
-from thalweg_view.places import Places
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 

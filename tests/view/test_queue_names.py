@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from support.view import Client, HeldSource, Two, small_scenario, viewed
-from thalweg_view.access import Caller
+from thalweg_view.callers.access import Caller
 
 
 class LacksQueues(Two):

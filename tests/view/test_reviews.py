@@ -8,10 +8,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from thalweg_view.access import Caller
+from thalweg_view.callers.access import Caller
+from thalweg_view.callers.reviews import ACCESS_REVIEWS, HOLDS, TOKEN_REVIEWS, ReviewedAccess
+from thalweg_view.callers.view_limits import DEFAULT_LIMITS
 from thalweg_view.errors import RequestRefused, ReviewFailed
-from thalweg_view.reviews import ACCESS_REVIEWS, HOLDS, TOKEN_REVIEWS, ReviewedAccess
-from thalweg_view.view_limits import DEFAULT_LIMITS
 
 USER = {"username": "jane", "uid": "1", "groups": ["team", "system:authenticated"], "extra": {"a/b": ["c"]}}
 

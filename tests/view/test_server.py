@@ -16,8 +16,8 @@ import pytest
 import pytest_asyncio
 from support.operator import until
 from support.view import TOKEN, Client, HeldSource, Two, compute_processes, small_scenario, viewed
-from thalweg_view.page_files import read_page
-from thalweg_view.view_limits import DEFAULT_LIMITS
+from thalweg_view.callers.view_limits import DEFAULT_LIMITS
+from thalweg_view.web.page_files import read_page
 
 from flowcore.planning.plan_document import PlanPod
 from flowcore.questions.scenario import Scenario

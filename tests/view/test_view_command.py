@@ -27,14 +27,14 @@ from support.profiles import examples
 from support.recorded_rounds import request_of
 from support.scenario_state import scenario_of
 from thalweg.main import main
-from thalweg.view import FixedSource, dump_source, record_source
+from thalweg.view.view import FixedSource, dump_source, record_source
 from thalweg_operator.planning.reports import record
 from thalweg_operator.planning.reports.record import RecordWriter, read_record
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
-from thalweg_view.access import OneToken
-from thalweg_view.page_files import read_page
-from thalweg_view.serving import serving
+from thalweg_view.callers.access import OneToken
+from thalweg_view.web.page_files import read_page
+from thalweg_view.web.serving import serving
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 
@@ -198,7 +198,7 @@ def test_one_source_is_needed(tmp_path: Path) -> None:
 def test_a_missing_page_is_said_in_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where npm could not be reached at the build: exit code 1, and how to get the page."""
     write_rounds(tmp_path, small(), 1)
-    monkeypatch.setattr("thalweg.view.read_page", dict)
+    monkeypatch.setattr("thalweg.view.view.read_page", dict)
     result = view("--record", tmp_path)
     assert result.exit_code == 1
     (line,) = result.stderr.splitlines()

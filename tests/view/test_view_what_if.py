@@ -7,9 +7,9 @@ from typing import Any
 import aiohttp
 import msgspec
 from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of
-from thalweg.view import dump_source
-from thalweg_view.access import OneToken
-from thalweg_view.serving import serving
+from thalweg.view.view import dump_source
+from thalweg_view.callers.access import OneToken
+from thalweg_view.web.serving import serving
 
 from flowcore.questions.scenario.alternatives.headroom import HeadroomAnswer, HeadroomQuery, answer_headroom
 from flowcore.questions.scenario.alternatives.what_if import WhatIfAnswer, WhatIfQuery, answer_what_if

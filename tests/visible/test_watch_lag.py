@@ -3,9 +3,9 @@
 import msgspec
 import pytest
 from thalweg_operator.metrics import Metrics
+from thalweg_operator.observability.watch_lag import WatchLag
 from thalweg_operator.reservations.effects import Bind
 from thalweg_operator.reservations.events import Answer, Event, PodPut, PodRemoved, WriteAnswered
-from thalweg_operator.watch_lag import WatchLag
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod, PodClass

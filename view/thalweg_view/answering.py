@@ -1,6 +1,6 @@
 """Answers questions: reads the state again when it is old, and asks the compute process, one question at a time.
 
-Callers take turns, so whoever asks much waits for their own questions and not the others.
+Callers take turns, so a caller with many questions delays only themselves.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from weakref import WeakValueDictionary
 import structlog
 
 from flowcore.planning.plan_document import PlanDocument
-from thalweg_view.compute_client import ComputeClient
+from thalweg_view.callers.view_limits import ViewLimits
+from thalweg_view.compute_process.compute_client import ComputeClient
+from thalweg_view.compute_process.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.errors import ComputeLost, RequestRefused
-from thalweg_view.messages import Answered, OperationRequest, OperationShape
 from thalweg_view.source import ViewSource
-from thalweg_view.view_limits import ViewLimits
 
 _log = structlog.get_logger()
 #: Seconds between two states of a live source, as a multiple of what the last one took.
@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 class Answering:
-    """See the module.
+    """Answers the questions of the view's callers, in turns.
 
     Attributes:
         generation: grows with each state that differs from the one before, and with each round.
@@ -118,7 +118,7 @@ class Answering:
             return await self._in_turn(compute)
 
     async def _in_turn(self, work: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Does something with the process while nobody else does.
+        """Uses the process exclusively.
 
         A caller that goes away leaves the queue. What has begun goes on: ended within, the process would have to start
         and read again.

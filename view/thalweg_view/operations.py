@@ -20,7 +20,7 @@ from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, ans
 from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.plan_listing import PlanQuery, answer_plan
-from thalweg_view.messages import Need, OperationShape
+from thalweg_view.compute_process.messages import Need, OperationShape
 from thalweg_view.pictures.flow import FlowQuery, answer_flow
 from thalweg_view.pictures.gangs import answer_gangs
 from thalweg_view.pictures.nodes import NodesQuery, answer_nodes

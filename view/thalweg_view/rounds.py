@@ -93,11 +93,11 @@ class RoundHistory:
         """
         if not number:
             return next(reversed(self._whole.values()), None)
-        found = self._whole.get(number)
-        if found is None:
+        document = self._whole.get(number)
+        if document is None:
             kept = ", ".join(str(each) for each in self._whole) or "none"
             raise UnknownName("round", f"{number} is not kept; rounds that are: {kept}")
-        return found
+        return document
 
     def newest_whole(self) -> Iterator[PlanDocument]:
         """The rounds that can be looked at, the newest first."""

@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.plan_listing import unknown_namespace
 from flowcore.questions.scenario.planned_workloads import PlannedWorkload
 from flowcore.questions.scenario.reading.moment import moment_text
-from thalweg_view.pictures.overview import OverviewAnswer, answer_overview
+from thalweg_view.pictures.overview import OverviewAnswer, answer_overview, codes_of
 from thalweg_view.pictures.policies import (
     PolicyRow,
     QueueRow,
@@ -35,9 +37,11 @@ class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     Attributes:
         pods: with the pods that wait, one by one.
+        namespace: of the pods, workloads and reasons that are listed; "": all.
     """
 
     pods: bool = False
+    namespace: str = ""
 
 
 class StatusMove(msgspec.Struct, frozen=True, rename="camel"):
@@ -57,6 +61,7 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """The status.
 
     Attributes:
+        overview: of the whole cluster; where a namespace is asked for, its ``waiting`` and ``codes`` are of that.
         rounds: the last ones, the newest first.
         workloads: what waits and what the newest round placed, those of which the most pods wait first.
         placed: what the last rounds placed, the newest first.
@@ -64,6 +69,10 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
         leaving: number of all that leave.
         pods: what waits, pod by pod, in the order of the planner; empty unless asked for.
         now: the moment that the answer is for; "": unknown.
+        waiting: how many pods have no node now, of the namespace that is asked for.
+        planned: of these, how many the newest round gives a node.
+        namespace: as asked for.
+        warnings: sentences for the asker.
     """
 
     overview: OverviewAnswer
@@ -76,30 +85,61 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     placed: list[PlacedWorkload]
     now: str = ""
     pods: list[PodWithoutNode] = []
+    waiting: int = 0
+    planned: int = 0
+    namespace: str = ""
+    warnings: list[str] = []
 
 
 def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
     """The status."""
     newest = data.rounds.find()
-    waiting = [each for each in waiting_pods(data, newest, context, newest=True) if context.may_name(each.pod)]
-    evictions = [] if newest is None else newest.evictions
+    listed = context.only(query.namespace)
+    pending = [each for each in waiting_pods(data, newest, context, newest=True) if _is_of(query, each.pod)]
+    waiting = [each for each in pending if listed.may_name(each.pod)]
+    evictions = [] if newest is None else [each for each in newest.evictions if _concerns(query, newest, each)]
+    planned = _planned(query, data, newest)
+    overview = answer_overview(data, RoundQuery(), context)
+    if query.namespace:
+        overview = msgspec.structs.replace(overview, waiting=len(pending), codes=codes_of(pending))
     return StatusAnswer(
-        answer_overview(data, RoundQuery(), context),
+        overview,
         answer_policies(data, RoundQuery(), context).policies,
         answer_queues(data, RoundQuery(), context).queues,
         list(islice(reversed(data.rounds.rows), MAX_ROUNDS)),
         [
             StatusMove(
-                context.name(each.key),
-                context.node(each.node),
-                each.kind.value,
-                context.node(each.to) if each.to else "",
+                context.name(eviction.key),
+                context.node(eviction.node),
+                eviction.kind.value,
+                context.node(eviction.to) if eviction.to else "",
             )
-            for each in evictions[:MAX_LEAVING]
+            for eviction in evictions[:MAX_LEAVING]
         ],
         len(evictions),
-        workload_rows(data, newest, waiting, context)[:MAX_WORKLOADS],
-        list(islice(placed_lately(data, data.rounds.newest_whole(), context), MAX_PLACED)),
+        workload_rows(data, newest, waiting, listed)[:MAX_WORKLOADS],
+        list(islice(placed_lately(data, data.rounds.newest_whole(), listed), MAX_PLACED)),
         moment_text(context.now),
         waiting if query.pods else [],
+        len(pending) + planned,
+        planned,
+        query.namespace,
+        unknown_namespace(data.scenario, query.namespace, context),
     )
+
+
+def _is_of(query: StatusQuery, key: str) -> bool:
+    return query.namespace in ("", key.partition("/")[0])
+
+
+def _concerns(query: StatusQuery, plan: PlanDocument, eviction: PlanEviction) -> bool:
+    return any(_is_of(query, key) for key in (eviction.key, *(plan.pending[place].key for place in eviction.for_pods)))
+
+
+def _planned(query: StatusQuery, data: ViewData, newest: PlanDocument | None) -> int:
+    """How many pods that have no node now get one by the newest round."""
+    if newest is None:
+        return 0
+    keys = (newest.pending[each.pod].key for each in newest.placements)
+    state = data.scenario.cluster.waiting
+    return sum(_is_of(query, key) and (data.source.kind == "record" or key in state) for key in keys)

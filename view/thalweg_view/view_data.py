@@ -10,7 +10,7 @@ from thalweg_view.rounds import RoundHistory
 
 @dataclass(slots=True)
 class SourceInfo:
-    """Of ``ViewSource``: kind, name and version."""
+    """Kind, name and version of a ``ViewSource``."""
 
     kind: str = "dump"
     name: str = ""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from harness.figures.tables import Column, PageTable, Ratio
 
 _NODES, _MIX, _ARRIVAL = Column("nodes", "nodes"), Column("pods", "mix"), Column("arrival", "arrival")
@@ -199,26 +197,6 @@ TABLES: tuple[PageTable, ...] = (
         (_PLACED, _LEFT, Column("GPUs", "gpus"), Column("stranded", "stranded"), _ROUND_CPU),
     ),
     PageTable(
-        "cores",
-        "cores",
-        (
-            Column("nodes / pending / classes / running", "case"),
-            Column("load", "load"),
-            Column("", "part"),
-            Column("cores", "cores"),
-        ),
-        (
-            Column("steps", "steps"),
-            _LEFT,
-            Column("cost against one core", "against", 2, percent=True),
-            Column("cheaper", "cheaper"),
-            Column("dearer", "dearer"),
-            _GAP,
-            Column("s", "seconds", 2),
-            Column("pace", "pace", 2),
-        ),
-    ),
-    PageTable(
         "gangs",
         "gangs",
         (Column("case", "case"), Column("gangs", "gangs"), Column("method", "method")),
@@ -257,70 +235,9 @@ TABLES: tuple[PageTable, ...] = (
         ),
     ),
     PageTable(
-        "fair shares",
-        "fair shares",
-        (Column("tenants", "tenants"),),
-        (
-            Column("share of each", "shares", 1, percent=True),
-            Column("DRF's", "ideal", 1, percent=True),
-            Column("farthest off", "farthest", 1, percent=True),
-            Column("one pod is up to", "pod", 1, percent=True),
-            Column("evictions, in the second half", "evictions"),
-            Column("used", "used", 1, percent=True),
-        ),
-    ),
-    PageTable(
-        "data locality",
-        "data locality",
-        (Column("method", "method"),),
-        (
-            Column("GiB over nodes", "over_nodes"),
-            Column("racks", "over_racks"),
-            Column("zones", "over_zones"),
-            Column("s waited", "waited", 1),
-            Column("s copied", "copied", 1),
-            Column("s until the pod runs", "until_run", 1),
-        ),
-    ),
-    PageTable(
-        "cost models",
-        "cost models",
-        (Column("instance for", "model"), Column("truth", "truth"), Column("method", "method")),
-        (Column("value", "value", 2), _PLACED),
-    ),
-    PageTable(
-        "interference",
-        "interference",
-        (Column("jobs come", "jobs_come"), Column("load", "load"), Column("method", "method")),
-        (Column("longer by", "mean", 3), Column("jobs", "jobs"), Column("ms of a round", "milliseconds")),
-    ),
-    PageTable(
-        "openb usage",
-        "openb usage",
-        (Column("planned by", "method"),),
-        (
-            Column("overloaded node-minutes", "overloaded"),
-            Column("core-minutes wanted and not got", "short"),
-            Column("minutes that pods waited", "waited"),
-        ),
-        rows="openb",
-    ),
-    PageTable("usage rounds", "usage", (Column("what", "what"),), (Column("CPU s", "seconds", 2),), rows="rounds"),
-    PageTable(
-        "why",
-        "why",
-        (_NODES, Column("kind", "kind")),
-        (Column("plan, s", "plan", 1), Column("answer, s", "seconds", 1)),
-    ),
-    PageTable(
-        "what if",
-        "what if",
+        "questions",
+        "questions",
         (_NODES, Column("question", "question")),
         (Column("plan, CPU s", "plan", 1), Column("answer, CPU s", "seconds", 1)),
     ),
 )
-
-
-def of(measurement: str) -> Sequence[PageTable]:
-    """The tables of a measurement."""
-    return [each for each in TABLES if each.measurement == measurement]

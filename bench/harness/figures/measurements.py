@@ -80,17 +80,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
     Measurement("gangs", "gangs.py", (), ("--gangs", "20", "--exact-seconds", "1"), repeats=False),
     Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
     Measurement("openb moves", "openb_moves.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),
-    Measurement("fair shares", "fair_shares.py", (), ("--rounds", "20"), repeats=False),
-    Measurement("data locality", "data_locality.py", (), ("--racks", "2", "--seeds", "1"), repeats=False),
-    Measurement("cost models", "cost_models.py", (), ("--nodes", "20", "--seeds", "1"), repeats=False),
-    Measurement("interference", "interference.py", (), ("--load", "0.4", "--rounds", "20"), repeats=False),
-    Measurement("declared networks", "declared_networks.py", (), ("--nodes", "100", "--pods", "200")),
-    Measurement("usage", "usage.py", ("--rounds", "--memory"), ("--rounds", "--nodes", "100", "-n", "1")),
-    Measurement("openb usage", "usage.py", ("--openb", OPENB, "--pods", "4000", "--seeds", "1,2,3,4,5"),
-                ("--openb", OPENB, "--pods", "200", "--seeds", "1"), repeats=False),
-    Measurement("why", "why.py", (), ("--nodes", "50")),
-    Measurement("what if", "what_if.py", (), ("--nodes", "50")),
-    Measurement("pictures", "pictures.py", (), ("--nodes", "50", "--pods", "200", "--repeats", "1")),
+    Measurement("questions", "questions.py", (), ("--nodes", "50")),
 )  # fmt: skip
 
 

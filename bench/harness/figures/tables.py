@@ -57,7 +57,6 @@ class PageTable:
         name: in the page's template.
         measurement: whose runs.
         keys: fields that tell the rows apart.
-        rows: the field of the result that holds the rows.
         only: rows with these values only.
     """
 
@@ -65,7 +64,6 @@ class PageTable:
     measurement: str
     keys: Sequence[Column]
     columns: Sequence[Column]
-    rows: str = "rows"
     ratio: Ratio | None = None
     only: Mapping[str, Any] = field(default_factory=dict)
 
@@ -84,7 +82,7 @@ class PageTable:
         return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
     def _rows(self, run: Record) -> Iterable[Row]:
-        return (row for row in run[self.rows] if all(row.get(name) == value for name, value in self.only.items()))
+        return (row for row in run["rows"] if all(row.get(name) == value for name, value in self.only.items()))
 
     def _key(self, row: Row) -> tuple[Any, ...]:
         return tuple(row.get(column.field, "") for column in self.keys)

@@ -17,7 +17,8 @@ capabilities: {drop: [ALL]}
 
 {{/* Where pods go, and who may pull: the same for all pods of the chart. */}}
 {{- define "thalweg.placement" -}}
-schedulerName: {{ .Values.schedulerName }}
+{{- /* Never Thalweg: it would wait for itself. */}}
+schedulerName: default-scheduler
 nodeSelector: {{ merge .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
@@ -38,7 +39,6 @@ imagePullSecrets: {{ toYaml . | nindent 2 }}
 {{- with $root.Values.affinity }}
 affinity: {{ toYaml . | nindent 2 }}
 {{- end }}
-{{- if $root.Values.topologySpread }}
 topologySpreadConstraints:
   {{- range (list "kubernetes.io/hostname" "topology.kubernetes.io/zone") }}
   - maxSkew: 1
@@ -50,7 +50,6 @@ topologySpreadConstraints:
         app.kubernetes.io/component: {{ index $ 1 }}
     matchLabelKeys: [pod-template-hash]
   {{- end }}
-{{- end }}
 {{- end -}}
 
 {{/* What a container of our image needs that runs one command. */}}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -14,11 +13,12 @@ from thalweg_operator.api.client import connect
 from thalweg_operator.errors import OperatorError
 
 from thalweg.certificates.rotation import OVERLAP
+from thalweg.certificates.secret_store import SecretProblem
 from thalweg.certificates.secrets import SecretReport, WantedSecrets, bring_up_to_date
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.logs import set_up_logging
-from thalweg.secret_store import SecretProblem
-from thalweg.tables import print_table, stdout_console
+from thalweg.terminal.documents import print_document
+from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.tables import print_table, stdout_console
 
 
 def run_certificates(kubeconfig: Path | None, context: str | None, wanted: WantedSecrets, output: str) -> None:
@@ -42,8 +42,8 @@ def run_certificates(kubeconfig: Path | None, context: str | None, wanted: Wante
     except (OperatorError, SecretProblem) as error:
         click.echo(f"Error: {error}", err=True)
         sys.exit(1)
-    if output == "json":
-        click.echo(json.dumps({"secrets": [_to_json(outcome) for outcome in outcomes]}, indent=2))
+    if output != "table":
+        print_document({"secrets": [_to_json(outcome) for outcome in outcomes]}, output)
     else:
         _print(outcomes)
 

@@ -25,8 +25,8 @@ from thalweg_certificates import (
 from thalweg_operator.api.client import ApiClient
 
 from thalweg.certificates.rotation import RENEWAL, Authorities, renew, rotate
+from thalweg.certificates.secret_store import Secret, SecretProblem, read_own_secret, write_secret
 from thalweg.option_types import NamespacedName
-from thalweg.secret_store import Secret, SecretProblem, read_own_secret, write_secret
 
 #: Keys of the Secrets, as in Secrets of cert-manager. The successor of a CA is in the CA's Secret alone.
 CERTIFICATE, KEY, TRUSTED = "tls.crt", "tls.key", "ca.crt"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="Write the objects of a cluster, for -f of the others.")
@@ -32,6 +32,6 @@ def dump(source: SourceOptions, *, redact: bool) -> None:
       thalweg dump --context staging --redact > now.json
       thalweg dump | thalweg plan -f -
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.dump import run_dump
+    from thalweg.questions.dump import run_dump
 
     run_dump(source, redact=redact)

@@ -9,11 +9,11 @@ import click
 from thalweg import options
 
 if TYPE_CHECKING:
-    from thalweg.source import SourceOptions
+    from thalweg.sources.source import SourceOptions
 
 
 @click.command()
-@options.source
+@options.source()
 @click.option("--like", metavar="[NAMESPACE/]POD", default="", help="Count pods like this one, waiting or running.")
 @click.option("--cpu", metavar="AMOUNT", help="Count pods that request so much cpu, such as 500m.")
 @click.option("--memory", metavar="AMOUNT", help="... and so much memory, such as 4Gi.")
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 @click.option("--tolerate", multiple=True, metavar="KEY",
               help="... and that tolerate taints with this key. May be given several times.")  # fmt: skip
 @click.option("--limit", type=int, default=10_000, show_default=True, help="Stop counting at so many pods.")
-@click.option("--scale-ups", type=int, default=3, show_default=True,
+@click.option("--scale-ups", type=click.IntRange(min=0), default=3, show_default=True,
               help="Plan at most so many kinds of new nodes for the pods that wait.")  # fmt: skip
 @options.output
 @options.watch
@@ -63,7 +63,7 @@ def headroom(
       thalweg headroom
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery
-    from thalweg.headroom import run_headroom
+    from thalweg.questions.headroom import run_headroom
 
     amounts = {"cpu": cpu, "memory": memory, "nvidia.com/gpu": gpu}
     given = {name: amount for name, amount in amounts.items() if amount is not None}

@@ -3,51 +3,74 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import click
 
+from thalweg import options
 from thalweg.commands.plan import plan
 from thalweg.commands.status import status
 from thalweg.commands.why import why
 
 
-def _old_name(name: str, command: click.Command, now: str, run: Callable[..., None]) -> click.Command:
-    """A command under an old name.
+class _OldName(click.Command):
+    """A command under an old name. Its help and its errors are those of the command that it is now."""
 
-    Args:
-        command: it as it is called now; the options are the same.
-        now: how it is called now to do the same.
-        run: does it.
-    """
+    def __init__(
+        self, name: str, command: click.Command, now: str, run: Callable[..., None], without: Collection[str] = ()
+    ) -> None:
+        """A command.
 
-    def told(**arguments: Any) -> None:
-        click.echo(f"Note: thalweg {name} is now thalweg {now}. The old name goes with the next release.", err=True)
-        run(**arguments)
+        Args:
+            command: it as it is called now; the options are the same.
+            now: how it is called now to do the same.
+            run: does it.
+            without: names of options that it does not have.
+        """
+        self._now_named, self._told = str(command.name), f"thalweg {name} is now thalweg {now}."
+        params = [each for each in command.params if each.name not in without]
+        text = f"{self._told} The old name goes with the next release.\n\n{command.help}"
+        super().__init__(name, params=params, callback=run, help=text, hidden=True)
 
-    return click.Command(name, params=command.params, callback=told, help=command.help, hidden=True)
+    def make_context(
+        self,
+        info_name: str | None,  # noqa: ARG002 - errors and help have the new name
+        args: list[str],
+        parent: click.Context | None = None,
+        **extra: Any,
+    ) -> click.Context:
+        """Reads the arguments."""
+        if not extra.get("resilient_parsing"):
+            click.echo(f"Note: {self._told} The old name goes with the next release.", err=True)
+        return super().make_context(self._now_named, args, parent, **extra)
 
 
 def _simulate(**arguments: Any) -> None:
     """It asked no operator, and had the pods of all namespaces."""
-    arguments |= {"direct": not arguments["files"], "all_namespaces": True}
-    click.get_current_context().invoke(plan, **arguments)
+    everywhere = arguments["all_namespaces"] or not arguments["namespace"]
+    _run(plan, {**arguments, "direct": not arguments["files"], "all_namespaces": everywhere})
 
 
 def _explain(**arguments: Any) -> None:
-    click.get_current_context().invoke(why, **{**arguments, "nodes": True})
+    _run(why, {**arguments, "nodes": True})
 
 
 def _top(**arguments: Any) -> None:
-    """It printed once where there was no terminal, and for a dump."""
-    on_terminal = sys.stdin.isatty() and sys.stdout.isatty()
-    click.get_current_context().invoke(status, **{**arguments, "watch": on_terminal and not arguments["files"]})
+    """It printed once where there was no terminal, for a dump, and as JSON."""
+    drawn = arguments["output"] == "table" and sys.stdin.isatty() and sys.stdout.isatty() and not arguments["files"]
+    _run(status, {**arguments, "watch": drawn})
 
 
-OLD_TOP: Final = _old_name("top", status, "status --watch", _top)
+def _run(command: click.Command, arguments: dict[str, Any]) -> None:
+    """Runs a command with these values of its options."""
+    assert command.callback is not None  # noqa: S101 - each has one
+    command.callback(**arguments)
+
+
+OLD_TOP: Final = _OldName("top", status, "status --watch", _top)
 OLD_NAMES: Final = (
-    _old_name("simulate", plan, "plan", _simulate),
-    _old_name("explain", why, "why --nodes", _explain),
+    _OldName("simulate", plan, "plan", _simulate, without=options.OF_OPERATOR),
+    _OldName("explain", why, "why --nodes", _explain, without=(*options.OF_OPERATOR, "nodes")),
     OLD_TOP,
 )

@@ -5,20 +5,20 @@ from __future__ import annotations
 import click
 
 from thalweg import options
-from thalweg.source import SourceOptions
+from thalweg.sources.source import SourceOptions
 
 
 @click.command(short_help="List the plan: nodes and reasons of waiting pods.")
-@options.source
+@options.source("Namespace whose pods are listed. Default: that of the context; all for a dump.")
 @click.option("--policy", metavar="NAME", default="", help="List only pods that this policy governs.")
-@click.option("-A", "--all-namespaces", is_flag=True, help="List the pods of all namespaces.")
+@options.all_namespaces
 @click.option("--reschedule", is_flag=True,
               help="Plan moves of running pods as if every policy had rescheduling: {mode: Act}.")  # fmt: skip
 @click.option("--compare", is_flag=True,
               help="Place the same pods one by one too, and print what each way gets: pods, whole gangs, use of each "
                    "resource.")  # fmt: skip
 @click.option("--nodes", is_flag=True,
-              help="In -o json: the reason of every node for each pending pod. As large as pods times "
+              help="In -o json and yaml: the reason of every node for each pending pod. As large as pods times "
                    "nodes.")  # fmt: skip
 @options.output
 @options.pods
@@ -76,10 +76,16 @@ def plan(
       thalweg plan --context staging -n shop
       thalweg plan -A --policy observed -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
+    if compare and pods:
+        raise click.UsageError("--compare prints how many pods each way places, and no list of them: leave out --pods")
+    if nodes and output == "table":
+        raise click.UsageError(
+            "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD --nodes"
+        )
     for name, given in (("--reschedule", reschedule), ("--compare", compare), ("--nodes", nodes)):
         if given:
             source = options.planned_here(source, name)
-    from thalweg.plan import PlanOptions, Printed, run_plan
+    from thalweg.plans.plan import PlanOptions, Printed, run_plan
 
     asked, printed = PlanOptions(reschedule, compare, nodes), Printed(output, watch, pods, verbose)
     run_plan(source, policy, asked, printed, all_namespaces=all_namespaces)

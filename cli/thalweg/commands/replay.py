@@ -22,6 +22,6 @@ def replay(record: Path, output: str) -> None:
       thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack
       thalweg replay rounds/round-20261122T101502123456Z-000000042.msgpack -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.replay import run_replay
+    from thalweg.plans.replay import run_replay
 
     run_replay(record, output)

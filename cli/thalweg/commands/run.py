@@ -39,8 +39,6 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               help="Private key of the extender (PEM).")  # fmt: skip
 @click.option("--extender-client-ca", type=click.Path(exists=True, dir_okay=False, path_type=Path),
               help="CA (PEM) that must have signed the client's certificate.")  # fmt: skip
-@click.option("--extender-insecure", is_flag=True,
-              help="Answer every client, on any address, also without TLS.")  # fmt: skip
 @click.option("--lease", default="kube-system/thalweg", show_default=True, type=NAMESPACED_NAME,
               help="Lease that the operator holds while it works. All operators of a cluster must name the same lease: "
                    "two leases are two leaders, which overcommit nodes. The chart's is "
@@ -50,8 +48,6 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--worker-memory", metavar="QUANTITY",
               help="Memory limit of the planning process, such as 4Gi. 0 means no limit.  "
                    "[default: half of the container's limit]")  # fmt: skip
-@click.option("--extender-bind", is_flag=True,
-              help="Serve the extender's bind verb too, for `thalweg scheduler-config --bind`.")  # fmt: skip
 @click.option("--extender-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named extender. The leader writes its EndpointSlice with "
                    "the address in the environment variable POD_IP.")  # fmt: skip
@@ -66,11 +62,10 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
 @click.option("--view-endpoints", type=NAMESPACED_NAME,
               help="Service without a selector, with a port named https. The leader writes its Endpoints with the pod "
                    "of the environment variables POD_NAMESPACE, POD_NAME and POD_IP.")  # fmt: skip
-@click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 3600), metavar="SECONDS",
+# At most half of STALE_AFTER (flowcore.cluster.usage_samples): a sample counts until the next one.
+@click.option("--usage-interval", default=30.0, show_default=True, type=click.FloatRange(1, 90), metavar="SECONDS",
               help="Time between two polls of measured usage, while a policy has `cost.utilisation` Measured or "
-                   "Larger.")  # fmt: skip
-@click.option("--usage-stale-after", default=180.0, show_default=True, type=click.FloatRange(1, 86400),
-              metavar="SECONDS", help="Age after which a sample does not count: then requests count.")  # fmt: skip
+                   "Larger. A sample counts for 180 seconds.")  # fmt: skip
 @click.option("--prometheus-url", metavar="URL",
               help="Prometheus that --prometheus-query asks, such as http://prometheus.monitoring:9090.")  # fmt: skip
 @click.option("--prometheus-query", "prometheus_queries", multiple=True, metavar="NAME=PROMQL",
@@ -93,16 +88,13 @@ def run(
     extender_cert: Path | None,
     extender_key: Path | None,
     extender_client_ca: Path | None,
-    extender_insecure: bool,  # noqa: FBT001 - click's flags
-    extender_bind: bool,  # noqa: FBT001
     extender_endpoints: NamespacedName | None,
-    replicated: bool,  # noqa: FBT001
+    replicated: bool,  # noqa: FBT001 - click's flag
     view_listen: Address | None,
     view_cert: Path | None,
     view_key: Path | None,
     view_endpoints: NamespacedName | None,
     usage_interval: float,
-    usage_stale_after: float,
     prometheus_url: str | None,
     prometheus_queries: tuple[str, ...],
 ) -> None:
@@ -110,9 +102,9 @@ def run(
 
     The operator plans pods that name the scheduler `thalweg` and binds them. FlowSchedulingPolicy objects can select
     other pods and change how pods are placed. With --extender-listen the operator also answers kube-scheduler (see
-    `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback or with
-    --extender-insecure. With --view-listen it shows what it does and why pods wait, to callers whose token the API
-    server accepts and who may read what they ask for. Ctrl-C stops the operator.
+    `thalweg scheduler-config`). The extender needs TLS with certificates on both sides, except on loopback. With
+    --view-listen it shows what it does and why pods wait, to callers whose token the API server accepts and who may
+    read what they ask for. Ctrl-C stops the operator.
 
     \b
     Examples:
@@ -121,18 +113,16 @@ def run(
       thalweg run --extender-listen :8443 --extender-cert s.crt --extender-key s.key --extender-client-ca ca.crt
       thalweg run --kubeconfig ~/.kube/config --context staging
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.extender import ExtenderOptions
-    from thalweg.run import run_operator
-    from thalweg.usage_options import usage_settings
-    from thalweg.view_live import ViewOptions
+    from thalweg.run.extender import ExtenderOptions
+    from thalweg.run.run import run_operator
+    from thalweg.run.usage_options import usage_settings
+    from thalweg.view.view_live import ViewOptions
 
     extender = ExtenderOptions(
         extender_listen,
         extender_cert,
         extender_key,
         extender_client_ca,
-        extender_insecure,
-        extender_bind,
         extender_endpoints,
     )
     view = ViewOptions(view_listen, view_cert, view_key, view_endpoints)
@@ -150,6 +140,6 @@ def run(
         lease,
         extender,
         view,
-        usage_settings(usage_interval, usage_stale_after, prometheus_url, prometheus_queries),
+        usage_settings(usage_interval, prometheus_url, prometheus_queries),
         replicated=replicated,
     )

@@ -30,7 +30,6 @@ _DEFAULT_URL = "https://thalweg.thalweg-system:8443/extender"
 @click.option("--node-sample", default=1, show_default=True, type=click.IntRange(1, 100), metavar="PERCENT",
               help="Percentage of nodes that an attempt at a steered pod looks for. Use 100 for "
                    "steering: Prefer.")  # fmt: skip
-@click.option("--bind", is_flag=True, help="Let Thalweg bind all pods. Needs `thalweg run --extender-bind`.")
 @click.option("--beside", is_flag=True,
               help="Configure a second kube-scheduler that serves steered pods only.")  # fmt: skip
 @click.option("--lease", type=NAMESPACED_NAME,
@@ -63,7 +62,6 @@ def scheduler_config(
     ignorable: bool,  # noqa: FBT001 - click's flags
     scheduler_name: str,
     node_sample: int,
-    bind: bool,  # noqa: FBT001
     beside: bool,  # noqa: FBT001
     lease: NamespacedName | None,
     ca_file: Path | None,
@@ -92,8 +90,8 @@ def scheduler_config(
       thalweg scheduler-config --service thalweg-system/thalweg-extender --output scheduler.yaml \\
         --server-name thalweg-extender.thalweg-system.svc --certificates thalweg-system/thalweg-extender-client-tls
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.scheduler_config import SchedulerConfig
-    from thalweg.scheduler_config_run import Sources, run_scheduler_config
+    from thalweg.scheduler_config.scheduler_config import SchedulerConfig
+    from thalweg.scheduler_config.scheduler_config_run import Sources, run_scheduler_config
 
     if url and service:
         raise click.UsageError("--url and --service exclude each other")
@@ -106,7 +104,6 @@ def scheduler_config(
         ignorable=ignorable,
         scheduler_name=scheduler_name,
         node_sample=node_sample,
-        bind=bind,
         second_scheduler=beside,
         server_name=server_name,
         lease=str(lease or ""),

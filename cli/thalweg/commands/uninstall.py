@@ -53,7 +53,7 @@ def uninstall(
       thalweg uninstall --kubeconfig ~/.kube/config
       thalweg uninstall --kubeconfig ~/.kube/config --yes --policies -o json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.uninstall import run_list, run_patches, run_uninstall
+    from thalweg.uninstall.uninstall import run_list, run_patches, run_uninstall
 
     if patches == "":
         raise click.UsageError("--patches: name the scheduler that these are to have, such as default-scheduler")

@@ -31,7 +31,7 @@ def up(nodes: int | None, dumps: tuple[str, ...]) -> None:
       thalweg up --nodes 50
       kubectl get nodes -o json > nodes.json && thalweg up --nodes-from nodes.json
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.up import run_up
+    from thalweg.up.up import run_up
 
     if nodes is not None and dumps:
         raise click.UsageError("give --nodes or --nodes-from, not both")

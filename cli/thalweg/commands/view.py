@@ -41,6 +41,6 @@ def view(files: tuple[str, ...], record: Path | None, now: float | None, port: i
         raise click.UsageError("give a dump (-f FILE) or recorded rounds (--record FOLDER)")
     if record is not None and now is not None:
         raise click.UsageError("--now is for a dump: a recorded round has its own time")
-    from thalweg.view import run_view
+    from thalweg.view.view import run_view
 
     run_view(files, record, port, now, opens=opens)

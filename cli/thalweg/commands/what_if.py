@@ -9,11 +9,11 @@ import click
 from thalweg import options
 
 if TYPE_CHECKING:
-    from thalweg.source import SourceOptions
+    from thalweg.sources.source import SourceOptions
 
 
 @click.command("what-if")
-@options.source
+@options.source()
 @click.option("--cordon", multiple=True, metavar="NODE", help="Nothing new is placed on the node.")
 @click.option("--uncordon", multiple=True, metavar="NODE", help="Pods are placed on the node again.")
 @click.option("--drain", multiple=True, metavar="NODE",
@@ -68,6 +68,6 @@ def what_if(source: SourceOptions, output: str, *, pods: bool, watch: bool, **ch
       thalweg what-if -f now.json --priority shop/cart-0=1000 --policy my-policy.yaml
       thalweg what-if --apply new-pods.yaml
     """  # noqa: D301 - click's mark for "leave these lines as they are"
-    from thalweg.what_if import run_what_if
+    from thalweg.questions.what_if import run_what_if
 
     run_what_if(source, changes, output, watch=watch, pods=pods)

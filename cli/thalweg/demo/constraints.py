@@ -12,7 +12,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.selectors import LabelSelector, Requirement
 from thalweg.demo.scene import PodSet, Scene, asks, node
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 _ZONE = "topology.kubernetes.io/zone"
 
@@ -22,13 +22,13 @@ def gangs() -> Scene:
     names = ("red", "blue")
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.complete(names) for outcome in (thalweg, one_by_one))
+        whole, sequential = (outcome.complete(names) for outcome in (thalweg, one_by_one))
         useless = one_by_one.placed(*names)
         return checked(
-            f"{len(ours)} of {len(names)} gangs can start, not {len(theirs)}; one by one, {useless} GPUs are held "
+            f"{len(whole)} of {len(names)} gangs can start, not {len(sequential)}; one by one, {useless} GPUs are held "
             "in vain.",
-            len(ours) > len(theirs) == 0,
-            thalweg.placed(*names) == thalweg.placed(*ours),
+            len(whole) > len(sequential) == 0,
+            thalweg.placed(*names) == thalweg.placed(*whole),
             useless > 0,
         )
 
@@ -49,13 +49,13 @@ def one_rack() -> Scene:
     """Pods that talk to each other all the time, and two racks."""
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.domains("ring") for outcome in (thalweg, one_by_one))
+        planned, sequential = (outcome.domains("ring") for outcome in (thalweg, one_by_one))
         return checked(
-            f"the ring is in {counted(len(ours), 'rack')}, not {len(theirs)}; the web pods are in the other.",
-            len(ours) == 1,
-            len(theirs) > 1,
+            f"the ring is in {counted(len(planned), 'rack')}, not {len(sequential)}; the web pods are in the other.",
+            len(planned) == 1,
+            len(sequential) > 1,
             thalweg.waiting() == 0,
-            not ours & thalweg.domains("web"),
+            not planned & thalweg.domains("web"),
         )
 
     sizes = {"rack1-a": 6, "rack1-b": 1, "rack2-a": 4, "rack2-b": 4}
@@ -73,12 +73,12 @@ def exclusive() -> Scene:
     """Two kinds of pods that share no node."""
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (len(outcome.nodes("loud")) for outcome in (thalweg, one_by_one))
+        planned, sequential = (len(outcome.nodes("loud")) for outcome in (thalweg, one_by_one))
         return checked(
-            f"{thalweg.placed()} pods run, not {one_by_one.placed()}; the loud ones use {counted(ours, 'node')}, "
-            f"not {theirs}.",
+            f"{thalweg.placed()} pods run, not {one_by_one.placed()}; the loud ones use {counted(planned, 'node')}, "
+            f"not {sequential}.",
             thalweg.waiting() == 0,
-            theirs > ours,
+            sequential > planned,
             one_by_one.waiting("quiet") == one_by_one.waiting() > 0,
             not any(outcome.nodes("loud") & outcome.nodes("quiet") for outcome in (thalweg, one_by_one)),
         )
@@ -94,11 +94,11 @@ def exclusive() -> Scene:
 
 
 def zones() -> Scene:
-    """At most so many in each zone, and some pods that can use one zone only."""
+    """A limit for each zone, and some pods that can use one zone only."""
     most = 2
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.placed("api") for outcome in (thalweg, one_by_one))
+        planned, sequential = (outcome.placed("api") for outcome in (thalweg, one_by_one))
         held = one_by_one.in_domain("web", "a")
         busiest = max(
             outcome.in_domain("web", zone) + outcome.in_domain("api", zone)
@@ -106,11 +106,11 @@ def zones() -> Scene:
             for zone in "abc"
         )
         return checked(
-            f"{ours} api pods run, not {theirs}; one by one, {held} web pods are in zone a.",
+            f"{planned} api pods run, not {sequential}; one by one, {held} web pods are in zone a.",
             busiest <= most,
             held == most,
             thalweg.waiting() == 0,
-            ours > theirs,
+            planned > sequential,
         )
 
     return Scene(
@@ -131,13 +131,13 @@ def agents() -> Scene:
     """One pod on each node of a kind."""
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.placed("agent") for outcome in (thalweg, one_by_one))
+        planned, sequential = (outcome.placed("agent") for outcome in (thalweg, one_by_one))
         return checked(
-            f"{ours} agents run, not {theirs}, one on each GPU node; no batch pod waits.",
-            ours > theirs,
+            f"{planned} agents run, not {sequential}, one on each GPU node; no batch pod waits.",
+            planned > sequential,
             thalweg.waiting("batch") == 0,
             thalweg.cells["agent"].get("gpu-1") == thalweg.cells["agent"].get("gpu-2") == 1,
-            ours == thalweg.in_domain("agent", "gpu") == len(thalweg.nodes("agent")),
+            planned == thalweg.in_domain("agent", "gpu") == len(thalweg.nodes("agent")),
         )
 
     return Scene(

@@ -12,11 +12,11 @@ from aiohttp import ClientSession
 from thalweg_extender import FilterOutcome, listening
 
 from flowcore.model.advice import Advice, ExtenderPod
-from flowcore.planning.problem.demands import demands_of
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import demands_of
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
-from flowcore.planning.round.scores import scores_of
+from flowcore.planning.scores import scores_of
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import Scene
 from thalweg.demo.scene_result import checked
@@ -44,8 +44,7 @@ class _Planned:
 
     def __init__(self, scene: Scene, must: Collection[str]) -> None:
         self._nodes, self._must, self._snapshot = scene.nodes, must, scene.snapshot()
-        self._load = FreeCapacity(self._snapshot).load()
-        demands = demands_of(self._snapshot, self._load, DEFAULT_POLICIES)
+        demands = demands_of(self._snapshot, FreeCapacity(self._snapshot).load(), DEFAULT_POLICIES)
         self._demands = {pod.key: demand for demand in demands for pod in demand.group.pods}
         self._promised: dict[str, str] = {}
         self.plan: dict[str, str] = {}
@@ -83,7 +82,8 @@ class _Planned:
         return frozenset(node.name for node in self._nodes if cores[node.name] >= dict(node.allocatable)["cpu"])
 
     def _scores(self, key: str, names: Sequence[str]) -> dict[str, int]:
-        scores = scores_of(self._demands[key], self._load)
+        demand = self._demands[key]
+        scores = scores_of(demand.first_cost, demand.allowed)
         return {node.name: int(score) for node, score in zip(self._nodes, scores, strict=True) if node.name in names}
 
 
@@ -111,8 +111,8 @@ async def exchanges(scene: Scene) -> list[Exchange]:
         await ask(when, "filter", "web-1", left)
         await ask("", "prioritize", "web-1", left)
         home = guide.plan[training[0]]
-        found = {home: {"Pods": [{"UID": "somebody"}], "NumPDBViolations": 0}}
-        await ask("kube-scheduler would evict a pod for a planned one: no pod is", "preempt", training[0], found)
+        victims = {home: {"Pods": [{"UID": "somebody"}], "NumPDBViolations": 0}}
+        await ask("kube-scheduler would evict a pod for a planned one: no pod is", "preempt", training[0], victims)
         for key in training:
             when = "There is no need: all of them fit" if key == training[0] else ""
             await ask(when, "filter", key, [guide.plan[key]])
@@ -128,10 +128,12 @@ async def extender_page(scene: Scene) -> ScenePage:
     """
     done = await exchanges(scene)
     lines = []
-    for each in done:
-        if each.when:
-            lines.append(f"{each.when}:")
-        lines.append(f"  {each.verb} {each.pod} [{', '.join(each.asked)}] -> {answer_text(each.answer)}")
+    for exchange in done:
+        if exchange.when:
+            lines.append(f"{exchange.when}:")
+        lines.append(
+            f"  {exchange.verb} {exchange.pod} [{', '.join(exchange.asked)}] -> {answer_text(exchange.answer)}"
+        )
     story = (
         "The GPU scene with kube-scheduler binding the pods. No kube-scheduler runs here: the demo sends the requests "
         "that it would send to Thalweg's extender, over HTTP on loopback. [nodes asked about] -> answer."

@@ -6,7 +6,7 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import PodClass, Toleration
 from thalweg.demo.scene import GI, PodSet, Scene, asks, node, prefers
 from thalweg.demo.scene_result import SceneResult, checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 
 def gpu_node() -> Scene:
@@ -14,14 +14,14 @@ def gpu_node() -> Scene:
     gpu = {"hardware": "gpu"}
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.placed("train") for outcome in (thalweg, one_by_one))
+        planned, sequential = (outcome.placed("train") for outcome in (thalweg, one_by_one))
         taken = one_by_one.in_domain("web", "gpu")
         return checked(
-            f"{ours} training pods run, not {theirs}; one by one, {taken} web pods are on the GPU node.",
+            f"{planned} training pods run, not {sequential}; one by one, {taken} web pods are on the GPU node.",
             thalweg.waiting() == 0,
             thalweg.in_domain("web", "gpu") == 0,
             taken > 0,
-            ours > theirs,
+            planned > sequential,
         )
 
     return Scene(
@@ -120,11 +120,11 @@ def preferences() -> Scene:
         for outcome in (thalweg, one_by_one):
             (name,) = [name for name in weights if "fast" in outcome.nodes(name)]
             met.append((name, weights[name]))
-        (ours, much), (theirs, little) = met
+        (preferred, much), (less_preferred, little) = met
         return checked(
-            f"a preference of weight {much} is met, not one of {little}: {ours} gets the fast node.",
+            f"a preference of weight {much} is met, not one of {little}: {preferred} gets the fast node.",
             much > little,
-            next(iter(one_by_one.cells)) == theirs,
+            next(iter(one_by_one.cells)) == less_preferred,
         )
 
     return Scene(
@@ -146,12 +146,12 @@ def oversubscribed() -> Scene:
     tolerated = (Toleration("dedicated", "Equal", "batch", "NoSchedule"),)
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
-        ours, theirs = (outcome.placed("checkout", "batch") for outcome in (thalweg, one_by_one))
+        planned, sequential = (outcome.placed("checkout", "batch") for outcome in (thalweg, one_by_one))
         waits = one_by_one.waiting("batch")
         return checked(
-            f"{ours} pods with a priority run, not {theirs}; one by one, {waits} of batch wait.",
+            f"{planned} pods with a priority run, not {sequential}; one by one, {waits} of batch wait.",
             thalweg.waiting("checkout", "batch") == 0,
-            ours > theirs,
+            planned > sequential,
             one_by_one.in_domain("checkout", "batch") >= waits > 0,
         )
 

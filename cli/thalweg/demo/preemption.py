@@ -13,7 +13,7 @@ from flowcore.planning.round import Eviction, RoundResult, run_round
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 _CORES = 1000
 _SSD = (("disk", "ssd"),)
@@ -28,7 +28,7 @@ def _runs(name: str, node: str, cores: int, priority: int, started: float) -> Po
     return demo_pod(name, pod_class, node_name=node, started=started, owner=name)
 
 
-#: What runs; of equal victims kube-scheduler prefers the one that started last.
+#: What runs; among equal victims kube-scheduler prefers the latest to start.
 _RUNNING = (
     _runs("batch-1", "node-1", 8, 0, 1.0),
     _runs("batch-2", "node-2", 4, 0, 3.0),
@@ -123,8 +123,8 @@ def preemption_page() -> ScenePage:
     )
 
 
-def _fate(pod: Pod, found: Preemptions) -> str:
-    eviction = next((each for each in found.evictions if each.pod.key == pod.key), None)
+def _fate(pod: Pod, preemptions: Preemptions) -> str:
+    eviction = next((each for each in preemptions.evictions if each.pod.key == pod.key), None)
     if eviction is None:
         return f"stays on {pod.node_name}"
     return f"leaves {pod.node_name} for {eviction.to}" if eviction.to else f"leaves {pod.node_name}"

@@ -10,7 +10,7 @@ from flowcore.planning.round import RoundResult, run_round
 from thalweg.demo.page import ScenePage
 from thalweg.demo.scene import demo_pod, demo_snapshot
 from thalweg.demo.scene_result import checked
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 _CORES = 1000
 _RUNNING = tuple(

@@ -18,7 +18,7 @@ from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.alternatives.comparison import scored_as_kube_scheduler
 from thalweg.demo.scene_result import SceneResult
-from thalweg.tables import counted
+from thalweg.terminal.tables import counted
 
 GI = 1024**3
 _GPU = "nvidia.com/gpu"
@@ -133,8 +133,8 @@ def demo_snapshot(
         evicts: whether running pods may leave.
     """
     scenario = Scenario(policies={} if policy is BUILT_IN else {policy.name: policy})
-    for each in nodes:
-        scenario.cluster.put_node(each)
+    for node in nodes:
+        scenario.cluster.put_node(node)
     for pod in pods:
         scenario.cluster.put_pod(pod)
     governed = GovernedScenario(scenario)
@@ -156,7 +156,7 @@ def _gang(pod_set: PodSet) -> GangRef:
 
 def node(name: str, cores: int, memory_gi: int, labels: Mapping[str, str] | None = None,
          taints: tuple[Taint, ...] = (), gpus: int = 0) -> Node:  # fmt: skip
-    """A node with so many cores, GiB and GPUs."""
+    """A node with these cores, GiB and GPUs."""
     amounts: Amounts = (("cpu", cores * 1000), ("memory", memory_gi * GI), ("pods", 110))
     if gpus:
         amounts += ((_GPU, gpus),)

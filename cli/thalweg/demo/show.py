@@ -15,7 +15,7 @@ from thalweg.demo.preemption import preemption_page
 from thalweg.demo.replacements import replacing_page
 from thalweg.demo.scene import Scene, size
 from thalweg.demo.scene_result import SceneResult
-from thalweg.tables import counted, stdout_console
+from thalweg.terminal.tables import counted, stdout_console
 
 #: More nodes than this are counted in the scene's story and not listed.
 _MOST_LISTED = 10
@@ -72,8 +72,8 @@ def compare(scene: Scene) -> Compared:
     if len(scene.nodes) <= _MOST_LISTED:
         lines.append(f"Nodes: {', '.join(map(size, scene.nodes))}.")
     rows = [
-        (_label(each.name, each.count), each.asks, thalweg.cell(each.name), one_by_one.cell(each.name))
-        for each in scene.sets
+        (_label(pod_set.name, pod_set.count), pod_set.asks, thalweg.cell(pod_set.name), one_by_one.cell(pod_set.name))
+        for pod_set in scene.sets
     ]
     notes = _reasons(scene, plan)
     if scene.counted:
@@ -87,9 +87,9 @@ def compare(scene: Scene) -> Compared:
 def total(compared: list[Compared]) -> str:
     """What was gained in these scenes together, in one line."""
     asked = sum(pod_set.count for each in compared for pod_set in each.scene.sets)
-    ours = sum(pod_set.satisfied(each.thalweg) for each in compared for pod_set in each.scene.sets)
-    theirs = sum(pod_set.satisfied(each.one_by_one) for each in compared for pod_set in each.scene.sets)
-    return f"{ours:,} of {counted(asked, 'pod')} run as they ask, not {theirs:,}."
+    planned = sum(pod_set.satisfied(each.thalweg) for each in compared for pod_set in each.scene.sets)
+    sequential = sum(pod_set.satisfied(each.one_by_one) for each in compared for pod_set in each.scene.sets)
+    return f"{planned:,} of {counted(asked, 'pod')} run as they ask, not {sequential:,}."
 
 
 def show(*, every: bool) -> None:

@@ -133,13 +133,13 @@ class ClusterReader:
     def find_account(self, pods: tuple[Pod, ...] | NotRead) -> NamespacedName:
         """The operator's account: that of the request, else that of the operator's pods."""
         if self._request.service_account is None and not isinstance(pods, NotRead):
-            found = {
-                NamespacedName(each.metadata.namespace, each.spec.service_account_name)
-                for each in pods
-                if each.metadata.labels.get(COMPONENT) == "operator"
+            accounts = {
+                NamespacedName(pod.metadata.namespace, pod.spec.service_account_name)
+                for pod in pods
+                if pod.metadata.labels.get(COMPONENT) == "operator"
             }
-            if len(found) == 1:
-                (self._account,) = found
+            if len(accounts) == 1:
+                (self._account,) = accounts
         return self._account
 
     def find_lease(self, leases: tuple[Lease, ...] | NotRead) -> NamespacedName:
@@ -166,33 +166,33 @@ class ClusterReader:
                     raw, here = await response.read(), datetime.now(UTC)
                     if response.status >= 400:
                         raise Refused(response.status, raw[:200].decode(errors="replace"))
-                    there = parsedate_to_datetime(response.headers.get("Date", ""))
+                    server_time = parsedate_to_datetime(response.headers.get("Date", ""))
             except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
                 problem = str(error) or f"no answer within {self._request.timeout:g} s"
                 raise ConnectionLost(f"GET /version: {problem}") from error
-        return JsonReader(_Version).read(raw).git_version, there, here
+        return JsonReader(_Version).read(raw).git_version, server_time, here
 
     async def list(self, path: str, shape: type[T], **params: str) -> tuple[T, ...]:
         """All objects of a kind."""
-        found: list[T] = []
+        items: list[T] = []
         token = ""
         while True:
             raw = await self._get(path, {**params, "limit": str(_PAGE), **({"continue": token} if token else {})})
             page = JsonReader(_Page).read(raw)
             reader = JsonReader(shape)
-            found += [reader.read(item) for item in page.items]
+            items += [reader.read(item) for item in page.items]
             token = page.metadata.get("continue") or ""
             if not token:
-                return tuple(found)
+                return tuple(items)
 
     async def crds(self) -> tuple[Mapping[str, Any] | None, ...]:
         """The CRDs of this version as they are installed; None for what is not there."""
-        found: list[Mapping[str, Any] | None] = []
+        definitions: list[Mapping[str, Any] | None] = []
         for crd in custom_resource_definitions():
             path = f"/apis/apiextensions.k8s.io/v1/customresourcedefinitions/{crd['metadata']['name']}"
             raw = await self._optional(path)
-            found.append(None if raw is None else JsonReader(dict[str, Any]).read(raw))
-        return tuple(found)
+            definitions.append(None if raw is None else JsonReader(dict[str, Any]).read(raw))
+        return tuple(definitions)
 
     async def leases(self) -> tuple[Lease, ...]:
         """The lease of the request, or all that have Thalweg's label or name."""
@@ -208,7 +208,7 @@ class ClusterReader:
         """Reads the leases again until all held ones were renewed, or a renewal is overdue.
 
         Returns:
-            The leases as last read, and the names of those that were renewed meanwhile.
+            The leases as last read, and the names of the ones that were renewed meanwhile.
         """
         later, held = before, {each.name for each in before if each.spec.holder_identity}
         renewed: frozenset[str] = frozenset()
@@ -229,13 +229,13 @@ class ClusterReader:
     async def confinement(self) -> tuple[Mapping[str, Any] | None, ...]:
         """The policy and its binding."""
         name = confinement_name(self._release)
-        found = [await self._optional(f"/apis/{ADMISSION}/{plural}/{name}") for plural in _CONFINEMENT]
-        return tuple(None if raw is None else JsonReader(dict[str, Any]).read(raw) for raw in found)
+        manifests = [await self._optional(f"/apis/{ADMISSION}/{plural}/{name}") for plural in _CONFINEMENT]
+        return tuple(None if raw is None else JsonReader(dict[str, Any]).read(raw) for raw in manifests)
 
     async def namespaces(self) -> Mapping[str, dict[str, str]]:
         """Labels of each namespace."""
-        found = await self.list("/api/v1/namespaces", _Object)
-        return {each.metadata.name: each.metadata.labels for each in found}
+        listed = await self.list("/api/v1/namespaces", _Object)
+        return {each.metadata.name: each.metadata.labels for each in listed}
 
     async def missing_gate_objects(self) -> tuple[str, ...]:
         kinds = (("MutatingAdmissionPolicy", RULES_PATH), ("MutatingAdmissionPolicyBinding", BINDINGS_PATH))
@@ -249,11 +249,11 @@ class ClusterReader:
         raw = await self._optional("/apis/scheduling.k8s.io")
         group = _Group() if raw is None else JsonReader(_Group).read(raw)
         serving = []
-        for each in group.versions:
-            found = await self._optional(f"/apis/scheduling.k8s.io/{each.version}")
-            served = _Resources() if found is None else JsonReader(_Resources).read(found)
+        for entry in group.versions:
+            resources = await self._optional(f"/apis/scheduling.k8s.io/{entry.version}")
+            served = _Resources() if resources is None else JsonReader(_Resources).read(resources)
             if any(resource.name == "podgroups" for resource in served.resources):
-                serving.append(each.version)
+                serving.append(entry.version)
         return tuple(serving)
 
     async def denied(self, lease: NamespacedName) -> tuple[Right, ...]:
@@ -279,16 +279,16 @@ class ClusterReader:
     async def scheduler(self) -> SchedulerFacts | None:
         """kube-scheduler's configuration, and what its extenders answer."""
         path = self._request.scheduler_config
-        found = await self._stored_config() if path is None else read_config_file(path)
-        if found is None:
+        facts = await self._stored_config() if path is None else read_config_file(path)
+        if facts is None:
             return None
         answers = await asyncio.gather(
-            *(ask(each, self._request.timeout) for each in found.config.thalweg_extenders if each.node_cache_capable)
+            *(ask(each, self._request.timeout) for each in facts.config.thalweg_extenders if each.node_cache_capable)
         )
-        return replace(found, answers=tuple(answers))
+        return replace(facts, answers=tuple(answers))
 
     async def client_certificates(self, scheduler: SchedulerFacts | NotRead | None) -> tuple[ClientCertificate, ...]:
-        """Of kube-scheduler's configuration; without one, the certificate that the chart made for kube-scheduler."""
+        """Client certificates of kube-scheduler's configuration; without one, the certificate that the chart made."""
         if isinstance(scheduler, SchedulerFacts):
             return tuple(config_certificates(scheduler))
         secret = f"{self._release}-extender-client-tls"

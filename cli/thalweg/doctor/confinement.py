@@ -34,17 +34,17 @@ def confinement_name(release: str) -> str:
 
 def confinement(facts: Facts) -> Iterator[CheckResult]:
     """Whether the account is confined as this version wants it."""
-    check, found = "confinement", facts.confinement
-    if isinstance(found, NotRead):
-        yield CheckResult(check, Verdict.SKIP, found.problem)
+    check, installed = "confinement", facts.confinement
+    if isinstance(installed, NotRead):
+        yield CheckResult(check, Verdict.SKIP, installed.problem)
         return
     user = user_of(facts.service_account)
     problems = [
         f"there is no {kind} {wanted['metadata']['name']}"
-        if there is None
+        if actual is None
         else f"the {kind} {wanted['metadata']['name']} differs from that of this version"
-        for kind, wanted, there in zip((_KIND, f"{_KIND}Binding"), facts.expected_confinement, found, strict=True)
-        if there is None or _without_defaults(there["spec"]) != _without_defaults(wanted["spec"])
+        for kind, wanted, actual in zip((_KIND, f"{_KIND}Binding"), facts.expected_confinement, installed, strict=True)
+        if actual is None or _without_defaults(actual["spec"]) != _without_defaults(wanted["spec"])
     ]
     if problems:
         said = f"A stolen token of {user} may do more than Thalweg needs: {' and '.join(problems)}."

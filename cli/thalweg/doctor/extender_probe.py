@@ -53,7 +53,7 @@ class ProbeAnswer:
 
 
 async def ask(extender: ConfiguredExtender, seconds: float) -> ProbeAnswer:
-    """The answer of an extender within so many seconds; it never raises."""
+    """The answer of an extender within ``seconds``; it never raises."""
     try:
         context = _tls(extender.tls_config) if extender.url_prefix.startswith("https:") else None
     except (OSError, ValueError, binascii.Error) as error:

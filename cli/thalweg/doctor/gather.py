@@ -20,7 +20,7 @@ from thalweg.doctor.facts import Facts, NotRead, PolicyObject
 from thalweg.doctor.liveness import looks_wrong
 from thalweg.doctor.scheduler_reading import NotReadError
 from thalweg.option_types import NamespacedName
-from thalweg.source import SourceError
+from thalweg.sources.source import SourceError
 from thalweg.wire_objects import Pod
 
 T = TypeVar("T")

@@ -21,11 +21,13 @@ _CHECK = "policies"
 def parsed(objects: Iterable[PolicyObject]) -> tuple[Policy, ...]:
     """The valid policies. Any cost model counts as known: this machine may lack the operator's plug-ins."""
     policies = []
-    for each in objects:
-        cost = each.spec.get("cost")
+    for policy in objects:
+        cost = policy.spec.get("cost")
         model = cost.get("model") if isinstance(cost, dict) else None
         try:
-            policies.append(parse_policy(each.metadata.name, each.spec, KnownModels((model or BUILT_IN.cost.model,))))
+            policies.append(
+                parse_policy(policy.metadata.name, policy.spec, KnownModels((model or BUILT_IN.cost.model,)))
+            )
         except PolicyError:
             continue  # the operator says so in the policy's status
     return tuple(policies)
@@ -36,7 +38,9 @@ def steered_policies(facts: Facts) -> list[Policy]:
     if isinstance(facts.policies, NotRead):
         return []
     return [
-        each for each in parsed(facts.policies) if each.delivery.through_kube_scheduler and not each.selects.nothing
+        policy
+        for policy in parsed(facts.policies)
+        if policy.delivery.through_kube_scheduler and not policy.selects.nothing
     ]
 
 
@@ -45,28 +49,28 @@ def policies(facts: Facts) -> Iterator[CheckResult]:
     if isinstance(facts.policies, NotRead):
         yield CheckResult(_CHECK, Verdict.SKIP, facts.policies.problem)
         return
-    found = [*_not_accepted(facts.policies)]
+    results = [*_not_accepted(facts.policies)]
     if not isinstance(facts.pods, NotRead) and not isinstance(facts.namespaces, NotRead):
         labels = {name: to_labels(each) for name, each in facts.namespaces.items()}
         pods = [pod for pod in facts.pods if pod.waiting or pod.spec.node_name]
         index = PolicyIndex(parsed(facts.policies), facts.service_account.namespace)
-        found += _matches(index, pods, labels)
-    yield from found
-    if not found:
+        results += _matches(index, pods, labels)
+    yield from results
+    if not results:
         count = len(facts.policies)
         yield CheckResult(_CHECK, Verdict.OK, f"{count} {'policy is' if count == 1 else 'policies are'} in force.")
 
 
 def _not_accepted(objects: Iterable[PolicyObject]) -> Iterator[CheckResult]:
-    for each in objects:
-        name = each.metadata.name
-        conditions = {condition.type: condition for condition in each.status.conditions}
+    for policy in objects:
+        name = policy.metadata.name
+        conditions = {condition.type: condition for condition in policy.status.conditions}
         accepted = conditions.get("Accepted")
-        if accepted is None or each.status.observed_generation < each.metadata.generation:
+        if accepted is None or policy.status.observed_generation < policy.metadata.generation:
             yield CheckResult(
                 _CHECK,
                 Verdict.WARN,
-                f"FlowSchedulingPolicy {name}: no operator has read generation {each.metadata.generation} yet.",
+                f"FlowSchedulingPolicy {name}: no operator has read generation {policy.metadata.generation} yet.",
                 f"kubectl describe fsp {name}; look at the operator's log",
             )
         elif accepted.status != "True":

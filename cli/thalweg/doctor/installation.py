@@ -22,11 +22,11 @@ _APPLY_CRD: Final = "kubectl apply --server-side -f crds/, or helm upgrade"
 
 def api_server(facts: Facts) -> Iterator[CheckResult]:
     """Whether the API server's version is in the supported range."""
-    check, found = "api-server", re.match(r"v?(\d+)\.(\d+)", facts.server_version)
-    if found is None:
+    check, match = "api-server", re.match(r"v?(\d+)\.(\d+)", facts.server_version)
+    if match is None:
         yield CheckResult(check, Verdict.WARN, f'The API server reports the version "{facts.server_version}".')
         return
-    version = (int(found[1]), int(found[2]))
+    version = (int(match[1]), int(match[2]))
     shown, oldest, tested = facts.server_version, _dotted(OLDEST), _dotted(TESTED)
     if version < OLDEST:
         yield CheckResult(
@@ -86,15 +86,15 @@ def second_scheduler(facts: Facts) -> Iterator[CheckResult]:
         return
     server = re.match(r"v?(\d+)\.(\d+)", facts.server_version)
     images = {image.image: pod.key for pod in pods for image in pod.spec.containers}
-    known = [(image, found) for image in sorted(images) if (found := re.search(r":v?(\d+)\.(\d+)[^:/@]*(@|$)", image))]
+    known = [(image, match) for image in sorted(images) if (match := re.search(r":v?(\d+)\.(\d+)[^:/@]*(@|$)", image))]
     if server is None or not known:
         yield CheckResult(check, Verdict.SKIP, "No second kube-scheduler of the chart runs." if not pods
                       else "The version of the second kube-scheduler cannot be told from its image.")  # fmt: skip
         return
-    for image, found in known:
-        older = int(server[2]) - int(found[2])
+    for image, match in known:
+        older = int(server[2]) - int(match[2])
         said = f"Pod {images[image]} runs {image}; the API server has version {facts.server_version}"
-        if int(found[1]) == int(server[1]) and 0 <= older <= 1:
+        if int(match[1]) == int(server[1]) and 0 <= older <= 1:
             yield CheckResult(check, Verdict.OK, f"{said}.")
         else:
             said += ": kube-scheduler may not be newer, and at most one minor version older."
@@ -106,18 +106,20 @@ def crd(facts: Facts) -> Iterator[CheckResult]:
     if isinstance(facts.crds, NotRead):
         yield CheckResult("crd", Verdict.SKIP, facts.crds.problem)
         return
-    for expected, found in zip(facts.expected_crds, facts.crds, strict=True):
-        yield _crd(expected, found)
+    for expected, installed in zip(facts.expected_crds, facts.crds, strict=True):
+        yield _crd(expected, installed)
 
 
-def _crd(of_version: Mapping[str, Any], found: Mapping[str, Any] | None) -> CheckResult:
+def _crd(of_version: Mapping[str, Any], installed: Mapping[str, Any] | None) -> CheckResult:
     check, name = "crd", of_version["metadata"]["name"]
-    if found is None:
+    if installed is None:
         return CheckResult(check, Verdict.FAIL, f"The CRD {name} is not installed.", _APPLY_CRD)
-    version = next((each for each in found["spec"]["versions"] if each["name"] == VERSION), None)
+    version = next(
+        (version_spec for version_spec in installed["spec"]["versions"] if version_spec["name"] == VERSION), None
+    )
     if version is None or not version.get("served"):
         return CheckResult(check, Verdict.FAIL, f"The CRD {name} does not serve version {VERSION}.", _APPLY_CRD)
-    conditions = {each["type"]: each for each in found.get("status", {}).get("conditions", ())}
+    conditions = {each["type"]: each for each in installed.get("status", {}).get("conditions", ())}
     established = conditions.get("Established", {})
     if established.get("status") != "True":
         said = established.get("message") or "the API server has not established it"
@@ -128,10 +130,12 @@ def _crd(of_version: Mapping[str, Any], found: Mapping[str, Any] | None) -> Chec
     return _schema(check, name, expected["schema"]["openAPIV3Schema"], version.get("schema", {}).get("openAPIV3Schema"))
 
 
-def _schema(check: str, name: str, ours: Mapping[str, Any], theirs: Mapping[str, Any] | None) -> CheckResult:
-    if ours == theirs:
+def _schema(
+    check: str, name: str, expected_schema: Mapping[str, Any], installed_schema: Mapping[str, Any] | None
+) -> CheckResult:
+    if expected_schema == installed_schema:
         return CheckResult(check, Verdict.OK, f"The CRD {name} is that of this version.")
-    expected, installed = set(_fields(ours)), set(_fields(theirs or {}))
+    expected, installed = set(_fields(expected_schema)), set(_fields(installed_schema or {}))
     lacking, unknown = sorted(expected - installed), sorted(installed - expected)
     if lacking and not unknown:
         said = f"The CRD {name} is older than this command: it lacks {lacking[0]}."

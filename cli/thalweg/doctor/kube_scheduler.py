@@ -35,12 +35,12 @@ def extender(facts: Facts) -> Iterator[CheckResult]:
             "does not ask Thalweg.",
             "thalweg scheduler-config",
         )
-    for each in scheduler.config.thalweg_extenders:
-        if not each.node_cache_capable:
+    for entry in scheduler.config.thalweg_extenders:
+        if not entry.node_cache_capable:
             yield CheckResult(
                 check,
                 Verdict.FAIL,
-                f"{scheduler.source}: extender {each.url_prefix} lacks nodeCacheCapable: true, and "
+                f"{scheduler.source}: extender {entry.url_prefix} lacks nodeCacheCapable: true, and "
                 "Thalweg refuses requests with whole nodes.",
                 "thalweg scheduler-config",
             )
@@ -114,14 +114,14 @@ def _judge(check: str, answer: ProbeAnswer, scheduler: SchedulerFacts) -> CheckR
 def certificates(facts: Facts) -> Iterator[CheckResult]:
     """Whether the certificates that kube-scheduler shows to the extender are valid for long enough."""
     check = "certificates"
-    for each in facts.client_certificates:
-        left = each.until - facts.server_time
-        day = f"{each.until:%Y-%m-%d %H:%M} UTC"
-        said = f"{each.source}: kube-scheduler's client certificate"
+    for certificate in facts.client_certificates:
+        left = certificate.until - facts.server_time
+        day = f"{certificate.until:%Y-%m-%d %H:%M} UTC"
+        said = f"{certificate.source}: kube-scheduler's client certificate"
         if left <= timedelta():
             said += f" ended at {day}, so the extender refuses kube-scheduler."
             yield CheckResult(check, Verdict.FAIL, said, _RENEW)
-        elif left < min(_SOON, (each.until - each.since) / 3):
+        elif left < min(_SOON, (certificate.until - certificate.since) / 3):
             yield CheckResult(check, Verdict.WARN, f"{said} ends soon, at {day}.", _RENEW)
         else:
             yield CheckResult(check, Verdict.OK, f"{said} ends at {day}.")
@@ -148,7 +148,9 @@ def node_sample(facts: Facts) -> Iterator[CheckResult]:
             continue
         sample = scheduler.config.node_sample(profile, nodes)
         prefers = [
-            each.name for each in steered if each.steering is Steering.PREFER and name in each.selects.scheduler_names
+            policy.name
+            for policy in steered
+            if policy.steering is Steering.PREFER and name in policy.selects.scheduler_names
         ]
         said = f"An attempt at a pod of profile {name} looks for {sample:,} of {nodes:,} nodes"
         if prefers and sample < nodes:

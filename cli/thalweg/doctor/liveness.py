@@ -23,7 +23,7 @@ _UNSEEN: Final = timedelta(seconds=60)
 
 
 def live_leases(facts: Facts) -> tuple[Lease, ...]:
-    """The leases that somebody holds and renews."""
+    """The leases that an operator holds and renews."""
     if isinstance(facts.leases, NotRead):
         return ()
     return tuple(each for each in facts.leases if _is_live(each, facts))
@@ -67,7 +67,7 @@ def lease(facts: Facts) -> Iterator[CheckResult]:
     else:
         ended = [each for each in facts.leases if each.spec.holder_identity and each.spec.renew_time]
         if ended:
-            last = max(ended, key=lambda each: each.spec.renew_time or facts.server_time)
+            last = max(ended, key=lambda lease: lease.spec.renew_time or facts.server_time)
             ago = _seconds(facts.server_time - (last.spec.renew_time or facts.server_time))
             said = f"{last.spec.holder_identity} holds the lease {last.name}, but last renewed it {ago} ago"
         else:
@@ -89,8 +89,8 @@ def clock(facts: Facts) -> Iterator[CheckResult]:
             f"This machine's clock is {_seconds(abs(apart))} {way} the API server's.",
             "Synchronize both clocks by NTP.",
         )
-    for each in live_leases(facts):
-        renewed = each.spec.renew_time or facts.server_time
+    for lease in live_leases(facts):
+        renewed = lease.spec.renew_time or facts.server_time
         # A lease is renewed every 2 s; the times are those of two machines.
         ahead = renewed - facts.server_time
         behind = -ahead if facts.still_renewed is not None else timedelta()
@@ -103,7 +103,7 @@ def clock(facts: Facts) -> Iterator[CheckResult]:
             yield CheckResult(
                 check,
                 Verdict.FAIL if max(ahead, behind) > HEARTBEAT else Verdict.WARN,
-                f"The clock of the operator that holds {each.name} is {text} the API server's: {effect}.",
+                f"The clock of the operator that holds {lease.name} is {text} the API server's: {effect}.",
                 "Synchronize the clocks of the nodes by NTP.",
             )
     if not wrong:
@@ -111,7 +111,7 @@ def clock(facts: Facts) -> Iterator[CheckResult]:
 
 
 def gates(facts: Facts) -> Iterator[CheckResult]:
-    """Whether somebody opens the scheduling gates that are closed."""
+    """Whether an operator runs that opens closed scheduling gates."""
     check = "gates"
     if isinstance(facts.pods, NotRead):
         yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
@@ -155,22 +155,22 @@ def gates(facts: Facts) -> Iterator[CheckResult]:
 
 
 def served(facts: Facts) -> Iterator[CheckResult]:
-    """Whether somebody serves the waiting pods that name a scheduler of ours."""
+    """Whether a scheduler runs for the waiting pods that name one of ours."""
     check = "served"
     if isinstance(facts.pods, NotRead):
         yield CheckResult(check, Verdict.SKIP, facts.pods.problem)
         return
     policies = () if isinstance(facts.policies, NotRead) else parsed(facts.policies)
-    ours, steered = {SCHEDULER_NAME}, {STEERED_NAME}
+    own_names, steered = {SCHEDULER_NAME}, {STEERED_NAME}
     for policy in policies:
         if not policy.selects.nothing:
             names = policy.selects.scheduler_names
             if policy.delivery.through_kube_scheduler:
                 steered |= set(names)
             elif policy.delivery.acts:
-                ours |= set(names)
+                own_names |= set(names)
     waiting = [each for each in facts.pods if each.waiting]
-    bound_by_us = [each for each in waiting if each.spec.scheduler_name in ours]
+    bound_by_us = [each for each in waiting if each.spec.scheduler_name in own_names]
     problems = 0
     if bound_by_us and not isinstance(facts.leases, NotRead) and not live_leases(facts):
         problems += 1
@@ -182,10 +182,10 @@ def served(facts: Facts) -> Iterator[CheckResult]:
             f"{_start(facts)}. If Thalweg is removed: docs/how-to/remove-thalweg.md, step 0",
         )
     own = () if isinstance(facts.operator_pods, NotRead) else facts.operator_pods
-    for each in (each for each in own if each.spec.scheduler_name in ours):
+    for pod in (pod for pod in own if pod.spec.scheduler_name in own_names):
         problems += 1
-        name = each.spec.scheduler_name
-        said = f"Pod {each.key} is Thalweg's own and names the scheduler {name}, which needs a running Thalweg."
+        name = pod.spec.scheduler_name
+        said = f"Pod {pod.key} is Thalweg's own and names the scheduler {name}, which needs a running Thalweg."
         yield CheckResult(check, Verdict.FAIL, said, "Give Thalweg's pods the schedulerName default-scheduler.")
     by_profile = [each for each in waiting if each.spec.scheduler_name in steered]
     if isinstance(facts.scheduler, SchedulerFacts):

@@ -8,7 +8,6 @@ from collections import Counter
 from pathlib import Path
 
 import click
-import msgspec
 from rich.text import Text
 from thalweg_operator.api.client import connect
 from thalweg_operator.api.json_reading import UnreadableJson
@@ -21,9 +20,10 @@ from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.gather import gather
 from thalweg.kubeconfig import resolve_kubeconfig
-from thalweg.logs import set_up_logging
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
-from thalweg.tables import print_table, stdout_console
+from thalweg.terminal.documents import print_document
+from thalweg.terminal.logs import set_up_logging
+from thalweg.terminal.tables import print_table, stdout_console
 
 #: Connections to the API server at a time.
 _CONNECTIONS = 8
@@ -46,8 +46,8 @@ def run_doctor(
         click.echo(f"Error: cannot use the API server ({source}): {error}", err=True)
         sys.exit(2)
     findings = [*judge(facts), *(() if users is None else before_uninstall(users))]
-    if output == "json":
-        click.echo(msgspec.json.encode([msgspec.to_builtins(each) for each in findings]))
+    if output != "table":
+        print_document(findings, output)
     else:
         _print(findings)
     sys.exit(exit_code(findings, strict=strict))

@@ -11,7 +11,7 @@ import yaml
 from thalweg_extender.server import PREFIX
 
 KIND = "KubeSchedulerConfiguration"
-#: kube-scheduler's minFeasibleNodesToFind: an attempt looks for at least so many nodes, whatever the percentage.
+#: kube-scheduler's minFeasibleNodesToFind: fewest nodes that an attempt looks for, whatever the percentage.
 FEWEST_NODES = 100
 #: kube-scheduler's minFeasibleNodesPercentageToFind, where no percentage is set.
 _LEAST_PERCENTAGE = 5
@@ -90,11 +90,11 @@ def parse(text: str) -> SchedulerFile:
         SchedulerFileError: it is none.
     """
     try:
-        found = msgspec.convert(yaml.safe_load(text), SchedulerFile)
+        parsed = msgspec.convert(yaml.safe_load(text), SchedulerFile)
     except yaml.YAMLError as error:
         raise SchedulerFileError(f"not valid YAML: {' '.join(str(error).split())}") from error
     except msgspec.ValidationError as error:
         raise SchedulerFileError(str(error)) from error
-    if found.kind != KIND:
-        raise SchedulerFileError(f'kind is "{found.kind}", not {KIND}')
-    return found
+    if parsed.kind != KIND:
+        raise SchedulerFileError(f'kind is "{parsed.kind}", not {KIND}')
+    return parsed

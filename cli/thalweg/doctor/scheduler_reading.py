@@ -55,13 +55,13 @@ def _config(source: str, text: str, *, chosen: bool) -> SchedulerFacts:
         raise NotReadError(f"{source}: {error}") from error
 
 
-def config_certificates(found: SchedulerFacts) -> Iterator[ClientCertificate]:
+def config_certificates(facts: SchedulerFacts) -> Iterator[ClientCertificate]:
     """The client certificates of a configuration's extenders; those that cannot be read here are left out."""
-    for each in found.config.thalweg_extenders:
-        tls = each.tls_config or TLSConfig()
+    for entry in facts.config.thalweg_extenders:
+        tls = entry.tls_config or TLSConfig()
         try:
             pem = base64.b64decode(tls.cert_data) if tls.cert_data else Path(tls.cert_file).read_bytes()
-            yield certificate(found.source, pem)
+            yield certificate(facts.source, pem)
         except (OSError, ValueError):  # the check `extender` says so
             continue
 
@@ -80,7 +80,7 @@ async def read_features(url: str, seconds: float) -> Mapping[str, bool]:
     """kube-scheduler's feature gates, from its metric kubernetes_feature_enabled.
 
     Raises:
-        NotReadError: no answer within so many seconds, or none of metrics.
+        NotReadError: no answer within ``timeout`` seconds, or none of metrics.
     """
     timeout = aiohttp.ClientTimeout(total=seconds)
     try:

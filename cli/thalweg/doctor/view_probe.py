@@ -8,8 +8,8 @@ import aiohttp
 from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.errors import Refused
 
-from thalweg.live_service import find_service
 from thalweg.option_types import NamespacedName
+from thalweg.sources.operator_view.live_service import find_service
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from thalweg.scheduler_users.reading import SchedulerUsers
 from thalweg.scheduler_users.users import SchedulerUser, what_becomes
-from thalweg.tables import print_table
+from thalweg.terminal.tables import print_table
 
 _HEADER: Final = ("NAMESPACE", "KIND", "NAME", "SCHEDULER", "RUNNING", "WAITING", "GATED")
 #: Lines of a warning.

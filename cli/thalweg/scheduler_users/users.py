@@ -84,17 +84,17 @@ def scheduler_users(
     """
     wanted = frozenset(names)
     cron_jobs = {
-        (each.metadata.namespace, each.metadata.name): owner.name
-        for each in workloads.get("Job", ())
-        if (owner := _controller(each.metadata)) is not None and owner.kind == "CronJob"
+        (job.metadata.namespace, job.metadata.name): owner.name
+        for job in workloads.get("Job", ())
+        if (owner := _controller(job.metadata)) is not None and owner.kind == "CronJob"
     }
     templates = {
-        (kind, each.metadata.namespace, each.metadata.name, each.scheduler)
+        (kind, workload.metadata.namespace, workload.metadata.name, workload.scheduler)
         for kind, objects in workloads.items()
-        for each in objects
-        if each.scheduler in wanted
-        and not each.finished
-        and not (kind == "Job" and (each.metadata.namespace, each.metadata.name) in cron_jobs)
+        for workload in objects
+        if workload.scheduler in wanted
+        and not workload.finished
+        and not (kind == "Job" and (workload.metadata.namespace, workload.metadata.name) in cron_jobs)
     }
     by_workload: dict[tuple[str, str, str, str], _Pods] = {key: _Pods() for key in templates}
     for pod in pods:

@@ -65,9 +65,9 @@ def _field_meets(requirement: Requirement, table: NodeTable) -> Bools:
     value = requirement.values[0]
     if requirement.key == "metadata.name":
         equal = np.zeros(len(table.nodes), dtype=np.bool_)
-        at = table.index.get(value)
-        if at is not None:
-            equal[at] = True
+        row = table.index.get(value)
+        if row is not None:
+            equal[row] = True
     else:
         equal = np.full(len(table.nodes), value == "", dtype=np.bool_)
     return equal if requirement.operator == "In" else ~equal

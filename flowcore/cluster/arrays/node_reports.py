@@ -38,10 +38,10 @@ class Reports:
     @classmethod
     def of(cls, nodes: Iterable[Node]) -> Reports:
         """The reports of these nodes."""
-        found = cls()
+        reports = cls()
         for node in nodes:
-            found.put(node.name, node.report)
-        return found
+            reports.put(node.name, node.report)
+        return reports
 
     def put(self, node: str, report: Report | None) -> None:
         """Takes the newest report of a node; None: the node is gone."""
@@ -88,9 +88,9 @@ class Reports:
         arrays = self._arrays.get(image)
         if arrays is None:
             held = ((self._names[number], size) for size, numbers in holders.items() for number in numbers)
-            found = [(index[node], size) for node, size in held if node in index]
-            positions = np.array([at for at, _ in found], dtype=np.int64)
-            arrays = self._arrays[image] = positions, np.array([size for _, size in found], dtype=np.float64)
+            present = [(index[node], size) for node, size in held if node in index]
+            positions = np.array([row for row, _ in present], dtype=np.int64)
+            arrays = self._arrays[image] = positions, np.array([size for _, size in present], dtype=np.float64)
         return arrays
 
     def bandwidth(self, index: Mapping[str, int]) -> NDArray[np.float64]:

@@ -46,11 +46,11 @@ def _reported_row(node: NumaNode, columns: Mapping[str, int], zones: int) -> lis
     """[zones, R]: what is available in each zone of a node, and -1 for zones that it does not have."""
     reported = {name for zone in node.zones for name, _ in zone}
     default = [0 if name in reported else _UNREPORTED for name in columns]
-    found = [default.copy() for _ in node.zones]
-    for row, zone in zip(found, node.zones, strict=True):
+    rows = [default.copy() for _ in node.zones]
+    for row, zone in zip(rows, node.zones, strict=True):
         for name, amount in zone:
             row[columns[name]] = min(amount, _LARGEST)
-    return found + [[-1] * len(columns)] * (zones - len(found))
+    return rows + [[-1] * len(columns)] * (zones - len(rows))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -104,10 +104,10 @@ class NumaRoom:
         known = [(index[name], *entry) for name, entry in nodes.items() if name in index and entry[0].zones]
         zones = max((len(node.zones) for _, node, _ in known), default=0)
         names = {name for _, node, _ in known for zone in node.zones for name, _ in zone}
-        columns = {name: at for at, name in enumerate(sorted(names))}
+        columns = {name: column for column, name in enumerate(sorted(names))}
         rows = [_reported_row(node, columns, zones) for _, node, _ in known]
         shape = len(known), len(names)
-        found = cls(
+        room = cls(
             columns=columns,
             rows=np.full(len(index), -1, dtype=np.int64),
             kinds=np.array([_kind(node) for _, node, _ in known], dtype=np.int8),
@@ -118,26 +118,26 @@ class NumaRoom:
             total=np.zeros(shape, dtype=np.int64),
             loose=np.zeros(shape, dtype=np.int64),
         )
-        found.rows[[at for at, _, _ in known]] = np.arange(len(known))
+        room.rows[[node_row for node_row, _, _ in known]] = np.arange(len(known))
         if zones:
-            found.reported[:] = (found.available[:, 0] >= 0) & (found.available[:, 0] < _UNREPORTED)
+            room.reported[:] = (room.available[:, 0] >= 0) & (room.available[:, 0] < _UNREPORTED)
         for row, (_, _, claims) in enumerate(known):
             if claims != NO_CLAIMS:
-                found._put_claims(row, claims)
-        return found
+                room._put_claims(row, claims)
+        return room
 
-    def put(self, at: int, node: NumaNode | None, claims: NumaClaims = NO_CLAIMS) -> bool:
+    def put(self, node_row: int, node: NumaNode | None, claims: NumaClaims = NO_CLAIMS) -> bool:
         """Takes another report and other claims of the node at a position; None: it has no report any more.
 
         Returns:
             Whether it could. Else the node had no report, or has more zones or other resources than any node had: then
             the room must be built anew.
         """
-        row = self.rows[at]
+        row = self.rows[node_row]
         if node is None or not node.zones:
             if row >= 0:
                 self.kinds[row] = 0
-            self.rows[at] = -1
+            self.rows[node_row] = -1
             return True
         zones, names = self.available.shape[1], {name for zone in node.zones for name, _ in zone}
         if row < 0 or len(node.zones) > zones or not names <= self.columns.keys():
@@ -157,11 +157,11 @@ class NumaRoom:
         self.loose[row] = self._vector(claims.loose) * reported
 
     def _vector(self, amounts: Amounts) -> _Int64s:
-        found = np.zeros(len(self.columns), dtype=np.int64)
+        vector = np.zeros(len(self.columns), dtype=np.int64)
         for name, amount in amounts:
             if name in self.columns:
-                found[self.columns[name]] = min(amount, _LARGEST)
-        return found
+                vector[self.columns[name]] = min(amount, _LARGEST)
+        return vector
 
     def copy(self) -> NumaRoom:
         """An independent copy, in which the same is taken."""
@@ -173,9 +173,9 @@ class NumaRoom:
             loose=self.loose.copy(),
         )
 
-    def of_nodes(self, at: _Int64s) -> NumaRoom:
+    def of_nodes(self, nodes: _Int64s) -> NumaRoom:
         """The same for a part of the nodes, by position."""
-        rows = self.rows[at]
+        rows = self.rows[nodes]
         known = rows >= 0
         chosen = rows[known]
         return replace(
@@ -212,75 +212,75 @@ class NumaRoom:
             int64[M].
         """
         rows = self.rows if nodes is None else self.rows[nodes]
-        found = np.full(len(rows), MANY, dtype=np.int64)
+        counts = np.full(len(rows), MANY, dtype=np.int64)
         if needs.everywhere:
-            found[rows < 0] = 0
+            counts[rows < 0] = 0
         for kind in range(0 if needs.everywhere else 1, len(_KINDS)):
-            mine = self._of_kind(rows, kind)
-            if len(mine):
-                found[mine] = self._counts(self._size(needs, kind), rows[mine])
-        return found
+            alike = self._of_kind(rows, kind)
+            if len(alike):
+                counts[alike] = self._counts(self._size(needs, kind), rows[alike])
+        return counts
 
     def _of_kind(self, rows: _Int64s, kind: int) -> _Int64s:
         """Which entries of rows, -1 for none, are of nodes of a kind."""
         known = np.nonzero(rows >= 0)[0]
-        found: _Int64s = known[self.kinds[rows[known]] == kind]
-        return found
+        alike: _Int64s = known[self.kinds[rows[known]] == kind]
+        return alike
 
     def _size(self, needs: NumaNeeds, kind: int) -> _Size:
-        found = self._sizes.get((needs, kind))
-        if found is None:
+        size = self._sizes.get((needs, kind))
+        if size is None:
             items, total = items_of(needs, _KINDS[kind]), total_of(needs, _KINDS[kind])
             vectors = np.array([self._vector(each) for each in items], dtype=np.int64)
             vectors = vectors.reshape(len(items), len(self.columns))
             if len(self._sizes) >= _MOST_SIZES:
                 self._sizes.clear()
-            found = _Size(vectors, self._vector(largest_of(items)), self._vector(total))
-            self._sizes[needs, kind] = found
-        return found
+            size = _Size(vectors, self._vector(largest_of(items)), self._vector(total))
+            self._sizes[needs, kind] = size
+        return size
 
     def _counts(self, size: _Size, rows: _Int64s) -> _Int64s:
         concerned = ((size.total > 0) & self.reported[rows]).any(axis=1)
-        found = np.full(len(rows), MANY, dtype=np.int64)
+        counts = np.full(len(rows), MANY, dtype=np.int64)
         rows = rows[concerned]
         if not len(rows):
-            return found
+            return counts
         available = self.available[rows]
         beside = available - self.total[rows][:, np.newaxis]
         in_one = np.where((beside >= 0).all(axis=2), _times(size.total, beside), 0).max(axis=1)
         if len(size.items):
-            found[concerned] = np.maximum(in_one, self._in_any(size, rows, available))
+            counts[concerned] = np.maximum(in_one, self._in_any(size, rows, available))
         else:
-            found[concerned] = in_one
-        return found
+            counts[concerned] = in_one
+        return counts
 
     def _in_any(self, size: _Size, rows: _Int64s, available: _Int64s) -> _Int64s:
         """int64[len(rows)]: how many pods fit by the second condition."""
         largest = np.maximum(self.largest[rows], size.largest)[:, np.newaxis]
         fitting = _times(largest, available - self.loose[rows][:, np.newaxis]).sum(axis=1)
-        found: _Int64s = np.maximum(fitting - self.count[rows], 0) // len(size.items)
+        counts: _Int64s = np.maximum(fitting - self.count[rows], 0) // len(size.items)
         if len(size.items) > 1:
             # Where nothing else comes the kubelet's choice is known: for each container the first zone with room.
-            alone = np.nonzero((found == 0) & ~self.total[rows].any(axis=1))[0]
-            found[alone] = _fits_in_order(size.items, available[alone])
-        return found
+            alone = np.nonzero((counts == 0) & ~self.total[rows].any(axis=1))[0]
+            counts[alone] = _fits_in_order(size.items, available[alone])
+        return counts
 
     # --- changes ---
 
     def take(self, needs: NumaNeeds, nodes: _Int64s, counts: _Int64s) -> None:
-        """Counts so many pods on nodes, or fewer where that is below zero.
+        """Takes room for ``counts`` pods on nodes, or gives it back where a count is below zero.
 
         Args:
             nodes, counts: int64[M], each node once.
         """
         every = self.rows[nodes]
         for kind in range(len(_KINDS)):
-            mine = self._of_kind(every, kind)
-            if not len(mine):
+            alike = self._of_kind(every, kind)
+            if not len(alike):
                 continue
             size = self._size(needs, kind)
-            mine = mine[((size.total > 0) & self.reported[every[mine]]).any(axis=1)]
-            rows, pods = every[mine], counts[mine]
+            alike = alike[((size.total > 0) & self.reported[every[alike]]).any(axis=1)]
+            rows, pods = every[alike], counts[alike]
             more = size.total * pods[:, np.newaxis] * self.reported[rows]
             self.total[rows] += more
             if not len(size.items):
@@ -295,9 +295,9 @@ class NumaRoom:
 def _times(wanted: _Int64s, free: _Int64s) -> _Int64s:
     """int64[M, Z]: how often each zone has room for what is wanted, int64[R] or int64[M, 1, R], MANY at most."""
     wanted = np.broadcast_to(wanted, free.shape)
-    found = np.full(free.shape, MANY, dtype=np.int64)
-    np.floor_divide(free, wanted, out=found, where=wanted > 0)
-    most: _Int64s = found.min(axis=2, initial=MANY)
+    times = np.full(free.shape, MANY, dtype=np.int64)
+    np.floor_divide(free, wanted, out=times, where=wanted > 0)
+    most: _Int64s = times.min(axis=2, initial=MANY)
     return np.clip(most, 0, MANY)
 
 

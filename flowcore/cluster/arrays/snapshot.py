@@ -49,9 +49,9 @@ class LabelColumn:
     codes: NDArray[np.int32]
     values: tuple[str, ...]
 
-    def updated(self, key: str, at: Int64s, rows: Iterable[tuple[int, Labels]]) -> LabelColumn:
-        """The column of another table: its nodes were at ``at`` (-1: new), and some rows have new labels."""
-        codes = _gather(self.codes, at, -1)
+    def updated(self, key: str, previous: Int64s, rows: Iterable[tuple[int, Labels]]) -> LabelColumn:
+        """The column of another table: its nodes had these rows before (-1: new), and some rows have new labels."""
+        codes = _gather(self.codes, previous, -1)
         code_of_value: dict[str, int] | None = None
         for i, labels in rows:
             value = next((value for name, value in labels if name == key), None)
@@ -103,14 +103,17 @@ class NodeTable:
         if len(self.taint_sets) > 2 * len(self.nodes) + 100:  # sets that no node has any more pile up
             every = {node.name: node for node in self.nodes if node.name not in dropped} | changed
             return NodeTable.of(every[name] for name in sorted(every))
-        index, at = self.index, np.arange(len(self.nodes), dtype=np.int64)
+        index, previous = self.index, np.arange(len(self.nodes), dtype=np.int64)
         nodes = list(self.nodes)
         if dropped or not changed.keys() <= index.keys():
             index = {name: i for i, name in enumerate(sorted((index.keys() | changed.keys()) - dropped))}
-            at = np.array([self.index.get(name, -1) for name in index], dtype=np.int64)
+            previous = np.array([self.index.get(name, -1) for name in index], dtype=np.int64)
             nodes = [changed[name] if name in changed else self.nodes[self.index[name]] for name in index]
-        unschedulable, unreadable = _gather(self.unschedulable, at, 0), _gather(self.unreadable, at, 0)
-        taint_codes, taint_sets = _gather(self.taint_codes, at, 0), {each: i for i, each in enumerate(self.taint_sets)}
+        unschedulable, unreadable = _gather(self.unschedulable, previous, 0), _gather(self.unreadable, previous, 0)
+        taint_codes, taint_sets = (
+            _gather(self.taint_codes, previous, 0),
+            {taints: i for i, taints in enumerate(self.taint_sets)},
+        )
         for name, node in changed.items():
             i = index[name]
             nodes[i] = node
@@ -119,7 +122,7 @@ class NodeTable:
         rows = [(index[name], node.labels) for name, node in changed.items()]
         most = 2 * len(self.nodes) + 100  # likewise
         columns = self._columns.mapped(
-            lambda key, column: column.updated(key, at, rows) if len(column.values) <= most else None
+            lambda key, column: column.updated(key, previous, rows) if len(column.values) <= most else None
         )
         return NodeTable(tuple(nodes), index, unschedulable, unreadable, taint_codes, tuple(taint_sets), columns)
 
@@ -144,7 +147,7 @@ class NodeTable:
         return column
 
     def age(self) -> None:
-        """To be called now and then: drops the columns that nobody asked for since the last call but one."""
+        """Drops the columns that were not read since the last call but one. To be called now and then."""
         self._columns.age()
 
 
@@ -247,24 +250,24 @@ class Snapshot:
     @cached_property
     def free(self) -> Int64s:
         """int64[N, R]: allocatable - used; negative where a node is overcommitted. By column, not to be written to."""
-        found = np.asfortranarray(self.allocatable - self.used)
-        found.flags.writeable = False
-        return found
+        free = np.asfortranarray(self.allocatable - self.used)
+        free.flags.writeable = False
+        return free
 
-    def of_nodes(self, at: Int64s) -> Snapshot:
+    def of_nodes(self, rows: Int64s) -> Snapshot:
         """A part of the nodes, for computations on each node by itself."""
-        table = NodeTable.of(self.table.nodes[i] for i in at.tolist())
-        ports = {place: self.ports[i] for place, i in enumerate(at.tolist()) if i in self.ports} if self.ports else {}
+        table = NodeTable.of(self.table.nodes[i] for i in rows.tolist())
+        ports = {place: self.ports[i] for place, i in enumerate(rows.tolist()) if i in self.ports} if self.ports else {}
         return replace(
             self,
             table=table,
-            allocatable=self.allocatable[at],
-            used=self.used[at],
-            non_zero_requested=self.non_zero_requested[at],
+            allocatable=self.allocatable[rows],
+            used=self.used[rows],
+            non_zero_requested=self.non_zero_requested[rows],
             ports=ports,
             pending=(),
-            measured=None if self.measured is None else self.measured[at],
-            numa=None if self.numa is None else self.numa.of_nodes(at),
+            measured=None if self.measured is None else self.measured[rows],
+            numa=None if self.numa is None else self.numa.of_nodes(rows),
         )
 
     def vector(self, amounts: Amounts) -> Int64s:
@@ -301,16 +304,16 @@ class Snapshot:
         )
 
 
-def _gather(values: NDArray[Any], at: Int64s, missing: int) -> NDArray[Any]:
-    """A copy of the entries at ``at``; ``missing`` where that is -1."""
-    found = np.full(len(at), missing, dtype=values.dtype)
-    there = at >= 0
-    found[there] = values[at[there]]
-    return found
+def _gather(values: NDArray[Any], positions: Int64s, missing: int) -> NDArray[Any]:
+    """A copy of the entries at these positions; ``missing`` where a position is -1."""
+    gathered = np.full(len(positions), missing, dtype=values.dtype)
+    known = positions >= 0
+    gathered[known] = values[positions[known]]
+    return gathered
 
 
 def non_zero_requests(requests: Amounts) -> tuple[int, int]:
     """Cpu (milli-cores) and memory (bytes) that the cost model counts for a pod."""
-    found = dict(requests)
-    cpu, memory = found.get(CPU, 0) or DEFAULT_MILLI_CPU_REQUEST, found.get(MEMORY, 0) or DEFAULT_MEMORY_REQUEST
+    amounts = dict(requests)
+    cpu, memory = amounts.get(CPU, 0) or DEFAULT_MILLI_CPU_REQUEST, amounts.get(MEMORY, 0) or DEFAULT_MEMORY_REQUEST
     return min(cpu, MAX_NON_ZERO_REQUEST), min(memory, MAX_NON_ZERO_REQUEST)

@@ -27,7 +27,7 @@ from flowcore.model.volumes import (
 
 
 class Storage:
-    """See the module.
+    """Storage objects and mounted volumes, indexed for filters.
 
     Attributes:
         claims, volumes, classes, csi_nodes, drivers: storage objects by their keys.
@@ -55,16 +55,16 @@ class Storage:
     @classmethod
     def of(cls, objects: Iterable[StorageObject], running: Iterable[tuple[str, Volumes]]) -> Storage:
         """Storage from its objects, and from the node name and volumes of each running pod."""
-        found = cls()
-        for each in objects:
-            found.put(each)
+        storage = cls()
+        for stored in objects:
+            storage.put(stored)
         mounted: dict[str, Volumes] = {}
         for node, volumes in running:
             if volumes:
                 mounted[node] = mounted.get(node, ()) + volumes
         for node, volumes in mounted.items():
-            found.mount(node, volumes)
-        return found
+            storage.mount(node, volumes)
+        return storage
 
     def __iter__(self) -> Iterator[StorageObject]:
         """All objects."""
@@ -75,27 +75,27 @@ class Storage:
 
     # --- changes ---
 
-    def put(self, each: StorageObject) -> None:
+    def put(self, stored: StorageObject) -> None:
         """Takes a new or changed object."""
-        self.drop(key_of(each))
-        match each:
+        self.drop(key_of(stored))
+        match stored:
             case Claim():
-                self.claims[each.namespace, each.name] = each
+                self.claims[stored.namespace, stored.name] = stored
             case PersistentVolume():
-                self.volumes[each.name] = each
-                self._index(each)
+                self.volumes[stored.name] = stored
+                self._index(stored)
             case StorageClass():
-                self.classes[each.name] = each
+                self.classes[stored.name] = stored
             case CsiNode():
-                self.csi_nodes[each.name] = each
+                self.csi_nodes[stored.name] = stored
             case CsiDriver():
-                self.drivers[each.name] = each
+                self.drivers[stored.name] = stored
             case VolumeAttachment():
-                self._attachments[each.name] = each
-                self._attached.setdefault(each.node_name, set()).add(each.name)
+                self._attachments[stored.name] = stored
+                self._attached.setdefault(stored.node_name, set()).add(stored.name)
             case Capacity():
-                self._capacities[each.key] = each
-                self._spaces.setdefault(each.storage_class, set()).add(each.key)
+                self._capacities[stored.key] = stored
+                self._spaces.setdefault(stored.storage_class, set()).add(stored.key)
 
     def drop(self, key: StorageKey) -> None:
         """An object is gone; it need not have been known."""
@@ -134,10 +134,10 @@ class Storage:
         """The storage with some volumes of a node not mounted; costs the number of nodes with volumes."""
         if not volumes:
             return self
-        found = copy(self)
+        without = copy(self)
         left = tuple(each for each in self.mounted.get(node, ()) if each not in volumes)
-        found.mounted, found.memo = {**self.mounted, node: left}, {}
-        return found
+        without.mounted, without.memo = {**self.mounted, node: left}, {}
+        return without
 
     def _index(self, volume: PersistentVolume) -> None:
         if volume.claim is None:
@@ -163,17 +163,17 @@ class Storage:
         """Volumes of a class without a claim, by size and then by name."""
         if storage_class not in self._free:
             return ()  # claims may name any class: misses are not cached
-        found = self._in_order.get(storage_class)
-        if found is None:
-            found = self._in_order[storage_class] = self._sorted(self._free[storage_class])
-        return found
+        volumes = self._in_order.get(storage_class)
+        if volumes is None:
+            volumes = self._in_order[storage_class] = self._sorted(self._free[storage_class])
+        return volumes
 
     def kept_for(self, claim: Claim) -> tuple[PersistentVolume, ...]:
         """Volumes bound to a claim of this name, in the same order."""
         return self._sorted(self._kept.get((claim.namespace, claim.name), ()))
 
     def _sorted(self, names: Iterable[str]) -> tuple[PersistentVolume, ...]:
-        return tuple(sorted((self.volumes[name] for name in names), key=lambda each: (each.size, each.name)))
+        return tuple(sorted((self.volumes[name] for name in names), key=lambda volume: (volume.size, volume.name)))
 
     def attached_to(self, node: str) -> list[VolumeAttachment]:
         """Attachments to a node, by name."""

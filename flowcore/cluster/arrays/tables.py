@@ -1,6 +1,6 @@
 """The cluster as arrays: changes in, snapshots out. Every Snapshot of the operator and the command line is made here.
 
-A change costs what changed and a few copies of arrays, not the cluster. A fresh table that is told everything
+A change costs what changed and a few copies of arrays, not the cluster. A fresh table with everything
 (``full_changes``) comes to the same arrays.
 """
 
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,51 +18,22 @@ from flowcore.cluster.arrays.node_reports import Reports
 from flowcore.cluster.arrays.numa_room import NumaRoom
 from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, PendingPod, Snapshot
 from flowcore.cluster.arrays.storage import Storage
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.gangs import Gang
 from flowcore.model.node_usage import NodeUsage
-from flowcore.model.nodes import Node, Report
+from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.persistent_usage import PersistentUsage
-from flowcore.model.pod_index import PodIndex, PodSignature
+from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import HostPort
 from flowcore.model.queues import QueueState
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.model.running_pods import RunningPods
-from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
-from flowcore.model.volumes import StorageKey, StorageObject, key_of
+from flowcore.model.volumes import key_of
 
 _MAX_INT64 = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True)
-class TableChanges:
-    """What changed in a cluster.
-
-    Attributes:
-        nodes: nodes that are new or changed, without their reports.
-        usage: the whole usage of each node whose usage changed, and of each new node.
-        namespaces: labels of those that changed; None: the namespace is gone.
-        pod_deltas: by signature and node name, how many more (or fewer) such pods hold room there.
-        reports: node name and new report.
-        storage, removed_storage: storage objects that are new or changed, and the keys of those that are gone.
-        measured: of each node on which something else counts as used by measurement than before, and of each new node.
-        numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
-            and the nodes whose reports are gone.
-    """
-
-    nodes: Sequence[Node] = ()
-    removed_nodes: Sequence[str] = ()
-    usage: Sequence[NodeUsage] = ()
-    namespaces: Mapping[str, Labels | None] = field(default_factory=dict)
-    pod_deltas: Iterable[tuple[PodSignature, Mapping[str, int]]] = ()
-    reports: Sequence[tuple[str, Report]] = ()
-    storage: Sequence[StorageObject] = ()
-    removed_storage: Sequence[StorageKey] = ()
-    measured: Sequence[MeasuredLoad] = ()
-    numa: Sequence[tuple[NumaNode, NumaClaims]] = ()
-    removed_numa: Sequence[str] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +111,7 @@ class ClusterTables:
 
     # --- changes ---
 
-    def apply(self, changes: TableChanges) -> ChangedRows:
+    def apply(self, changes: ClusterChanges) -> ChangedRows:
         """Takes changes over; returns which rows they changed."""
         before = self._table
         if changes.nodes or changes.removed_nodes:
@@ -158,11 +129,11 @@ class ClusterTables:
         for signature, on in changes.pod_deltas:
             for node, delta in on.items():
                 self._pod_index.change(signature, node, delta)
-        for node, report in changes.reports:
+        for node, report in changes.node_reports():
             self._reports.put(node, report)
         self._apply_measured(changes.measured)
-        for each in changes.storage:
-            self._storage.put(each)
+        for stored in changes.storage:
+            self._storage.put(stored)
         for key in changes.removed_storage:
             self._storage.drop(key)
         for name in changes.removed_numa:
@@ -177,7 +148,7 @@ class ClusterTables:
             more_pods=more_pods,
             fewer_pods=fewer_pods,
             resized_pods=resized_pods,
-            reports=[self._table.index[node] for node, _ in changes.reports if node in self._table.index],
+            reports=[self._table.index[each.node] for each in changes.reports if each.node in self._table.index],
             mounts=mounts,
             storage_kinds=sorted({key[0] for key in (*map(key_of, changes.storage), *changes.removed_storage)}),
             measured=[self._table.index[each.node] for each in changes.measured if each.node in self._table.index],
@@ -194,7 +165,7 @@ class ClusterTables:
             self._measured_rows = np.where(rows[:, np.newaxis] < 0, np.nan, _moved(self._measured_rows, rows))
             if self._ports:
                 places = enumerate(rows.tolist())
-                self._ports = {at: self._ports[place] for at, place in places if place in self._ports}
+                self._ports = {row: self._ports[place] for row, place in places if place in self._ports}
         self._update_columns(before, put, removed)
         column = {name: i for i, name in enumerate(self._resources)}
         for node in put:
@@ -240,26 +211,26 @@ class ClusterTables:
         fewer_pods: list[int] = []
         resized_pods: list[int] = []
         mounts = False
-        for each in usage:
-            old = self._usage.get(each.node)
-            self._usage[each.node] = each
-            is_new = each.node not in before.index
-            if each.volumes != (() if old is None else old.volumes):
-                self._storage.mount(each.node, each.volumes)
+        for node_usage in usage:
+            old = self._usage.get(node_usage.node)
+            self._usage[node_usage.node] = node_usage
+            is_new = node_usage.node not in before.index
+            if node_usage.volumes != (() if old is None else old.volumes):
+                self._storage.mount(node_usage.node, node_usage.volumes)
                 mounts |= not is_new
-            row = self._table.index.get(each.node)
+            row = self._table.index.get(node_usage.node)
             if row is None:
                 continue
-            self._used[row] = self._usage_row(each)
-            self._non_zero_requested[row] = min(each.cpu, _MAX_INT64), min(each.memory, _MAX_INT64)
-            if each.ports:
-                self._ports[row] = frozenset(each.ports)
+            self._used[row] = self._usage_row(node_usage)
+            self._non_zero_requested[row] = min(node_usage.cpu, _MAX_INT64), min(node_usage.memory, _MAX_INT64)
+            if node_usage.ports:
+                self._ports[row] = frozenset(node_usage.ports)
             else:
                 self._ports.pop(row, None)
-            if old == each or is_new:
+            if old == node_usage or is_new:
                 continue
             pods = 0 if old is None else old.pods
-            rows = resized_pods if each.pods == pods else more_pods if each.pods > pods else fewer_pods
+            rows = resized_pods if node_usage.pods == pods else more_pods if node_usage.pods > pods else fewer_pods
             rows.append(row)
         return more_pods, fewer_pods, resized_pods, mounts
 
@@ -275,7 +246,7 @@ class ClusterTables:
                 self._measured[load.node] = load
 
     def age(self) -> None:
-        """To be called now and then: drops what nobody asked for since the last call but one."""
+        """Drops what was not read since the last call but one. To be called now and then."""
         self._table.age()
         self._pod_index.age()
 
@@ -324,18 +295,20 @@ class ClusterTables:
             known = self._numa_room = index, NumaRoom.of(self._numa, index)
         return known[1]
 
-    def full_changes(self) -> TableChanges:
+    def full_changes(self) -> ClusterChanges:
         """All that is known, as changes to tables that know nothing."""
-        return TableChanges(
-            nodes=self._table.nodes,
+        changes = ClusterChanges(
+            nodes=list(self._table.nodes),
             usage=list(self._usage.values()),
             namespaces=dict(self._pod_index.namespaces),
             pod_deltas=list(self._pod_index.copy_counts().items()),
-            reports=list(self._reports.items()),
             storage=list(self._storage),
             measured=list(self._measured.values()),
             numa=list(self._numa.values()),
         )
+        for _ in changes.put_reports(self._reports.items()):
+            pass
+        return changes
 
 
 def _moved(values: NDArray[Any], rows: Int64s) -> NDArray[Any]:

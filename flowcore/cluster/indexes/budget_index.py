@@ -22,7 +22,7 @@ _MAX_KINDS: Final = 256
 
 
 class BudgetIndex:
-    """See the module. A budget is looked at for pods of its own namespace only.
+    """PodDisruptionBudgets by namespace. A budget protects pods of its own namespace only.
 
     Attributes:
         objects: all budgets by key.
@@ -77,8 +77,8 @@ class BudgetIndex:
         if index is None:
             return ()
         candidates = list(islice(index.candidates(pod.labels), MAX_TESTED + 1))
-        found = candidates if len(candidates) > MAX_TESTED else index.find(pod.labels)
-        return tuple(sorted(islice(found, _MOST)))
+        names = candidates if len(candidates) > MAX_TESTED else index.find(pod.labels)
+        return tuple(sorted(islice(names, _MOST)))
 
     def take_changed_namespaces(self) -> Collection[str]:
         """Namespaces where other budgets may protect a pod that has a node than at the last call."""

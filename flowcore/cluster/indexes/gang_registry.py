@@ -90,7 +90,7 @@ class GangState:
 
 
 class GangRegistry:
-    """See the module."""
+    """All gangs of the cluster, each with its pods and its state."""
 
     def __init__(self) -> None:
         #: PodGroup objects.
@@ -204,7 +204,9 @@ class GangRegistry:
             besides: a pod that does not count.
         """
         return self._lacks_pods(key, reserved, besides) or any(
-            self._lacks_pods(other, reserved, besides) for other in self.state(key).spec.group if self.members(other)[0]
+            self._lacks_pods(member, reserved, besides)
+            for member in self.state(key).spec.group
+            if self.members(member)[0]
         )
 
     def _to_partial(self, key: GangKey) -> PartialGang:
@@ -229,8 +231,8 @@ class GangRegistry:
         return state
 
     def _compute_state(self, key: GangKey) -> GangState:
-        found = self._members.get(key) or _Members()
-        pods = [*found.waiting.values(), *found.bound.values()]
+        members_of = self._members.get(key) or _Members()
+        pods = [*members_of.waiting.values(), *members_of.bound.values()]
         if key.source.has_pod_groups:
             group = self.groups.get(key)
             if group is None:
@@ -239,8 +241,8 @@ class GangRegistry:
                 reason = f"{key.display_name}: {group.problem}" if group.problem else ""
                 resolved = ResolvedGangSpec(group.spec, deciding_owner(pods), reason)
         else:
-            resolved = resolve_gang_spec(key, pods, found.succeeded.values())
-        members = found.without(resolved.non_members)
+            resolved = resolve_gang_spec(key, pods, members_of.succeeded.values())
+        members = members_of.without(resolved.non_members)
         return GangState(
             resolved.spec,
             len(members.bound),
@@ -252,8 +254,8 @@ class GangRegistry:
 
     def members(self, key: GangKey) -> tuple[Mapping[str, Pod], Mapping[str, Pod]]:
         """Waiting pods of a gang, and bound ones, by key."""
-        found = (self._members.get(key) or _Members()).without(self.state(key).non_members)
-        return found.waiting, found.bound
+        members_of = (self._members.get(key) or _Members()).without(self.state(key).non_members)
+        return members_of.waiting, members_of.bound
 
     def first_in_group(self, key: GangKey) -> GangKey:
         """The first gang of its group; itself where it has no group, or where the first gang names another group."""

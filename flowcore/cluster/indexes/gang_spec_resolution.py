@@ -50,10 +50,10 @@ def resolve_gang_spec(key: GangKey, pods: Collection[Pod], succeeded: Iterable[P
     owner = next(iter(specs))[0] if len(specs) == 1 else deciding_owner(pods)
     spec, unschedulable_reason = _merge_specs(key, {each for by, each in specs if by == owner})
     non_members = {}
-    for each in (pods if len(specs) > 1 else (), succeeded):
-        for pod in each:
-            if pod.owner != owner and pod.gang is not None and (other := _difference(key, pod.gang.spec, spec)):
-                non_members[pod.key] = f"{key.display_name} belongs to another controller, and this pod's {other}"
+    for members in (pods if len(specs) > 1 else (), succeeded):
+        for pod in members:
+            if pod.owner != owner and pod.gang is not None and (difference := _difference(key, pod.gang.spec, spec)):
+                non_members[pod.key] = f"{key.display_name} belongs to another controller, and this pod's {difference}"
     return ResolvedGangSpec(spec, owner, unschedulable_reason, non_members)
 
 
@@ -76,7 +76,7 @@ def _merge_specs(key: GangKey, specs: set[GangSpec]) -> tuple[GangSpec, str]:
         merged = GangSpec(
             min_member=max((each.min_member for each in specs if each.min_member is not None), default=None),
             topology_key=min((each.topology_key for each in specs if each.topology_key), default=""),
-            group=tuple(sorted({other for each in specs for other in each.group})),
+            group=tuple(sorted({gang for spec in specs for gang in spec.group})),
             timeout=max((each.timeout for each in specs if each.timeout is not None), default=None),
         )
     if merged.min_member is None:

@@ -21,7 +21,7 @@ REPORTED_AFTER: Final = 120.0
 
 
 class NumaIndex:
-    """See the module.
+    """Reports on NUMA zones, with the pods that count beside them.
 
     Attributes:
         reports: by node name.
@@ -40,12 +40,12 @@ class NumaIndex:
 
         It begins with all nodes that have a report. The follower empties it.
         """
-        found = set(self.reports)
-        self._followers.append(found)
-        return found
+        changed = set(self.reports)
+        self._followers.append(changed)
+        return changed
 
     def claims_changed(self, node: str) -> None:
-        """What pods take on a node that its report may not show is something else now."""
+        """Records that pods take other room on a node than its report may show."""
         if node in self.reports:
             self._tell(node)
 

@@ -68,7 +68,7 @@ class PolicyCoverages:
         waiting: int,
         example: str = "",
     ) -> None:
-        """Counts equal pods, so many with a node and so many without.
+        """Counts equal pods with and without a node.
 
         Args:
             example: name of one of them, for messages.

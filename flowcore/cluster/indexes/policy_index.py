@@ -94,5 +94,5 @@ class PolicyIndex:
         return value_of(namespace_labels, _NAMESPACE_NAME) in self._system_namespaces
 
     def age(self) -> None:
-        """To be called now and then: drops the answers that nobody asked for since the last call but one."""
+        """Drops the answers that were not read since the last call but one. To be called now and then."""
         self._matching.age()

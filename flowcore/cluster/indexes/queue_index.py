@@ -34,7 +34,7 @@ class QueueTree:
     """
 
     def __init__(self, queues: Iterable[Queue] = ()) -> None:
-        known = {queue.name: queue for queue in sorted(queues, key=lambda each: each.name)}
+        known = {queue.name: queue for queue in sorted(queues, key=lambda queue: queue.name)}
         places = _Places(known)
         self.problems: Mapping[str, QueueProblem] = places.problems()
         self._paths = dict(sorted(places.paths.items(), key=lambda item: (len(item[1]), item[0])))
@@ -54,8 +54,8 @@ class QueueTree:
     def of(self, labels: Labels, namespace_labels: Labels) -> str:
         """Name of the queue that a pod counts for: the deepest that selects it, then the first by name; "": none."""
         by_pods, by_namespaces = self._selectors
-        found = {*by_pods.find(labels), *by_namespaces.find(namespace_labels)}
-        selecting = (name for name in found if self.queues[name].selects(labels, namespace_labels))
+        candidates = {*by_pods.find(labels), *by_namespaces.find(namespace_labels)}
+        selecting = (name for name in candidates if self.queues[name].selects(labels, namespace_labels))
         return min(selecting, key=lambda name: (-len(self._paths[name]), name), default="")
 
     @cached_property
@@ -116,12 +116,12 @@ class QueueIndex:
     def of_labels(self, labels: Labels, namespace_labels: Labels) -> str:
         """The same for labels of a pod and of its namespace."""
         key = (labels, namespace_labels)
-        found = self._known.get(key)
-        if found is None:
+        queue = self._known.get(key)
+        if queue is None:
             if len(self._known) >= _MAX_KNOWN:
                 self._known.clear()
-            found = self._known[key] = self.tree.of(labels, namespace_labels)
-        return found
+            queue = self._known[key] = self.tree.of(labels, namespace_labels)
+        return queue
 
 
 #: Remembered answers.
@@ -180,8 +180,8 @@ class _Places:
     def _take_circle(self, names: Sequence[str]) -> None:
         """Queues of a circle, each below the next one; a message begins with the queue that it is about."""
         more = [f"{len(names) - _NAMED} more"] if len(names) > _NAMED else []
-        for at, name in enumerate(names):
-            first = [names[(at + step) % len(names)] for step in range(min(_NAMED, len(names)))]
+        for place, name in enumerate(names):
+            first = [names[(place + step) % len(names)] for step in range(min(_NAMED, len(names)))]
             self._circles[name] = " -> ".join([*first, *more, name])
             self._causes[name] = "Circle", name
 

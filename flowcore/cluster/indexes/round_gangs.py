@@ -24,7 +24,7 @@ _PODS_PER_STEP = 8
 
 
 class RoundGangs:
-    """See the module.
+    """Computes the gangs of one round, in steps.
 
     Attributes:
         gang_names: for each pending pod the names of its gangs.
@@ -56,20 +56,21 @@ class RoundGangs:
 
     def steps(self) -> Iterator[None]:
         """Computes the names and the gangs, a few pods or one gang with each step."""
-        for at, (pod, _) in enumerate(self._pending):
+        for position, (pod, _) in enumerate(self._pending):
+            if not position % _PODS_PER_STEP:
+                yield
             now = self._registry.waiting_pod(pod.key)  # it may have changed since the round began
             if now is None or now.gang is None:
                 continue
             key = now.gang.key
             non_member_reason = self._registry.state(key).non_members.get(pod.key)
             if non_member_reason is None:
-                self._positions.setdefault(key, []).append(at)
+                self._positions.setdefault(key, []).append(position)
             else:
                 self._add(
-                    Gang(f"{key.display_name} as {pod.key} has it", 1, unschedulable_reason=non_member_reason), [at]
+                    Gang(f"{key.display_name} as {pod.key} has it", 1, unschedulable_reason=non_member_reason),
+                    [position],
                 )
-            if not at % _PODS_PER_STEP:
-                yield
         for key, positions in self._positions.items():
             gang = self._gang(key)
             if gang is not None:
@@ -79,8 +80,8 @@ class RoundGangs:
 
     def _add(self, gang: Gang, positions: Sequence[int]) -> None:
         self.gangs.append(gang)
-        for at in positions:
-            self.gang_names[at] = (gang.name,)
+        for position in positions:
+            self.gang_names[position] = (gang.name,)
 
     def _gang(self, key: GangKey) -> Gang | None:
         progress = self.progress(key)
@@ -107,22 +108,22 @@ class RoundGangs:
     def _foreign_pods(self, key: GangKey) -> tuple[str, ...]:
         """Pods of controllers that do not decide, where the gang needs fewer pods than it has."""
         owner = self._registry.state(key).owner
-        pods = (self._pending[at][0] for at in self._positions[key])
+        pods = (self._pending[position][0] for position in self._positions[key])
         return tuple(sorted(pod.key for pod in pods if pod.owner != owner))
 
     def progress(self, key: GangKey) -> _GangProgress:
         """A gang in this round."""
-        found = self._progress.get(key)
-        if found is None:
-            pending = [self._pending[at] for at in self._positions.get(key, ())]
-            found = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved, self._paused)
-        return found
+        progress = self._progress.get(key)
+        if progress is None:
+            pending = [self._pending[position] for position in self._positions.get(key, ())]
+            progress = self._progress[key] = _GangProgress(self._registry, key, pending, self._reserved, self._paused)
+        return progress
 
     def _group(self, group: tuple[GangKey, ...]) -> _Group:
-        found = self._groups.get(group)
-        if found is None:
-            found = self._groups[group] = _Group(self, self._registry, group)
-        return found
+        members = self._groups.get(group)
+        if members is None:
+            members = self._groups[group] = _Group(self, self._registry, group)
+        return members
 
     def is_group_of(self, group: _Group, key: GangKey) -> bool:
         """Whether a gang names this group. Each gang's group is compared once."""
@@ -133,8 +134,8 @@ class RoundGangs:
         waiting, bound = self._registry.members(key)
         nodes = [pod.node_name for pod in bound.values()]
         nodes += [self._reserved[pod] for pod in waiting if pod in self._reserved]
-        found = Counter(value for node in nodes if (value := self._domain_of(node, topology)))
-        return min(found, key=lambda value: (-found[value], value), default="")
+        counts = Counter(value for node in nodes if (value := self._domain_of(node, topology)))
+        return min(counts, key=lambda value: (-counts[value], value), default="")
 
 
 class _GangProgress:

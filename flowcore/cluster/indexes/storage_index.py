@@ -26,33 +26,33 @@ class StorageIndex:
         #: How many pods that may be placed wait with each claim.
         self._wanted_claims: Counter[ClaimKey] = Counter()
 
-    def put(self, each: StorageObject) -> bool:
-        """Takes an object, new or changed; whether it is another than before."""
-        key = key_of(each)
-        if self.objects.get(key) == each:
+    def put(self, stored: StorageObject) -> bool:
+        """Takes an object. Returns whether it is new or differs from the one before."""
+        key = key_of(stored)
+        if self.objects.get(key) == stored:
             return False
-        self.objects[key] = each
+        self.objects[key] = stored
         self._dirty.add(key)
         return True
 
     def drop(self, key: StorageKey) -> StorageObject | None:
         """An object is gone; None: it was not there."""
-        found = self.objects.pop(key, None)
-        if found is not None:
+        dropped = self.objects.pop(key, None)
+        if dropped is not None:
             self._dirty.add(key)
-        return found
+        return dropped
 
     def track_claims(self, pod: Pod, delta: int) -> None:
         """A pod waits (by 1) or does so no longer (by -1)."""
         if pod.blocked_reason or pod.unsupported_reason:
             return
-        for each in pod.pod_class.volumes:
-            if isinstance(each, ClaimVolume):
-                self._wanted_claims[each.key] += delta
-                if not self._wanted_claims[each.key]:
-                    del self._wanted_claims[each.key]
+        for source in pod.pod_class.volumes:
+            if isinstance(source, ClaimVolume):
+                self._wanted_claims[source.key] += delta
+                if not self._wanted_claims[source.key]:
+                    del self._wanted_claims[source.key]
 
-    def may_unblock(self, each: StorageObject, *, gone: bool) -> bool:
+    def may_unblock(self, stored: StorageObject, *, gone: bool) -> bool:
         """Whether a waiting pod may be placed after an object came, changed or went.
 
         Source: EventsToRegister of kube-scheduler's plugins volumebinding, volumezone, volumerestrictions and
@@ -60,9 +60,9 @@ class StorageIndex:
         """
         if not self._wanted_claims:
             return False
-        match each:
+        match stored:
             case Claim():
-                return not gone and (each.namespace, each.name) in self._wanted_claims
+                return not gone and (stored.namespace, stored.name) in self._wanted_claims
             case VolumeAttachment():
                 return gone
             case CsiDriver():

@@ -61,21 +61,21 @@ class Estimates:
 def estimates(observations: Sequence[Observation], kinds: int) -> Estimates:
     """What finished pods of one kind tell, in hundredths; nothing where they are too few."""
     works: dict[str, int] = {}
-    at = np.array([works.setdefault(each.work, len(works)) for each in observations], dtype=np.int64)
+    work_of = np.array([works.setdefault(observation.work, len(works)) for observation in observations], dtype=np.int64)
     machines, runs_on, counts = np.unique(
         [each.machine for each in observations], return_inverse=True, return_counts=True
     )
     freedom = len(observations) - len(works) - kinds - len(machines) + 1
     if freedom < _LEAST_FREEDOM:
         return Estimates()
-    # The machine that most ran on is the one that others are compared with.
+    # Other machines are compared with the machine on which most pods ran.
     base = int(np.argmax(counts))
     others = np.delete(np.arange(len(machines)), base)
     beside = np.array([each.beside for each in observations])
     inputs = np.hstack((beside, runs_on[:, np.newaxis] == others))
     parts, errors = _least_squares(
-        _within_works(inputs, at),
-        _within_works(np.array([[each.log_seconds] for each in observations]), at),
+        _within_works(inputs, work_of),
+        _within_works(np.array([[observation.log_seconds] for observation in observations]), work_of),
         freedom,
     )
     known = errors <= _MOST_ERROR
@@ -128,10 +128,10 @@ def with_estimates(cost: CostPolicy, learnt: Sequence[Estimates]) -> CostPolicy:
             tuple(known.penalties.get(beside, stated) for beside, stated in enumerate(row))
             for row, known in zip(interference.penalties, learnt, strict=True)
         )
-        interference = Interference(penalties, interference.weight)
+        interference = Interference(penalties)
     if machines is not None:
         slowdowns = {(kind, machine): slowdown for kind, machine, slowdown in machines.slowdowns}
         for kind, known in zip(cost.kinds, learnt, strict=True):
             slowdowns |= {(kind.name, machine): slowdown for machine, slowdown in known.slowdowns.items()}
-        machines = Machines(machines.label, tuple((*key, value) for key, value in slowdowns.items()), machines.weight)
+        machines = Machines(machines.label, tuple((*key, value) for key, value in slowdowns.items()))
     return msgspec.structs.replace(cost, interference=interference, machines=machines)

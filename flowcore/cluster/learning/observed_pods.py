@@ -40,9 +40,9 @@ class RunReader:
 
 def work_of(pod: Pod) -> str:
     """Equal for pods that do the same work: those of one controller, and those of all Jobs of a CronJob."""
-    found = _OF_CRON_JOB.fullmatch(pod.name)
-    if found is not None:
-        return f"{pod.namespace}/{found[1]}"
+    match = _OF_CRON_JOB.fullmatch(pod.name)
+    if match is not None:
+        return f"{pod.namespace}/{match[1]}"
     return pod.owner or pod.key
 
 

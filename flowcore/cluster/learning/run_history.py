@@ -1,6 +1,6 @@
 """Which pods ran where, when, and beside which others.
 
-The history is told of all pods that exist, now and then. What it learnt from a pod it keeps after the pod is gone, up
+The history reads all existing pods now and then. What it learnt from a pod it keeps after the pod is gone, up
 to a number of pods of each kind. It is lost with its process, and begins again with the finished pods that still exist.
 """
 
@@ -47,7 +47,7 @@ class Run(msgspec.Struct, frozen=True, gc=False):
 
 
 class RunHistory:
-    """See the module."""
+    """Runs of pods by kind, as far back as it is kept."""
 
     def __init__(self, kinds: int) -> None:
         """``kinds``: how many kinds there are."""

@@ -79,10 +79,10 @@ class SampleTable(Generic[_Key]):
     def copy(self, key: _Key, source: SampleTable[_Source], source_key: _Source) -> None:
         """Adds the samples of a thing in another table, whenever they were taken."""
         turns, row = source.turns(source_key)[-self._samples :], self.row(key)
-        at = source.row(source_key), turns % source._samples
+        cell = source.row(source_key), turns % source._samples
         to = row, (int(self._written[row]) + np.arange(len(turns))) % self._samples
-        self._timestamps[to], self._windows[to] = source._timestamps[at], source._windows[at]
-        self._amounts[to] = source._amounts[at]
+        self._timestamps[to], self._windows[to] = source._timestamps[cell], source._windows[cell]
+        self._amounts[to] = source._amounts[cell]
         self._written[row] += len(turns)
 
     def drop(self, key: _Key) -> None:
@@ -118,7 +118,7 @@ class SampleTable(Generic[_Key]):
         """int64[M, 2]: cpu and memory of the samples of these rows.
 
         Args:
-            every: at least 1; of so many samples one is taken, at equal distances.
+            every: at least 1; one of this number of samples is taken, at equal distances.
         """
         counts = self.counts(rows)
         ends = np.cumsum(counts)
@@ -126,8 +126,8 @@ class SampleTable(Generic[_Key]):
         taken = math.ceil(total / every)
         chosen = np.arange(taken) * total // max(1, taken)
         which = np.searchsorted(ends, chosen, "right")
-        found: NDArray[np.int64] = self._amounts[rows[which], chosen - (ends - counts)[which]]
-        return found
+        amounts: NDArray[np.int64] = self._amounts[rows[which], chosen - (ends - counts)[which]]
+        return amounts
 
     def rows_by_tag(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Rows in use, sorted by their tag: int64[M], and int32[M] their tags."""
@@ -143,14 +143,14 @@ class SampleTable(Generic[_Key]):
 
     def _write(self, rows: NDArray[np.int64], values: NDArray[np.float64]) -> None:
         """Timestamp, window, cpu and memory of one sample each; amounts up to 2**53 are exact."""
-        at = rows, self._written[rows] % self._samples
-        self._timestamps[at], self._windows[at], self._amounts[at] = values[:, 0], values[:, 1], values[:, 2:]
+        cells = rows, self._written[rows] % self._samples
+        self._timestamps[cells], self._windows[cells], self._amounts[cells] = values[:, 0], values[:, 1], values[:, 2:]
         self._written[rows] += 1
 
     def _sample(self, row: int, turn: int) -> UsageSample:
-        at = row, turn % self._samples
-        cpu, memory = self._amounts[at].tolist()
-        return UsageSample(float(self._timestamps[at]), float(self._windows[at]), cpu, memory)
+        cell = row, turn % self._samples
+        cpu, memory = self._amounts[cell].tolist()
+        return UsageSample(float(self._timestamps[cell]), float(self._windows[cell]), cpu, memory)
 
     def _grow(self) -> None:
         before = len(self._written)

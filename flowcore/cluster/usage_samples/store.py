@@ -15,18 +15,21 @@ from numpy.typing import NDArray
 from flowcore.cluster.usage_samples.sample_table import SampleTable
 from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
 
-#: Seconds: Koordinator's nodeMetricExpirationSeconds.
+#: Seconds; a node whose newest sample ended longer ago is not measured. Koordinator's nodeMetricExpirationSeconds.
+#: Samples of metrics-server end 15 to 60 seconds apart: one or more may be missing before requests count.
 STALE_AFTER = 180.0
 #: Fewer samples say nothing of a class.
 LEAST_SAMPLES = 5
 #: Samples of pods that are gone, kept of each class.
 _OF_PODS_GONE = 100
-#: Of classes without pods so many are kept, those with the newest samples.
+#: Most classes without pods that are kept: the ones with the newest samples.
 _MOST_IDLE_CLASSES = 10_000
-#: Of a class with more samples about so many are looked at. A prime: pods have equally many samples, and of each
+#: Of a class with more samples about this number is read. A prime: pods have equally many samples, and of each
 #: another one is to be chosen.
 _MOST_SAMPLES = 1999
-#: What is foreseen is rounded up to so many digits: pods whose classes hardly differ stay interchangeable.
+#: Of all samples of a class: what its pods are expected to use.
+_PERCENTILE = 95.0
+#: Digits to which foreseen usage is rounded up: pods whose classes hardly differ stay interchangeable.
 _DIGITS = 2
 
 
@@ -49,12 +52,9 @@ class UsageStore:
 
     Args:
         samples: how many are kept of each node and pod, at least 1.
-        stale_after: seconds; a node whose newest sample ended longer ago is not measured.
-        percentile: which of all samples of a class its pods are expected to use.
     """
 
-    def __init__(self, samples: int, stale_after: float = STALE_AFTER, percentile: float = 95.0) -> None:
-        self._stale_after, self._percentile = stale_after, percentile
+    def __init__(self, samples: int) -> None:
         self._nodes: SampleTable[str] = SampleTable(samples)
         #: Tagged with the row of their class.
         self._pods: SampleTable[str] = SampleTable(samples)
@@ -96,7 +96,9 @@ class UsageStore:
         """
         classes = {key: class_of(key) for key in samples}
         known = {key: sample for key, sample in samples.items() if classes[key] is not None}
-        self._pods.put(known, [self._class_row(found) for key in known if (found := classes[key]) is not None])
+        self._pods.put(
+            known, [self._class_row(usage_class) for key in known if (usage_class := classes[key]) is not None]
+        )
 
     def drop_node(self, name: str) -> None:
         """The node is gone."""
@@ -172,17 +174,17 @@ class UsageStore:
         if sample is None or not self._is_fresh(sample.timestamp, now):
             return MeasuredLoad(name, bandwidth_bits=bandwidth)
         cpu, memory = sample.cpu_milli, sample.memory_bytes
-        for each in arrivals:
-            if 0 < each.since <= sample.begin:
+        for arrival in arrivals:
+            if 0 < arrival.since <= sample.begin:
                 continue
-            own = self._pods.newest(each.key) if each.since else None
-            more_cpu, more_memory = each.estimate
+            own = self._pods.newest(arrival.key) if arrival.since else None
+            more_cpu, more_memory = arrival.estimate
             cpu += max(0, more_cpu - (0 if own is None else own.cpu_milli))
             memory += max(0, more_memory - (0 if own is None else own.memory_bytes))
         return MeasuredLoad(name, cpu, memory, bandwidth)
 
     def _is_fresh(self, timestamp: float, now: float) -> bool:
-        return now - timestamp <= self._stale_after
+        return now - timestamp <= STALE_AFTER
 
     def _class_row(self, usage_class: UsageClass) -> int:
         row = self._classes.row(usage_class)
@@ -197,14 +199,14 @@ class UsageStore:
         row = self._classes.row(usage_class)
         rows, tags = self._rows_by_class
         tag = np.int32(row)  # of another type numpy would first copy all tags
-        mine = slice(np.searchsorted(tags, tag, "left"), np.searchsorted(tags, tag, "right"))
+        own_rows = slice(np.searchsorted(tags, tag, "left"), np.searchsorted(tags, tag, "right"))
         gone = np.array([row])
-        count = int(self._pods.counts(rows[mine]).sum() + self._classes.counts(gone).sum())
+        count = int(self._pods.counts(rows[own_rows]).sum() + self._classes.counts(gone).sum())
         every = max(1.0, count / _MOST_SAMPLES)
-        samples = np.concatenate([self._pods.amounts(rows[mine], every), self._classes.amounts(gone, every)])
+        samples = np.concatenate([self._pods.amounts(rows[own_rows], every), self._classes.amounts(gone, every)])
         if len(samples) < LEAST_SAMPLES:
             return None
-        cpu, memory = np.percentile(samples, self._percentile, axis=0, method="inverted_cdf").tolist()
+        cpu, memory = np.percentile(samples, _PERCENTILE, axis=0, method="inverted_cdf").tolist()
         return max(1, _rounded_up(int(cpu))), max(1, _rounded_up(int(memory)))
 
     def _forget_classes(self) -> None:

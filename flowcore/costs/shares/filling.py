@@ -129,8 +129,8 @@ class _Curve:
             if amounts[-1] <= limit[resource]:
                 continue
             # The first piece that passes the limit.
-            at = max(0, int((amounts > limit[resource]).argmax()) - 1)
-            reached = self.water[at] + max(0.0, limit[resource] - amounts[at]) / slopes[at]
+            index = max(0, int((amounts > limit[resource]).argmax()) - 1)
+            reached = self.water[index] + max(0.0, limit[resource] - amounts[index]) / slopes[index]
             if by_all[resource]:
                 last = min(last, reached)
             else:
@@ -162,8 +162,8 @@ class _Filling:
         self._nodes, self._capacity, self._root = nodes, capacity, count
         self._parents = np.array([node.parent if node.parent >= 0 else count for node in nodes], dtype=np.int64)
         self._depths = np.zeros(count + 1, dtype=np.int64)
-        for at, parent in enumerate(self._parents.tolist()):
-            self._depths[at] = self._depths[parent] + 1
+        for index, parent in enumerate(self._parents.tolist()):
+            self._depths[index] = self._depths[parent] + 1
         #: Nodes of each depth, the deepest first.
         self._by_depth = [np.nonzero(self._depths == depth)[0] for depth in range(int(self._depths.max()), 0, -1)]
         self._weights = np.array([float(node.weight) for node in nodes])
@@ -213,8 +213,8 @@ class _Filling:
         for nodes in reversed(self._by_depth):
             full[nodes] |= full[self._parents[nodes]]
         wants = _dominant_shares(self._demands - self._has[:-1], self._capacity) > EPSILON
-        found: Bools = wants & ~(full[:-1] & self._asked).any(axis=1)
-        return found
+        growing: Bools = wants & ~(full[:-1] & self._asked).any(axis=1)
+        return growing
 
     def _curves(self, active: Bools) -> dict[int, _Curve]:
         """The curve of each node with children that grow, the deepest first; of the root last."""
@@ -238,16 +238,16 @@ class _Filling:
         """float64[nodes]: level at which a leaf has all it asks for, or its own limit."""
         with np.errstate(divide="ignore", invalid="ignore"):
             parts = np.where(self._asked, self._limits[:-1] / self._demands, np.inf).min(axis=1, initial=1.0)
-        found: Float64s = np.maximum(self._sizes * parts, self._levels[:-1])
-        return found
+        ends: Float64s = np.maximum(self._sizes * parts, self._levels[:-1])
+        return ends
 
     def _pieces(
         self, children: Int64s, active: Bools, ends: Float64s, curves: dict[int, _Curve]
     ) -> tuple[_Pieces, float]:
-        """Of growing siblings, and the lowest of their levels up to which their curves are valid."""
+        """The pieces of growing siblings, and the lowest level up to which all their curves are valid."""
         leaves = children[active[children]]
         weights = self._weights[leaves]
-        found = [
+        pieces = [
             _Pieces(
                 self._levels[leaves] / weights,
                 ends[leaves] / weights,
@@ -255,11 +255,11 @@ class _Filling:
             )
         ]
         valid = np.inf
-        for at in children[~active[children]].tolist():
-            weight = float(self._weights[at])
-            found.append(curves[at].pieces(weight))
-            valid = min(valid, curves[at].valid_level(weight))
-        columns = zip(*((each.begin, each.end, each.slopes) for each in found), strict=True)
+        for child in children[~active[children]].tolist():
+            weight = float(self._weights[child])
+            pieces.append(curves[child].pieces(weight))
+            valid = min(valid, curves[child].valid_level(weight))
+        columns = zip(*((piece.begin, piece.end, piece.slopes) for piece in pieces), strict=True)
         return _Pieces(*(np.concatenate(column) for column in columns)), valid
 
     def _settle(self, curves: dict[int, _Curve], active: Bools) -> None:
@@ -270,8 +270,8 @@ class _Filling:
         for nodes in reversed(self._by_depth):
             reached = water[self._parents[nodes]] * self._weights[nodes]
             leaves = active[nodes]
-            at = nodes[leaves]
-            self._levels[at] = np.clip(reached[leaves], self._levels[at], ends[at])
+            queues = nodes[leaves]
+            self._levels[queues] = np.clip(reached[leaves], self._levels[queues], ends[queues])
             for node, level in zip(nodes[~leaves].tolist(), reached[~leaves].tolist(), strict=True):
                 curve = curves.get(node)
                 if curve is not None and level > curve.levels[0]:
@@ -287,5 +287,5 @@ class _Filling:
 def _dominant_shares(amounts: Float64s, capacity: Float64s) -> Float64s:
     """float64[M]: ``dominant_share`` of each row of amounts, float64[M, R]."""
     offered = capacity > 0
-    found: Float64s = (np.maximum(amounts[:, offered], 0.0) / capacity[offered]).max(axis=1, initial=0.0)
-    return found
+    dominant: Float64s = (np.maximum(amounts[:, offered], 0.0) / capacity[offered]).max(axis=1, initial=0.0)
+    return dominant

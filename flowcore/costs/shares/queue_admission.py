@@ -41,21 +41,21 @@ def held_back(snapshot: Snapshot, fitting: Callable[[], Mapping[str, bool]]) -> 
             pod.key,
         )
     )
-    found: dict[str, str] = {}
+    reasons: dict[str, str] = {}
     for unit in _units(pods, snapshot):
         needed, others = _needed(unit, snapshot.gangs)
         lacking = allowance.lacking(needed)
         if lacking:
             text = _sentence(lacking, needed)
-            found.update((pod.key, text) for pod in unit)
+            reasons.update((pod.key, text) for pod in unit)
             continue
         allowance.take(needed)
         for pod in others:
             if lacking := allowance.lacking([pod]):
-                found[pod.key] = _sentence(lacking, [pod])
+                reasons[pod.key] = _sentence(lacking, [pod])
             else:
                 allowance.take([pod])
-    return found
+    return reasons
 
 
 class _Allowance:
@@ -66,13 +66,13 @@ class _Allowance:
 
     def _requests(self, pods: Sequence[PendingPod]) -> dict[str, Float64s]:
         """What pods take of the room of each queue with a limit."""
-        found: dict[str, Float64s] = {}
+        requests: dict[str, Float64s] = {}
         for pod in pods:
             for name in self._shares.tree.path(pod.queue) if pod.queue in self._shares.tree.queues else ():
                 if name in self._left:
                     request = self._shares.added_by(pod)
-                    found[name] = found[name] + request if name in found else request
-        return found
+                    requests[name] = requests[name] + request if name in requests else request
+        return requests
 
     def lacking(self, pods: Sequence[PendingPod]) -> tuple[str, str] | None:
         """The queue whose limit these pods would pass together, and the resource; None: they pass none."""
@@ -103,16 +103,16 @@ def _units(pods: Sequence[PendingPod], snapshot: Snapshot) -> list[list[PendingP
     ]
     unit_of: dict[str, list[PendingPod]] = {}
     for component in connected_components(keys):
-        unit = [members[at] for at in component]
+        unit = [members[index] for index in component]
         unit_of.update((pod.key, unit) for pod in unit)
-    found: list[list[PendingPod]] = []
+    units: list[list[PendingPod]] = []
     seen: set[str] = set()
     for pod in pods:
         if pod.key not in seen:
             unit = [pod] if pod.key in alone else unit_of[pod.key]
             seen.update(each.key for each in unit)
-            found.append(unit)
-    return found
+            units.append(unit)
+    return units
 
 
 def _needed(unit: Sequence[PendingPod], gangs: Mapping[str, Gang]) -> tuple[list[PendingPod], list[PendingPod]]:

@@ -40,9 +40,9 @@ class Reclaim:
 
     def fork(self) -> Reclaim:
         """The same shares, to try decisions that may be dropped."""
-        found = copy(self)
-        found._used = dict(self._used)  # noqa: SLF001 - of the same class
-        return found
+        forked = copy(self)
+        forked._used = dict(self._used)  # noqa: SLF001 - of the same class
+        return forked
 
     def place(self, pod: PendingPod) -> None:
         """A pod was placed where room was free."""
@@ -75,14 +75,14 @@ class Reclaim:
         Those that come first are allowed first: the order is that in which they would leave. Each subset of those that
         are allowed may leave too. What else protects a pod, such as PodDisruptionBudgets, is not looked at.
         """
-        found = np.zeros(len(victims), dtype=np.bool_)
+        allowed = np.zeros(len(victims), dtype=np.bool_)
         if not self.may_reclaim(pod):
-            return found
+            return allowed
         request = self._shares.request(pod.pod_class.requests)
         without: dict[str, Float64s] = {}
-        for at, victim in enumerate(victims):
-            found[at] = self._may_leave(pod, request, victim, without)
-        return found
+        for index, victim in enumerate(victims):
+            allowed[index] = self._may_leave(pod, request, victim, without)
+        return allowed
 
     def take(self, pod: PendingPod, victims: Sequence[RunningPod]) -> None:
         """The pod is placed, and these pods leave for it."""
@@ -96,14 +96,14 @@ class Reclaim:
         if victim.queue == pod.queue or victim.priority > pod.pod_class.priority or not self.is_reclaimable(victim):
             return False
         takes, gives = self._apart(pod.queue, victim.queue)
-        part = max(self._part(name, self._used[name] + request) for name in takes)
-        if part > 1.0 + EPSILON:
+        used = max(self._part(name, self._used[name] + request) for name in takes)
+        if used > 1.0 + EPSILON:
             return False
         before = {name: without.get(name, self._used[name]) for name in gives}
         usage = shares.request(victim.usage)
         after = {name: amounts - usage for name, amounts in before.items()}
         for name in gives:
-            if self._part(name, before[name]) <= 1.0 + EPSILON or self._part(name, after[name]) < part - EPSILON:
+            if self._part(name, before[name]) <= 1.0 + EPSILON or self._part(name, after[name]) < used - EPSILON:
                 return False
         for name in shares.tree.path(victim.queue):
             guarantee = shares.guarantee(name)
@@ -118,9 +118,9 @@ class Reclaim:
         share, fair = self._shares.dominant(amounts), self._shares.fair_share[name]
         return share / fair if fair > 0.0 else np.inf if share > 0.0 else 0.0
 
-    def _apart(self, one: str, other: str) -> tuple[list[str], list[str]]:
+    def _apart(self, queue: str, other_queue: str) -> tuple[list[str], list[str]]:
         """The queues from where two paths part down to each of two queues: their shares change."""
-        paths = zip_longest(self._shares.path(one), self._shares.path(other))
+        paths = zip_longest(self._shares.path(queue), self._shares.path(other_queue))
         apart = [pair for pair in paths if pair[0] != pair[1]]
         return [first for first, _ in apart if first is not None], [second for _, second in apart if second is not None]
 

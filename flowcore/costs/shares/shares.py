@@ -71,8 +71,8 @@ class Shares:
 
     def _row(self, amounts: Amounts, missing: float = 0.0) -> Float64s:
         """float64[R]: amounts in the columns of the snapshot; resources that no node offers are left out."""
-        found = dict(amounts)
-        return np.array([found.get(name, missing) for name in self._snapshot.resources], dtype=np.float64)
+        by_name = dict(amounts)
+        return np.array([by_name.get(name, missing) for name in self._snapshot.resources], dtype=np.float64)
 
     def request(self, requests: Amounts) -> Float64s:
         """float64[R]: what one pod asks for, or holds."""
@@ -156,7 +156,7 @@ class Shares:
 
     def _fill(self, demands: Mapping[str, Float64s]) -> dict[str, Float64s]:
         """What is due to each queue if they ask for this."""
-        position = {name: at for at, name in enumerate(self.tree.queues)}
+        position = {name: index for index, name in enumerate(self.tree.queues)}
         nodes, own, names = [], [], list(position)
         for name, queue in self.tree.queues.items():
             node = FilledQueue(
@@ -169,19 +169,19 @@ class Shares:
                 node.demand = self._zeros
             nodes.append(node)
         nodes += own
-        for at, node in enumerate(nodes):
+        for index, node in enumerate(nodes):
             if node.parent >= 0:
-                nodes[node.parent].children.append(at)
+                nodes[node.parent].children.append(index)
         return dict(zip(names, fill(nodes, self.capacity), strict=True))
 
     def report(self) -> tuple[QueueShare, ...]:
         """The shares of all accepted queues, for people."""
-        found, entitled, problems = [], self._entitled(), self._guarantees[1]
+        rows, entitled, problems = [], self._entitled(), self._guarantees[1]
         for name in self.tree.queues:
             used = self.used[name]
             amounts = zip(self._snapshot.resources, used.tolist(), strict=True)
             share, problem = self.dominant(used), problems.get(name)
-            found.append(
+            rows.append(
                 QueueShare(
                     name,
                     used=tuple((resource, int(amount)) for resource, amount in amounts if amount),
@@ -191,14 +191,14 @@ class Shares:
                     problem=("", "") if problem is None else (problem.reason, problem.message),
                 )
             )
-        return tuple(found)
+        return tuple(rows)
 
 
 def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[str, list[PendingPod]]:
-    found: dict[str, list[PendingPod]] = {}
+    by_queue: dict[str, list[PendingPod]] = {}
     for pod in pending:
         if pod.queue in tree.queues:
-            found.setdefault(pod.queue, []).append(pod)
-    for pods in found.values():
+            by_queue.setdefault(pod.queue, []).append(pod)
+    for pods in by_queue.values():
         pods.sort(key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
-    return found
+    return by_queue

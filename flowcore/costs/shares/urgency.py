@@ -22,7 +22,7 @@ def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
     """
     if snapshot.queues is None or not snapshot.queues.queues:
         return _NO_URGENCIES
-    shares, found = Shares(snapshot), dict[str, float]()
+    shares, urgencies = Shares(snapshot), dict[str, float]()
     for name, pods in shares.pending.items():
         amounts, fair, guarantee = shares.used[name].copy(), shares.fair_share[name], shares.guarantee(name)
         listed = ~np.isnan(guarantee)
@@ -30,10 +30,10 @@ def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
             request = shares.added_by(pod)
             amounts += request
             asked = listed & (request > 0)
-            part = shares.dominant(amounts) / fair if fair > 0.0 else np.inf
-            if part > 1.0 + EPSILON:
-                found[pod.key] = 0.25 / part
+            used = shares.dominant(amounts) / fair if fair > 0.0 else np.inf
+            if used > 1.0 + EPSILON:
+                urgencies[pod.key] = 0.25 / used
             else:
                 guaranteed = asked.any() and bool((amounts[asked] <= guarantee[asked]).all())
-                found[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * part
-    return found
+                urgencies[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * used
+    return urgencies

@@ -29,6 +29,6 @@ def solve_network(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
 
 
 def _waits_at_its_own_price(graph: Graph) -> bool:
-    """Whether only pods have arcs to UNSCHEDULED: of a unit that comes from an aggregator nobody knows whose it is."""
+    """Whether only pods have arcs to UNSCHEDULED: a unit from an aggregator does not say whose it is."""
     tails = graph.tails[graph.heads == graph.unscheduled]
     return bool((tails < len(graph.supplies)).all())

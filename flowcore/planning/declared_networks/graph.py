@@ -83,20 +83,20 @@ class Graph:
 
     @cached_property
     def out_arcs(self) -> list[list[int]]:
-        """Of each vertex, the arcs that begin there."""
-        found: list[list[int]] = [[] for _ in self.names]
+        """For each vertex the arcs that begin there."""
+        arcs: list[list[int]] = [[] for _ in self.names]
         for arc, tail in enumerate(self.tails.tolist()):
-            found[tail].append(arc)
-        return found
+            arcs[tail].append(arc)
+        return arcs
 
     @cached_property
     def reached_by(self) -> list[int]:
-        """Of each vertex, which pods have a way there: bit c for the pods c."""
-        found = [1 << at if at < len(self.supplies) else 0 for at in range(len(self.names))]
+        """For each vertex the pods that have a way there: bit c for the pods c."""
+        reached = [1 << vertex if vertex < len(self.supplies) else 0 for vertex in range(len(self.names))]
         for vertex in self.order:
             for arc in self.out_arcs[vertex]:
-                found[self.heads[arc]] |= found[vertex]
-        return found
+                reached[self.heads[arc]] |= reached[vertex]
+        return reached
 
     @property
     def is_pure(self) -> bool:
@@ -119,8 +119,8 @@ def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply],
         NetworkRefused: it contradicts itself.
     """
     if not isinstance(network, Network) or not isinstance(network.arcs, tuple):
-        found = type(network.arcs if isinstance(network, Network) else network).__name__
-        raise NetworkRefused(f"the model returned {found} in place of a Network, which has a tuple of arcs")
+        kind = type(network.arcs if isinstance(network, Network) else network).__name__
+        raise NetworkRefused(f"the model returned {kind} in place of a Network, which has a tuple of arcs")
     if len(network.arcs) > MAX_ARCS:
         raise NetworkRefused(f"it has {len(network.arcs)} arcs, and a round has time for {MAX_ARCS}")
     vertices = _Vertices(pods, index)
@@ -160,7 +160,7 @@ class _Vertices:
         self.names = [each.name for each in pods]
         self.names.append(UNSCHEDULED.name)
         self.nodes = [-1] * len(self.names)
-        self._pods = {id(each): at for at, each in enumerate(pods)}
+        self._pods = {id(pods_of_class): place for place, pods_of_class in enumerate(pods)}
         self._known: dict[tuple[bool, str], int] = {}
 
     def knows(self, end: End) -> bool:
@@ -186,12 +186,12 @@ class _Vertices:
         if not isinstance(end, Node | str):
             return len(self._pods)
         key = isinstance(end, Node), self.name(end)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = len(self.names)
+        number = self._known.get(key)
+        if number is None:
+            number = self._known[key] = len(self.names)
             self.names.append(key[1])
             self.nodes.append(self._index[key[1]] if key[0] else -1)
-        return found
+        return number
 
 
 def _check_arc(arc: Arc, vertices: _Vertices) -> None:
@@ -237,19 +237,19 @@ def _topological(tails: Int64s, heads: Int64s, names: Sequence[str]) -> tuple[in
         follow[tail].append(head)
         waits[head] += 1
     ready = [vertex for vertex, count in enumerate(waits) if not count]
-    found = []
+    order = []
     while ready:
         vertex = ready.pop()
-        found.append(vertex)
+        order.append(vertex)
         for head in follow[vertex]:
             waits[head] -= 1
             if not waits[head]:
                 ready.append(head)
-    if len(found) < len(names):
+    if len(order) < len(names):
         cycle = _cycle(tails, heads, {vertex for vertex, count in enumerate(waits) if count})
         listed = " -> ".join(names[vertex] for vertex in cycle)
         raise NetworkRefused(f"its arcs form a cycle, in which flow could turn without a pod: {listed}")
-    return tuple(found)
+    return tuple(order)
 
 
 def _cycle(tails: Int64s, heads: Int64s, among: set[int]) -> list[int]:
@@ -280,13 +280,13 @@ def _reachable_maximums(
     out: list[list[int]] = [[] for _ in order]
     for arc, tail in enumerate(tails.tolist()):
         out[tail].append(arc)
-    found = np.zeros(len(arcs), dtype=np.int64)
+    maximums = np.zeros(len(arcs), dtype=np.int64)
     for vertex in order:
         for arc in out[vertex]:
             reaches, maximum = int(most[vertex]), arcs[arc].maximum
-            found[arc] = reaches if maximum is None else min(reaches, maximum)
+            maximums[arc] = reaches if maximum is None else min(reaches, maximum)
             head = int(heads[arc])
-            most[head] += int(found[arc]) if gains[arc] == 1 else int(found[arc]) * gains[arc]
+            most[head] += int(maximums[arc]) if gains[arc] == 1 else int(maximums[arc]) * gains[arc]
             if most[head] > MAX_FLOW:
                 raise NetworkRefused(f"its gains make more than {MAX_FLOW} units of flow at {names[head]}")
-    return found
+    return maximums

@@ -13,8 +13,8 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.network_model import Pods
 from flowcore.model.selectors import Labels
 from flowcore.planning.declared_networks import Supply
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 
@@ -73,7 +73,7 @@ def network_classes(
         demands: all of the policy.
         snapshot: has the gangs.
     """
-    found, in_gangs = [], list[tuple[PendingPod, int, str]]()
+    classes, in_gangs = [], list[tuple[PendingPod, int, str]]()
     for demand in demands:
         places: dict[tuple[str, Labels], list[int]] = {}
         for place, pod in enumerate(demand.group.pods):
@@ -83,8 +83,8 @@ def network_classes(
                 continue
             labels = tuple(each for each in pod.signature.labels if each[0] not in _LABELS_OF_ONE_POD)
             places.setdefault((pod.signature.namespace, labels), []).append(place)
-        found += [NetworkClass(_part(demand, at), labels) for (_, labels), at in places.items()]
-    return found, in_gangs
+        classes += [NetworkClass(_part(demand, places_of), labels) for (_, labels), places_of in places.items()]
+    return classes, in_gangs
 
 
 def _gang_of(pod: PendingPod, snapshot: Snapshot) -> str:
@@ -104,13 +104,13 @@ def _part(demand: Demand, places: Sequence[int]) -> Demand:
 
 
 def read_only(array: NDArray[_Number]) -> NDArray[_Number]:
-    """A view that nobody can write to: arrays of the round go to the code of strangers."""
+    """A read-only view: arrays of the round go to the code of plug-ins."""
     view = array.view()
     view.setflags(write=False)
     return view
 
 
 def shares(cost: int, count: int) -> Iterator[int]:
-    """A cost in so many parts that differ by one at most, the larger ones first."""
-    for at in range(count):
-        yield cost // count + (at < cost % count)
+    """Divides a cost into ``count`` parts that differ by one at most, the larger ones first."""
+    for turn in range(count):
+        yield cost // count + (turn < cost % count)

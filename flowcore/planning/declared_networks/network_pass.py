@@ -21,15 +21,15 @@ from flowcore.planning.declared_networks import Graph, NetworkRefused, NetworkSo
 from flowcore.planning.declared_networks.network_classes import NetworkClass, network_classes, read_only, shares
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import fill
-from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.contradictions import Contradiction
-from flowcore.planning.problem.free_capacity import FreeCapacity
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
+from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
-from flowcore.rules.topology.waves import waves_of
+from flowcore.rules.topology.round_constraints.waves import waves_of
 
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
@@ -112,15 +112,15 @@ class _Cluster:
 
     def without_room_for(self, pods: tuple[PendingPod, ...]) -> FreeCapacity:
         """The capacity without what these pods take if they are placed first."""
-        found = self.capacity.copy()
+        left = self.capacity.copy()
         if not pods:
-            return found
+            return left
         problem = self._problem.with_snapshot(replace(self.snapshot(), pending=pods))
         problem = RestrictToGangDomains().apply(problem)
         first = Admission(problem).by_price() if problem.atomic_groups.all else fill(problem)
         for commit in first.commits:
-            found.reserve(first.demands[commit.demand], commit.node, commit.count)
-        return found
+            left.reserve(first.demands[commit.demand], commit.node, commit.count)
+        return left
 
 
 class _PolicyNetwork:
@@ -146,8 +146,10 @@ class _PolicyNetwork:
             sentence = f"{self._named()} is refused: {error}"
             contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
             self._cluster.contradictions.append(contradiction)
-            for each in classes:
-                for pod, price in zip(each.demand.group.pods, each.demand.prices.tolist(), strict=True):
+            for network_class in classes:
+                for pod, price in zip(
+                    network_class.demand.group.pods, network_class.demand.prices.tolist(), strict=True
+                ):
                     self._leave(pod, price, sentence)
             return
         self._adopt(classes, commits)
@@ -192,25 +194,25 @@ class _PolicyNetwork:
         waves = waves_of(commits.entries, [each.demand.constraints for each in classes])
         parts = shares(solution.flow_cost, sum(count for *_, count in commits.entries))
         whole = f"network of policy {self._policy.name}" if _stands_as_one(solution.graph) else ""
-        for at, node, count in commits.entries:
-            cluster.capacity.place(classes[at].demand, node, count)
+        for number, node, count in commits.entries:
+            cluster.capacity.place(classes[number].demand, node, count)
             for _ in range(count):
                 chain, wave = next(waves)
-                # Chains of networks are none of those that the rest of the round counts.
+                # The rest of the round does not count chains of networks.
                 placement = Placement(
-                    next(orders[at]), table.nodes[node].name, next(parts), wave, -chain, atomic_group=whole
+                    next(orders[number]), table.nodes[node].name, next(parts), wave, -chain, atomic_group=whole
                 )
                 cluster.placements.append(placement)
         left = [
-            (each, pod, int(price))
-            for each, order, placed in zip(classes, orders, solution.placed_counts, strict=True)
-            for pod, price in zip(order, each.demand.prices[placed:].tolist(), strict=True)
+            (network_class, pod, int(price))
+            for network_class, order, placed in zip(classes, orders, solution.placed_counts, strict=True)
+            for pod, price in zip(order, network_class.demand.prices[placed:].tolist(), strict=True)
         ]
         # Where nothing is placed the cost of the arcs belongs to those that wait.
         extra = iter(()) if commits.entries else shares(solution.flow_cost, len(left))
         reasons = self._reasons(classes, commits)
-        for each, pod, price in left:
-            reason = reasons[id(each)]
+        for left_class, pod, price in left:
+            reason = reasons[id(left_class)]
             cluster.unplaced.append(
                 Unplaced(pod, reason.text, price + next(extra, 0), reason.code, reason.more_nodes_help)
             )
@@ -218,17 +220,19 @@ class _PolicyNetwork:
 
     def _reasons(self, classes: Sequence[NetworkClass], commits: _Commits) -> dict[int, Reason]:
         """Why pods of each class wait: the filters, if no node takes another one; else the network leaves them out."""
-        after, found = self._cluster.snapshot(commits.capacity), {}
-        for each, placed in zip(classes, commits.solution.placed_counts, strict=True):
-            if placed == each.demand.count:
+        after, reasons = self._cluster.snapshot(commits.capacity), {}
+        for network_class, placed in zip(classes, commits.solution.placed_counts, strict=True):
+            if placed == network_class.demand.count:
                 continue
-            if commits.capacity.max_pods(each.demand).any():
-                of = f"{placed} of the {each.demand.count} pods like this one"
+            if commits.capacity.max_pods(network_class.demand).any():
+                of = f"{placed} of the {network_class.demand.count} pods like this one"
                 text = _sentence(f"{self._named()} places {of}, and leaves this one pending")
-                found[id(each)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
+                reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
             else:
-                found[id(each)] = reason_for(each.demand.group, before=self._problem.snapshot, after=after)
-        return found
+                reasons[id(network_class)] = reason_for(
+                    network_class.demand.group, before=self._problem.snapshot, after=after
+                )
+        return reasons
 
 
 def _read_only(load: Load) -> Load:
@@ -248,14 +252,14 @@ def _place(
     progress = True
     while waiting and progress:
         progress = False
-        for (at, node), count in list(waiting.items()):
-            taken = capacity.place(classes[at].demand, node, count)
+        for (number, node), count in list(waiting.items()):
+            taken = capacity.place(classes[number].demand, node, count)
             if taken:
                 progress = True
-                commits.append((at, node, taken))
-                waiting[at, node] -= taken
-                if not waiting[at, node]:
-                    del waiting[at, node]
+                commits.append((number, node, taken))
+                waiting[number, node] -= taken
+                if not waiting[number, node]:
+                    del waiting[number, node]
     return tuple(commits), {key: solution.placed[key] - count for key, count in waiting.items()}
 
 
@@ -274,16 +278,16 @@ def _without(
         capacity: what is free beside that.
     """
     supplies = list(graph.supplies)
-    for at in {at for at, _ in rejected}:
-        demand, placed = classes[at].demand, np.zeros_like(supplies[at].fits)
-        for other, node, count in entries:
-            placed[node] += count if other == at else 0
-        fits = supplies[at].fits.copy()
+    for number in {number for number, _ in rejected}:
+        demand, placed = classes[number].demand, np.zeros_like(supplies[number].fits)
+        for placed_number, node, count in entries:
+            placed[node] += count if placed_number == number else 0
+        fits = supplies[number].fits.copy()
         if demand.constraints.constrained:
             fits = np.minimum(fits, placed + capacity.domain_counts.max_pods(demand.constraints))
-        for (other, node), taken in rejected.items():
-            fits[node] = taken if other == at else fits[node]
-        supplies[at] = replace(supplies[at], fits=fits)
+        for (placed_number, node), taken in rejected.items():
+            fits[node] = taken if placed_number == number else fits[node]
+        supplies[number] = replace(supplies[number], fits=fits)
     return replace(graph, supplies=tuple(supplies))
 
 

@@ -54,13 +54,13 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
         if np.abs(whole.values - relaxed.values).max(initial=0.0) < _WHOLE and _is_flow(corner, free):
             return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     hint = stated.nothing_placed() if relaxed is None else np.rint(relaxed.values)
-    found = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
-    if found is None:
+    solved = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
+    if solved is None:
         raise NetworkRefused(_reason(graph, free, seed))
-    flows, placed = stated.decode(found)
+    flows, placed = stated.decode(solved)
     solution = NetworkSolution(graph, flows, placed, bound)
     exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
-    proven = solution.cost <= bound or (found.optimal and exact)
+    proven = solution.cost <= bound or (solved.optimal and exact)
     return replace(solution, bound=min(bound, solution.cost), proven=proven)
 
 
@@ -83,12 +83,12 @@ def _reason(graph: Graph, free: Int64s, seed: int) -> str:
     """Why no flow was found: what is lacking at least, if that can be found out."""
     stated = _Statement(graph, free, elastic=True)
     program = stated.program()
-    found = solve_mip(program, deterministic_time=_WORK_OF_REASON, seed=seed, hint=stated.nothing_placed())
-    if found is None or not found.optimal or not found.values @ program.costs:
+    solved = solve_mip(program, deterministic_time=_WORK_OF_REASON, seed=seed, hint=stated.nothing_placed())
+    if solved is None or not solved.optimal or not solved.values @ program.costs:
         return "no flow that meets its minimums and maximums was found in the time of a round"
-    flows, _ = stated.decode(found)
+    flows, _ = stated.decode(solved)
     met = {arc: int(flows[arc]) for arc in np.nonzero(graph.minimums)[0].tolist()}
-    return shortage(graph, met, found.values[stated.stranded].astype(np.int64))
+    return shortage(graph, met, solved.values[stated.stranded].astype(np.int64))
 
 
 def _bound(program: LinearProgram, relaxed: LinearSolution) -> int:
@@ -143,14 +143,14 @@ class _Statement:
 
     def nothing_placed(self) -> np.ndarray[tuple[int], np.dtype[np.float64]]:
         """float64[V]: all pods wait, where their arcs allow it: a start for the solver."""
-        found = np.zeros(len(self.costs))
+        values = np.zeros(len(self.costs))
         for columns in self._waiting:
-            found[columns] = np.array(self._upper)[columns]
+            values[columns] = np.array(self._upper)[columns]
         for arc, (tail, head) in enumerate(zip(self._graph.tails, self._graph.heads, strict=True)):
             if head == self._graph.unscheduled and tail in self._entering[arc]:
                 column = self._entering[arc][int(tail)]
-                found[column] = self._upper[column]
-        return found
+                values[column] = self._upper[column]
+        return values
 
     def decode(self, solution: LinearSolution) -> tuple[Int64s, dict[tuple[int, int], int]]:
         """Flows int64[A] and the pods on nodes."""
@@ -159,9 +159,9 @@ class _Statement:
         placed: dict[tuple[int, int], int] = {}
         for arc, columns in enumerate(self._leaving):
             node = int(graph.nodes[graph.heads[arc]])
-            for at, column in columns.items() if node >= 0 else ():
+            for supply, column in columns.items() if node >= 0 else ():
                 if values[column]:
-                    placed[at, node] = placed.get((at, node), 0) + values[column]
+                    placed[supply, node] = placed.get((supply, node), 0) + values[column]
         return flows, placed
 
     # --- columns and rows ---
@@ -183,13 +183,13 @@ class _Statement:
         maximum, minimum, gain = int(graph.maximums[arc]), int(graph.minimums[arc]), graph.gains[arc]
         tail, head = int(graph.tails[arc]), int(graph.heads[arc])
         bits, node = graph.reached_by[tail], int(graph.nodes[head])
-        pods = [at for at in range(len(graph.supplies)) if bits >> at & 1]
-        most = {at: int(graph.supplies[at].fits[node]) if node >= 0 else maximum * gain for at in pods}
-        limits = {at: maximum if gain != 1 else min(maximum, most[at]) for at in pods}
-        entering = {at: self._add_column(cost, float(limits[at])) for at in pods if limits[at] > 0}
+        pods = [supply for supply in range(len(graph.supplies)) if bits >> supply & 1]
+        most = {supply: int(graph.supplies[supply].fits[node]) if node >= 0 else maximum * gain for supply in pods}
+        limits = {supply: maximum if gain != 1 else min(maximum, most[supply]) for supply in pods}
+        entering = {supply: self._add_column(cost, float(limits[supply])) for supply in pods if limits[supply] > 0}
         leaving = entering
         if gain != 1:
-            leaving = {at: self._add_column(0.0, float(min(int(maximum * gain), most[at]))) for at in pods}
+            leaving = {supply: self._add_column(0.0, float(min(int(maximum * gain), most[supply]))) for supply in pods}
             terms = [(column, gain.denominator) for column in leaving.values()]
             self._add_row(0, 0, [*terms, *((column, -gain.numerator) for column in entering.values())])
         self._entering.append(entering)
@@ -208,12 +208,12 @@ class _Statement:
         come: list[dict[int, list[int]]] = [{} for _ in graph.names]
         gone: list[dict[int, list[int]]] = [{} for _ in graph.names]
         for arc, (tail, head) in enumerate(zip(graph.tails.tolist(), graph.heads.tolist(), strict=True)):
-            for at, column in self._entering[arc].items():
-                gone[tail].setdefault(at, []).append(column)
-            for at, column in self._leaving[arc].items():
-                come[head].setdefault(at, []).append(column)
-        for at, supply in enumerate(graph.supplies):
-            terms = [(column, 1) for column in gone[at].get(at, [])]
+            for number, column in self._entering[arc].items():
+                gone[tail].setdefault(number, []).append(column)
+            for number, column in self._leaving[arc].items():
+                come[head].setdefault(number, []).append(column)
+        for number, supply in enumerate(graph.supplies):
+            terms = [(column, 1) for column in gone[number].get(number, [])]
             if self._elastic:
                 self.stranded.append(self._add_column(1.0, float(supply.count)))
                 terms.append((self.stranded[-1], 1))
@@ -223,23 +223,27 @@ class _Statement:
             if node >= 0:
                 self._add_node(node, come[vertex])
                 continue
-            for at in sorted(come[vertex].keys() | gone[vertex].keys()):
-                terms = [(column, 1) for column in come[vertex].get(at, [])]
-                self._add_row(0, 0, [*terms, *((column, -1) for column in gone[vertex].get(at, []))])
+            for number in sorted(come[vertex].keys() | gone[vertex].keys()):
+                terms = [(column, 1) for column in come[vertex].get(number, [])]
+                self._add_row(0, 0, [*terms, *((column, -1) for column in gone[vertex].get(number, []))])
 
     def _add_node(self, node: int, come: dict[int, list[int]]) -> None:
         supplies = self._graph.supplies
-        for at, columns in come.items():
+        for number, columns in come.items():
             if len(columns) > 1:
-                self._add_row(0, int(supplies[at].fits[node]), [(column, 1) for column in columns])
+                self._add_row(0, int(supplies[number].fits[node]), [(column, 1) for column in columns])
         for resource in range(self._free.shape[1]):
-            asked = {at: int(supplies[at].requests[resource]) for at in come if supplies[at].requests[resource]}
+            asked = {
+                supply: int(supplies[supply].requests[resource])
+                for supply in come
+                if supplies[supply].requests[resource]
+            }
             capacity = int(self._free[node, resource])
             # A node that is overcommitted in what nobody asks for is like any other.
-            if not asked or sum(ask * int(supplies[at].fits[node]) for at, ask in asked.items()) <= capacity:
+            if not asked or sum(ask * int(supplies[supply].fits[node]) for supply, ask in asked.items()) <= capacity:
                 continue
             unit = gcd(*asked.values())
-            terms = [(column, ask // unit) for at, ask in asked.items() for column in come[at]]
+            terms = [(column, ask // unit) for supply, ask in asked.items() for column in come[supply]]
             self._add_row(0, max(capacity, 0) // unit, terms)
 
     def _add_waiting(self) -> None:
@@ -248,13 +252,13 @@ class _Statement:
         placed: list[list[int]] = [[] for _ in graph.supplies]
         for arc, columns in enumerate(self._leaving):
             if graph.nodes[graph.heads[arc]] >= 0:
-                for at, column in columns.items():
-                    placed[at].append(column)
-        for at, supply in enumerate(graph.supplies):
+                for number, column in columns.items():
+                    placed[number].append(column)
+        for number, supply in enumerate(graph.supplies):
             values, counts = np.unique(supply.prices, return_counts=True)
             runs = [
                 self._add_column(0.0 if self._elastic else float(value), float(count))
                 for value, count in zip(values.tolist(), counts.tolist(), strict=True)
             ]
             self._waiting.append(runs)
-            self._add_row(supply.count, supply.count, [(column, 1) for column in (*placed[at], *runs)])
+            self._add_row(supply.count, supply.count, [(column, 1) for column in (*placed[number], *runs)])

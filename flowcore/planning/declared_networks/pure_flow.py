@@ -21,29 +21,29 @@ _ANY = 2**40
 
 
 def node_limits(graph: Graph, free: Int64s) -> Int64s | None:
-    """int64[V]: how many pods each node takes, whichever of those that can reach it; None: it depends on which.
+    """int64[V]: how many of the pods that can reach a node it takes; None: that depends on which pods come.
 
     Args:
         free: int64[N, R], what is free on each node.
     """
-    found = np.full(len(graph.names), _ANY, dtype=np.int64)
+    limits = np.full(len(graph.names), _ANY, dtype=np.int64)
     vertices_by_reach: dict[int, list[int]] = {}
     for vertex in np.nonzero(graph.nodes >= 0)[0].tolist():
         vertices_by_reach.setdefault(graph.reached_by[vertex], []).append(vertex)
     for bits, vertices in vertices_by_reach.items():
-        supplies = [each for at, each in enumerate(graph.supplies) if bits >> at & 1]
+        supplies = [supply for number, supply in enumerate(graph.supplies) if bits >> number & 1]
         nodes = graph.nodes[vertices]
         if len(supplies) == 1:
-            found[vertices] = supplies[0].fits[nodes]
+            limits[vertices] = supplies[0].fits[nodes]
         elif supplies:
             together = _limits_together(supplies, np.maximum(free[nodes], 0))
             if together is None:
                 return None
-            for each in supplies:
-                if (each.fits[nodes] < np.minimum(each.count, together)).any():
+            for supply in supplies:
+                if (supply.fits[nodes] < np.minimum(supply.count, together)).any():
                     return None  # one of the pods is let in less than others: the node must know whose unit comes
-            found[vertices] = together
-    return found
+            limits[vertices] = together
+    return limits
 
 
 def _limits_together(supplies: Sequence[Supply], free: Int64s) -> Int64s | None:
@@ -86,9 +86,9 @@ def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
     if solution.flows is None:
         raise NetworkRefused(_shortage(graph, limits))
     flows = solution.flows[: len(graph.tails)] + graph.minimums
-    found = NetworkSolution(graph, flows, _placements(graph, flows), 0)
+    unproven = NetworkSolution(graph, flows, _placements(graph, flows), 0)
     proven = potentials(network, solution.flows) is not None
-    return NetworkSolution(graph, flows, found.placed, found.cost if proven else 0, proven)
+    return NetworkSolution(graph, flows, unproven.placed, unproven.cost if proven else 0, proven)
 
 
 def _shortage(graph: Graph, limits: Int64s) -> str:
@@ -106,7 +106,7 @@ def _shortage(graph: Graph, limits: Int64s) -> str:
     met = solution.flows[: len(binding)]
     without_way = solution.flows[len(binding) : len(binding) + len(pods)]
     flows = solution.flows[len(binding) + len(pods) :][: len(ends)]
-    return shortage(graph, {arc: int(met[at] + flows[arc]) for at, arc in enumerate(binding.tolist())}, without_way)
+    return shortage(graph, {arc: int(met[row] + flows[arc]) for row, arc in enumerate(binding.tolist())}, without_way)
 
 
 #: Arcs as arrays: tails, heads, capacities, costs.
@@ -123,17 +123,17 @@ def _ends(graph: Graph) -> Int64s:
 
 
 def _supplies(graph: Graph) -> Int64s:
-    found = np.zeros(_sink(graph) + 1, dtype=np.int64)
-    found[: len(graph.supplies)] = [each.count for each in graph.supplies]
-    found[-1] = -found.sum()
-    return found
+    units = np.zeros(_sink(graph) + 1, dtype=np.int64)
+    units[: len(graph.supplies)] = [supply.count for supply in graph.supplies]
+    units[-1] = -units.sum()
+    return units
 
 
 def _arcs_to_sink(graph: Graph, limits: Int64s, prices: Sequence[Int64s]) -> _Arcs:
     """From nodes, and from the pods that wait at their prices."""
     nodes, total = np.nonzero(graph.nodes >= 0)[0], sum(each.count for each in graph.supplies)
     runs = [np.unique(each, return_counts=True) for each in prices]
-    owners = [np.full(len(values), len(graph.names) + at) for at, (values, _) in enumerate(runs)]
+    owners = [np.full(len(values), len(graph.names) + run) for run, (values, _) in enumerate(runs)]
     tails = np.concatenate([nodes, *owners]).astype(np.int64)
     capacities = np.concatenate([np.minimum(limits[nodes], total), *(counts for _, counts in runs)])
     costs = np.concatenate([np.zeros(len(nodes), dtype=np.int64), *(values for values, _ in runs)])
@@ -147,24 +147,24 @@ def _flow_network(*arcs: _Arcs, supplies: Int64s) -> FlowNetwork:
 
 
 def _placements(graph: Graph, flows: Int64s) -> dict[tuple[int, int], int]:
-    """Whose units arrive at which nodes: flow on its way through aggregators is anybody's, so the first come first."""
+    """Units by class and node. Aggregators do not say whose units they pass on, so the first come first."""
     here: list[list[tuple[int, int]]] = [[] for _ in graph.names]
-    for at, supply in enumerate(graph.supplies):
-        here[at].append((at, supply.count))
+    for number, supply in enumerate(graph.supplies):
+        here[number].append((number, supply.count))
     for vertex in graph.order:
         units = here[vertex]
         for arc in graph.out_arcs[vertex]:
             wanted, head = int(flows[arc]), here[graph.heads[arc]]
             while wanted:
-                at, count = units.pop()
+                number, count = units.pop()
                 taken = min(count, wanted)
-                head.append((at, taken))
+                head.append((number, taken))
                 wanted -= taken
                 if count > taken:
-                    units.append((at, count - taken))
-    found: dict[tuple[int, int], int] = {}
+                    units.append((number, count - taken))
+    placed: dict[tuple[int, int], int] = {}
     for vertex in np.nonzero(graph.nodes >= 0)[0].tolist():
-        for at, count in here[vertex]:
-            key = at, int(graph.nodes[vertex])
-            found[key] = found.get(key, 0) + count
-    return found
+        for number, count in here[vertex]:
+            key = number, int(graph.nodes[vertex])
+            placed[key] = placed.get(key, 0) + count
+    return placed

@@ -35,10 +35,10 @@ class NetworkSolution:
     @property
     def placed_counts(self) -> list[int]:
         """How many of each pods have a node."""
-        found = [0] * len(self.graph.supplies)
-        for (at, _), count in self.placed.items():
-            found[at] += count
-        return found
+        counts = [0] * len(self.graph.supplies)
+        for (number, _), count in self.placed.items():
+            counts[number] += count
+        return counts
 
     @property
     def flow_cost(self) -> int:
@@ -74,12 +74,12 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
     arrived: dict[int, int] = {}
     used: dict[int, Int64s] = {}
     reached = {int(node): bits for node, bits in zip(graph.nodes, graph.reached_by, strict=True) if node >= 0}
-    for (at, node), count in solution.placed.items():
-        supply = graph.supplies[at]
+    for (number, node), count in solution.placed.items():
+        supply = graph.supplies[number]
         arrived[node] = arrived.get(node, 0) + count
         used[node] = used.get(node, np.zeros_like(supply.requests)) + supply.requests * count
         _demand(0 < count <= int(supply.fits[node]), graph, "has more pods on a node than fit there")
-        _demand(bool(reached.get(node, 0) >> at & 1), graph, "has pods on a node that no arc leads them to")
+        _demand(bool(reached.get(node, 0) >> number & 1), graph, "has pods on a node that no arc leads them to")
     room = all(((asked <= free[node]) | (asked == 0)).all() for node, asked in used.items())
     _demand(room, graph, "has pods on a node without room for them")
     for vertex in range(len(graph.names)):

@@ -1,7 +1,7 @@
 """Running pods leave for waiting ones: who is evicted, who is moved and where to, decided in one plan.
 
 Source: figure 1 of the seed firmament-poseidon-overview.md: a running pod has an arc to its node, which is its
-cheapest, and one to the unscheduled aggregator. Only pods that somebody may evict are looked at one by one, and only
+cheapest, and one to the unscheduled aggregator. Only pods that may be evicted are looked at one by one, and only
 where a waiting pod fits nowhere.
 """
 

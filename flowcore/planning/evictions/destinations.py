@@ -36,28 +36,34 @@ class Destinations:
         usage, free = self._state.residents.usage, self._state.free_now
         rows, kind = np.unique(usage, axis=0, return_inverse=True)
         fits = [bool(np.all((free >= row) | (row == 0), axis=1).any()) for row in rows]
-        found: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
-        return found
+        fitting: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
+        return fitting
 
-    def kind(self, at: int) -> tuple[object, ...]:
+    def kind(self, resident: int) -> tuple[object, ...]:
         """Equal for residents on one node whose replacements may go to the same nodes."""
         residents = self._state.residents
-        pod = residents.pods[at]
-        return int(residents.nodes[at]), residents.usage[at].tobytes(), pod.pod_class, pod.signature, pod.policy
+        pod = residents.pods[resident]
+        return (
+            int(residents.nodes[resident]),
+            residents.usage[resident].tobytes(),
+            pod.pod_class,
+            pod.signature,
+            pod.policy,
+        )
 
-    def find(self, at: int, avoid: Bools | None = None) -> int:
+    def find(self, resident: int, avoid: Bools | None = None) -> int:
         """The node with the least room to spare that takes a resident's replacement; -1: none.
 
         Args:
             avoid: bool[N], nodes that it must not go to beside its own; None: none.
         """
         state = self._state
-        usage, free = state.residents.usage[at], state.free_now
+        usage, free = state.residents.usage[resident], state.free_now
         asked = usage > 0
-        plain, allowed = self.allowed(at)
+        plain, allowed = self.allowed(resident)
         enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
         usable = allowed & enough if avoid is None else allowed & enough & ~avoid
-        usable[state.residents.nodes[at]] = False
+        usable[state.residents.nodes[resident]] = False
         nodes = np.nonzero(usable)[0]
         if not len(nodes):
             return -1
@@ -65,27 +71,27 @@ class Destinations:
         nodes = nodes[np.argsort(spare, kind="stable")]
         if plain:
             return int(nodes[0])
-        pod, signature = state.residents.pods[at], self._signature(at)
+        pod, signature = state.residents.pods[resident], self._signature(resident)
         # Before the others have left, and afterwards: they may be those that its affinity wants near.
-        before, afterwards = (state.snapshot([at], leavers_stay=stay) for stay in (True, False))
+        before, afterwards = (state.snapshot([resident], leavers_stay=stay) for stay in (True, False))
         fits = run_filters(pod.pod_class, before, signature).fits
-        if state.leaving.keys() - {at}:
+        if state.leaving.keys() - {resident}:
             fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
         fitting = nodes[fits[nodes]]
         return int(fitting[0]) if len(fitting) else -1
 
-    def _signature(self, at: int) -> PodSignature:
-        pod = self._state.residents.pods[at]
+    def _signature(self, resident: int) -> PodSignature:
+        pod = self._state.residents.pods[resident]
         policy = self._policies.get(pod.policy)
         signature = msgspec.structs.replace(pod.signature, deleting=False)
         return signature if policy is None else with_policy_constraints(signature, policy)
 
-    def allowed(self, at: int) -> tuple[bool, Bools]:
+    def allowed(self, resident: int) -> tuple[bool, Bools]:
         """Whether only resources decide where a replacement fits; and bool[N], nodes that may take it."""
-        pod, signature = self._state.residents.pods[at], self._signature(at)
+        pod, signature = self._state.residents.pods[resident], self._signature(resident)
         key = (pod.pod_class, signature)
-        found = self._known.get(key)
-        if found is None:
+        known = self._known.get(key)
+        if known is None:
             snapshot = self._state.snapshot()
             plain = is_plain(pod.pod_class, signature, snapshot)
             allowed = (
@@ -93,14 +99,14 @@ class Destinations:
                 if plain
                 else static_fits(pod.pod_class, signature, snapshot, self._cache)
             )
-            found = self._known[key] = plain, allowed
-        return found
+            known = self._known[key] = plain, allowed
+        return known
 
-    def reserve(self, at: int, *, is_move: bool) -> bool:
+    def reserve(self, resident: int, *, is_move: bool) -> bool:
         """Reserves room for the replacement of a pod that leaves, and returns whether there was any."""
-        node = self.find(at)
+        node = self.find(resident)
         if node >= 0:
-            self._state.reserve_replacement(at, node, is_move=is_move)
+            self._state.reserve_replacement(resident, node, is_move=is_move)
         return node >= 0
 
 
@@ -111,10 +117,10 @@ class KnownPlaces:
         self._destinations = destinations
         self._known: dict[tuple[object, ...], bool] = {}
 
-    def has_any(self, at: int) -> bool:
+    def has_any(self, resident: int) -> bool:
         """Whether some node takes the replacement of a resident."""
-        key = self._destinations.kind(at)
-        found = self._known.get(key)
-        if found is None:
-            found = self._known[key] = self._destinations.find(at) >= 0
-        return found
+        key = self._destinations.kind(resident)
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = self._destinations.find(resident) >= 0
+        return known

@@ -50,17 +50,17 @@ class Eligibility:
     def mask(self, priority: int) -> Bools:
         """bool[V]: ``may_leave`` of all residents."""
         residents = self._residents
-        found: Bools = residents.evictable & (residents.priorities < priority)
-        found[list(self._state.leaving)] = False
-        return found
+        evictable: Bools = residents.evictable & (residents.priorities < priority)
+        evictable[list(self._state.leaving)] = False
+        return evictable
 
-    def may_leave(self, at: int, priority: int) -> bool:
+    def may_leave(self, resident: int, priority: int) -> bool:
         """Whether a resident may leave for a pod of a priority, but for budgets and gangs."""
         residents = self._residents
         return (
-            bool(residents.priorities[at] < priority)
-            and bool(residents.evictable[at])
-            and at not in self._state.leaving
+            bool(residents.priorities[resident] < priority)
+            and bool(residents.evictable[resident])
+            and resident not in self._state.leaving
         )
 
     def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
@@ -69,16 +69,16 @@ class Eligibility:
         There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
         ones (whom kube-scheduler counts first), the least important ones, the largest ones, the gang as a whole.
         """
-        here = [at for at in self._residents.on(node) if self.may_leave(at, priority)]
+        here = [resident for resident in self._residents.on(node) if self.may_leave(resident, priority)]
         if not here:
             return []
         choices = [self._choice(here, priority, whole_gangs=False)]
         reverse = self._choice(here[::-1], priority, whole_gangs=False)[::-1]
         if reverse != choices[0]:
-            place = {at: number for number, at in enumerate(here)}
+            place = {resident: number for number, resident in enumerate(here)}
             largest = self._choice(self._largest_first(here), priority, whole_gangs=False)
-            choices += [reverse, sorted(largest, key=lambda each: place[each.members[0]])]
-        if any(self._residents.pods[at].gang for at in here):
+            choices += [reverse, sorted(largest, key=lambda eviction: place[eviction.members[0]])]
+        if any(self._residents.pods[resident].gang for resident in here):
             choices.append(self._choice(here, priority, whole_gangs=True))
         return [choice for choice in choices if choice]
 
@@ -94,15 +94,15 @@ class Eligibility:
         singles: dict[str, int] = {}
         evictions: list[PossibleEviction] = []
         gangs: set[str] = set()
-        for at in order:
-            gang = pods[at].gang
-            members: tuple[int, ...] = (at,)
+        for resident in order:
+            gang = pods[resident].gang
+            members: tuple[int, ...] = (resident,)
             if gang and whole_gangs:
                 if gang in gangs:
                     continue
                 gangs.add(gang)
-                members = tuple(other for other in self._residents.by_gang[gang] if other not in state.leaving)
-                if not all(self.may_leave(other, priority) for other in members):
+                members = tuple(member for member in self._residents.by_gang[gang] if member not in state.leaving)
+                if not all(self.may_leave(member, priority) for member in members):
                     continue
             elif gang:
                 left = self._surplus(gang) - singles.get(gang, 0)
@@ -118,7 +118,7 @@ class Eligibility:
                 budgets[name] = budgets.get(name, 0) + count
             if gang and not whole_gangs:
                 singles[gang] = singles.get(gang, 0) + 1
-            node = int(self._residents.nodes[at])
+            node = int(self._residents.nodes[resident])
             evictions.append(
                 PossibleEviction(members, tuple(m for m in members if int(self._residents.nodes[m]) == node))
             )
@@ -165,42 +165,45 @@ class MoveEligibility:
         moves = {name for name, policy in self._policies.items() if policy.rescheduling.mode in self._modes}
         running = residents.running_count
         movable = [
-            at < running and pod.policy in moves and not pod.immovable_reason for at, pod in enumerate(residents.pods)
+            resident < running and pod.policy in moves and not pod.immovable_reason
+            for resident, pod in enumerate(residents.pods)
         ]
         return residents.evictable & np.array(movable, dtype=np.bool_)
 
     def mask(self, priority: int) -> Bools:
         """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
-        found: Bools = self._movable & (self._residents.priorities <= priority)
-        found[list(self._state.leaving)] = False
-        return found
+        movable: Bools = self._movable & (self._residents.priorities <= priority)
+        movable[list(self._state.leaving)] = False
+        return movable
 
-    def may_move(self, at: int, priority: int) -> bool:
+    def may_move(self, resident: int, priority: int) -> bool:
         """Whether a resident may be moved for a pod of a priority, within all limits."""
-        if not self._movable[at] or self._residents.pods[at].priority > priority:
+        if not self._movable[resident] or self._residents.pods[resident].priority > priority:
             return False
-        return self.may_be_evicted(at) and self.within_limits(at)
+        return self.may_be_evicted(resident) and self.within_limits(resident)
 
-    def may_leave_as_move(self, at: int) -> bool:
+    def may_leave_as_move(self, resident: int) -> bool:
         """Whether a resident that leaves anyhow may be moved, within all limits."""
-        return bool(self._movable[at]) and self.within_limits(at)
+        return bool(self._movable[resident]) and self.within_limits(resident)
 
-    def may_be_evicted(self, at: int) -> bool:
+    def may_be_evicted(self, resident: int) -> bool:
         """Whether a running pod may be evicted now, by itself and by its PodDisruptionBudgets."""
-        state, pod = self._state, self._residents.pods[at]
+        state, pod = self._state, self._residents.pods[resident]
         return (
-            at not in state.leaving
-            and bool(self._residents.evictable[at])
+            resident not in state.leaving
+            and bool(self._residents.evictable[resident])
             and all(state.budgets[budget] > 0 for budget in pod.budgets)
         )
 
-    def within_limits(self, at: int) -> bool:
+    def within_limits(self, resident: int) -> bool:
         """Whether the limits of its policy let one more pod like this leave."""
-        return self._residents.pods[at].policy in self._policies and all(most > 0 for most in self.limits(at).values())
+        return self._residents.pods[resident].policy in self._policies and all(
+            most > 0 for most in self.limits(resident).values()
+        )
 
-    def limits(self, at: int) -> dict[tuple[str, str], int]:
+    def limits(self, resident: int) -> dict[tuple[str, str], int]:
         """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
-        state, pod = self._state, self._residents.pods[at]
+        state, pod = self._state, self._residents.pods[resident]
         rescheduling = self._policies[pod.policy].rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,

@@ -24,11 +24,11 @@ from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
-from flowcore.rules.topology.constraints import UNCONSTRAINED
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
@@ -48,11 +48,11 @@ def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) 
     broken = broken_rules(result.after, running)
     if not result.unplaced and not broken:
         return result
-    found = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    planned = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
-        found = replace(found, proposals=proposed if proposed != _moves(found) else ())
-    return found
+        planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
+    return planned
 
 
 def _moves(result: RoundResult) -> tuple[Eviction, ...]:
@@ -99,7 +99,7 @@ class _EvictionRound:
             if waiting.group >= 0:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
         if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
-            demands = [(at, pods, waiting.group) for waiting in self._waiting for at, pods in waiting.demands]
+            demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             search.improve(checkpoint, demands, self._problem.snapshot.generation)
         order = self._drop_what_breaks_rules(groups)
         if self._try_again(search):
@@ -137,14 +137,14 @@ class _EvictionRound:
     def _place(self, search: Search, waiting: Waiting) -> None:
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
         if waiting.group < 0:
-            ((at, pods),) = waiting.demands
-            policy, now = self._policy(at), self._problem.snapshot.now
+            ((demand, pods),) = waiting.demands
+            policy, now = self._policy(demand), self._problem.snapshot.now
             left = [pod for pod in pods if pod.key not in arrived]
             preempting = [pod for pod in left if may_preempt(pod, policy, now)]
             others = [pod for pod in left if not may_preempt(pod, policy, now)]
-            search.place_all(at, preempting, preempts=True)
+            search.place_all(demand, preempting, preempts=True)
             if others:
-                search.place_all(at, others, preempts=False)
+                search.place_all(demand, others, preempts=False)
             return
         if waiting.demands[0][1][0].key in arrived:
             return
@@ -152,16 +152,17 @@ class _EvictionRound:
         for nodes in waiting.allowed or (None,):
             preempts = self._may_all_preempt(waiting)
             if all(
-                search.place_all(at, pods, preempts=preempts, nodes=nodes) == len(pods) for at, pods in waiting.demands
+                search.place_all(demand, pods, preempts=preempts, nodes=nodes) == len(pods)
+                for demand, pods in waiting.demands
             ):
                 return
             self._state.roll_back(checkpoint)
 
     def _try_again(self, search: Search) -> bool:
         """Places pods that rules kept out: others have left and come since. Whether there were any."""
-        demands = {at for waiting in self._waiting for at, _ in waiting.demands}
+        demands = {demand for waiting in self._waiting for demand, _ in waiting.demands}
         ruled = demands - plain_demands(self._state, demands)
-        again = [waiting for waiting in self._waiting if any(at in ruled for at, _ in waiting.demands)]
+        again = [waiting for waiting in self._waiting if any(demand in ruled for demand, _ in waiting.demands)]
         for waiting in again:
             self._place(search, waiting)
         return bool(again)
@@ -169,23 +170,27 @@ class _EvictionRound:
     def _place_revoked(self, search: Search) -> bool:
         """Places pods whose room goes to others somewhere else. Whether there are any."""
         state = self._state
-        revoked = [state.residents.placement(at).pod for at, each in state.leaving.items() if each.kind is None]
+        revoked = [
+            state.residents.placement(resident).pod
+            for resident, leaving in state.leaving.items()
+            if leaving.kind is None
+        ]
         for pod in revoked:
-            at = self._demand_of[pod.key]
-            search.place_all(at, [pod], preempts=may_preempt(pod, self._policy(at), self._problem.snapshot.now))
+            demand = self._demand_of[pod.key]
+            search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
         return bool(revoked)
 
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now
-        return all(may_preempt(pod, self._policy(at), now) for at, pods in waiting.demands for pod in pods)
+        return all(may_preempt(pod, self._policy(demand), now) for demand, pods in waiting.demands for pod in pods)
 
     @cached_property
     def _demand_of(self) -> dict[str, int]:
         """Number of the demand of each pending pod, by key."""
-        return {pod.key: at for at, demand in enumerate(self._problem.demands) for pod in demand.group.pods}
+        return {pod.key: number for number, demand in enumerate(self._problem.demands) for pod in demand.group.pods}
 
-    def _policy(self, at: int) -> Policy:
-        return self._problem.demands[at].policy
+    def _policy(self, demand: int) -> Policy:
+        return self._problem.demands[demand].policy
 
     # --- verification ---
 
@@ -209,9 +214,9 @@ class _EvictionRound:
         """Whether pods that leave bring rules about others to their next node, or ports."""
         pods = self._state.residents.pods
         return any(
-            pods[at].signature.constraints is not None or pods[at].pod_class.host_ports
-            for at, each in self._state.leaving.items()
-            if each.to >= 0
+            pods[resident].signature.constraints is not None or pods[resident].pod_class.host_ports
+            for resident, leaving in self._state.leaving.items()
+            if leaving.to >= 0
         )
 
     # --- result ---
@@ -223,15 +228,15 @@ class _EvictionRound:
         after = state.snapshot()
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
-            state.residents.placement(at).pod.key: leaving.for_pods
-            for at, leaving in state.leaving.items()
+            state.residents.placement(resident).pod.key: leaving.for_pods
+            for resident, leaving in state.leaving.items()
             if leaving.kind is None
         }
         placements = tuple(each for each in first.placements if each.pod.key not in revoked)
         revoked_pods = tuple(
-            self._unplaced_again(each, revoked[each.pod.key])
-            for each in first.placements
-            if each.pod.key in revoked and each.pod.key not in arrived
+            self._unplaced_again(placement, revoked[placement.pod.key])
+            for placement in first.placements
+            if placement.pod.key in revoked and placement.pod.key not in arrived
         )
         unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
         victims = waited_for(state, order)
@@ -255,8 +260,10 @@ class _EvictionRound:
         loads: dict[Utilisation, Load] = {}
         prices = {each.pod.key: each.price for each in self._first.unplaced}
         prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
-        found = []
-        demands = {at: state.priced(at) for at in dict.fromkeys(each.demand for each in state.arrivals)}
+        placements = []
+        demands = {
+            demand: state.priced(demand) for demand in dict.fromkeys(arrival.demand for arrival in state.arrivals)
+        }
         for arrival in (*order.at_once, *order.later):
             demand = demands[arrival.demand]
             utilisation = demand.potential.utilisation
@@ -265,17 +272,17 @@ class _EvictionRound:
             here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
             price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
-            found.append(
+            placements.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
                     max(0, price),
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(state.residents.pods[at].key for at in victims.get(arrival.pod.key, ())),
+                    victims=tuple(state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())),
                     unscheduled_price=prices[arrival.pod.key],
                 )
             )
-        return found
+        return placements
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""
@@ -292,14 +299,15 @@ class _EvictionRound:
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
         return tuple(
             Eviction(
-                state.residents.pods[at],
+                state.residents.pods[resident],
                 leaving.kind,
-                tuple(dict.fromkeys(leaving.for_pods)) or tuple(key for key, others in victims.items() if at in others),
+                tuple(dict.fromkeys(leaving.for_pods))
+                or tuple(key for key, others in victims.items() if resident in others),
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
             )
-            for at, leaving in state.leaving.items()
+            for resident, leaving in state.leaving.items()
             if leaving.kind is not None
         )
 
@@ -313,5 +321,7 @@ def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Pla
         for pod in demand.group.pods
     }
     return [
-        each for each in result.placements if each.pod.key in free and not each.atomic_group and each.pod.victim is None
+        placement
+        for placement in result.placements
+        if placement.pod.key in free and not placement.atomic_group and placement.pod.victim is None
     ]

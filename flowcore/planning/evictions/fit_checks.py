@@ -11,7 +11,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters import run_filters
 from flowcore.rules.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
 from flowcore.rules.verdicts import VerdictCache
@@ -34,7 +34,7 @@ class FitCheck(Protocol):
         ...
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """Whether so many pods fit on a node once these residents have left too."""
+        """Whether ``count`` pods fit on a node once these residents have left too, by number."""
         ...
 
 
@@ -56,9 +56,9 @@ def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -
 def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, cache: VerdictCache) -> Bools:
     """bool[N]: nodes that pass every filter that reads nothing but the node."""
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for each in IN_ORDER:
-        if each.state is None:
-            for rejection in cache.run_filter(each, pod_class, signature, snapshot):
+    for which in IN_ORDER:
+        if which.state is None:
+            for rejection in cache.run_filter(which, pod_class, signature, snapshot):
                 fits &= ~rejection.nodes
     return fits
 
@@ -77,32 +77,32 @@ class ResourceFit:
         self._usage: dict[int, Sequence[int]] = {}
 
     def fits_now(self) -> Bools:
-        """See FitCheck."""
-        found: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
-        return found
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
+        fits: Bools = np.all(self._state.free[:, self._columns] >= self._demand.requests[self._columns], axis=1)
+        return fits
 
     def possible_without(self, _may_leave: Bools) -> Bools | None:
-        """See FitCheck."""
+        """bool[N]: nodes that may take a pod if all of these leave; None: unknown."""
         return None
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """See FitCheck."""
+        """Whether ``count`` pods fit on a node once these residents have left too."""
         free = self._state.free[node]
-        usages = [self.usage(at) for at in without]
+        usages = [self.usage(resident) for resident in without]
         for place, (column, request) in enumerate(zip(self._columns, self._requests, strict=True)):
             if int(free[column]) + sum(usage[place] for usage in usages) < request * count:
                 return False
         return True
 
-    def usage(self, at: int) -> Sequence[int]:
+    def usage(self, resident: int) -> Sequence[int]:
         """What a resident uses of the resources that the demand asks for."""
-        found = self._usage.get(at)
-        if found is None:
-            found = self._usage[at] = self._state.residents.usage[at][self._columns].tolist()
-        return found
+        usage = self._usage.get(resident)
+        if usage is None:
+            usage = self._usage[resident] = self._state.residents.usage[resident][self._columns].tolist()
+        return usage
 
     def missing(self, node: int, count: int) -> list[int]:
-        """What is missing of these resources for so many pods; not above zero where there is enough."""
+        """What these resources lack for ``count`` pods; not above zero where there is enough."""
         free = self._state.free[node]
         return [
             request * count - int(free[column]) for column, request in zip(self._columns, self._requests, strict=True)
@@ -124,11 +124,11 @@ class FilteredFit:
         self.possible = static_fits(group.pod_class, group.signature, before, cache)
 
     def fits_now(self) -> Bools:
-        """See FitCheck."""
+        """bool[N]: nodes where a pod fits with nobody else leaving."""
         return run_filters(self._pod_class, self._state.snapshot(), self._signature).fits
 
     def possible_without(self, may_leave: Bools) -> Bools | None:
-        """See FitCheck: with everybody gone, rules that only forbid forbid least."""
+        """bool[N]: nodes that may take a pod if all of these leave; rules that only forbid then forbid least."""
         constraints = self._signature.constraints
         if constraints is not None and (constraints.affinity or constraints.spread):
             return None
@@ -136,11 +136,11 @@ class FilteredFit:
         return run_filters(self._pod_class, snapshot, self._signature).fits
 
     def fits(self, node: int, without: Collection[int], count: int = 1) -> bool:
-        """See FitCheck; pods of such demands are decided one by one."""
+        """Whether one pod fits on a node once these residents have left too; pods of such demands come one by one."""
         if count > 1:
             return False
         usage = self._state.residents.usage
-        free = self._state.free[node][self._asked] + sum(usage[at][self._asked] for at in without)
+        free = self._state.free[node][self._asked] + sum(usage[resident][self._asked] for resident in without)
         if (free < self._requests).any():
             return False
         snapshot = self._state.snapshot(without)

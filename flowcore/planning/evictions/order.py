@@ -21,8 +21,8 @@ class ArrivalOrder:
     """The waiting pods that get a node, in the order in which they come.
 
     Attributes:
-        at_once: every filter passes while everybody is still there.
-        later: these wait for somebody to leave.
+        at_once: every filter passes while all victims are still there.
+        later: these wait for victims to leave.
         plain: numbers of the demands whose pods only resources decide about, whatever else of the plan has come.
     """
 
@@ -45,47 +45,49 @@ def order_arrivals(state: EvictionState) -> ArrivalOrder:
 def plain_demands(state: EvictionState, demands: Collection[int]) -> frozenset[int]:
     """Demands for whose pods only resources count, whichever pods leave and come."""
     everybody = _before(state, state.arrivals)
-    groups = {at: state.demands[at].group for at in demands}
-    return frozenset(at for at, group in groups.items() if is_plain(group.pod_class, group.signature, everybody))
+    groups = {demand: state.demands[demand].group for demand in demands}
+    return frozenset(
+        demand for demand, group in groups.items() if is_plain(group.pod_class, group.signature, everybody)
+    )
 
 
 def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
-    """The first of those that wait that a filter rejects once everybody has left."""
+    """The first waiting arrival that a filter rejects even after all victims have left; None: none."""
     for place, arrival in enumerate(order.later):
         if arrival.demand not in order.plain:
-            there = [*order.at_once, *order.later[:place]]
-            if not _passes(state, arrival, state.snapshot(arrivals=there)):
+            before = [*order.at_once, *order.later[:place]]
+            if not _passes(state, arrival, state.snapshot(arrivals=before)):
                 return arrival
     return None
 
 
 def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
-    """Whose leaving each pod waits for, by the pod's key.
+    """Numbers of the victims that each pod waits for, by the pod's key.
 
     These are the leavers of its node; where rules decide about it, also those from whose node nobody gains room, or all
     where these do not suffice.
     """
-    leavers = [at for at, leaving in state.leaving.items() if leaving.kind is not None]
+    leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None]
     gaining = {arrival.node for arrival in state.arrivals}
     by_node: dict[int, list[int]] = {}
-    for at in leavers:
-        node = int(state.residents.nodes[at])
-        by_node.setdefault(node if node in gaining else _NO_NODE, []).append(at)
-    found: dict[str, tuple[int, ...]] = {}
+    for resident in leavers:
+        node = int(state.residents.nodes[resident])
+        by_node.setdefault(node if node in gaining else _NO_NODE, []).append(resident)
+    waited: dict[str, tuple[int, ...]] = {}
     for place, arrival in enumerate(order.later):
         chosen = by_node.get(arrival.node, [])
         if arrival.demand not in order.plain:
-            there = [*order.at_once, *order.later[:place]]
+            before = [*order.at_once, *order.later[:place]]
             chosen = [*chosen, *by_node.get(_NO_NODE, ())]
-            if not chosen or not _passes(state, arrival, _before(state, there, chosen)):
+            if not chosen or not _passes(state, arrival, _before(state, before, chosen)):
                 chosen = leavers
-        found[arrival.pod.key] = tuple(chosen)
-    return found
+        waited[arrival.pod.key] = tuple(chosen)
+    return waited
 
 
 def _before(state: EvictionState, arrivals: Sequence[Arrival], gone: Sequence[int] = ()) -> Snapshot:
     """The cluster with some arrivals and without some that leave; all others of them are still there."""
-    revoked = [at for at, leaving in state.leaving.items() if leaving.kind is None]
+    revoked = [resident for resident, leaving in state.leaving.items() if leaving.kind is None]
     return state.snapshot([*revoked, *gone], leavers_stay=True, arrivals=arrivals)
 
 

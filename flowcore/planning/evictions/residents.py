@@ -44,11 +44,11 @@ class Residents:
         pods = (*known, *(_as_running(each) for each in placements))
         rows: dict[Amounts, Int64s] = {}
         usage = np.zeros((len(pods), len(snapshot.resources)), dtype=np.int64)
-        for at, pod in enumerate(pods):
+        for resident, pod in enumerate(pods):
             row = rows.get(pod.usage)
             if row is None:
                 row = rows[pod.usage] = snapshot.vector(pod.usage)
-            usage[at] = row
+            usage[resident] = row
         nodes = np.array([index[pod.node] for pod in pods], dtype=np.int64)
         return cls(running, pods, tuple(placements), nodes, usage)
 
@@ -69,7 +69,7 @@ class Residents:
         order = np.lexsort((started, -self.priorities, self.nodes))
         count = int(self.nodes.max(initial=-1)) + 1
         bounds = np.searchsorted(self.nodes[order], np.arange(count + 1))
-        return tuple(tuple(order[bounds[at] : bounds[at + 1]].tolist()) for at in range(count))
+        return tuple(tuple(order[bounds[node] : bounds[node + 1]].tolist()) for node in range(count))
 
     def on(self, node: int) -> tuple[int, ...]:
         """Residents of a node, the most important first."""
@@ -78,24 +78,24 @@ class Residents:
     @cached_property
     def by_gang(self) -> dict[str, tuple[int, ...]]:
         """Running pods of each gang."""
-        found: dict[str, list[int]] = {}
-        for at, pod in enumerate(self.pods[: self.running_count]):
+        gangs: dict[str, list[int]] = {}
+        for resident, pod in enumerate(self.pods[: self.running_count]):
             if pod.gang:
-                found.setdefault(pod.gang, []).append(at)
-        return {name: tuple(members) for name, members in found.items()}
+                gangs.setdefault(pod.gang, []).append(resident)
+        return {name: tuple(members) for name, members in gangs.items()}
 
     @property
     def running_count(self) -> int:
         """How many of them run; the others are placements."""
         return len(self.pods) - len(self.placements)
 
-    def is_running(self, at: int) -> bool:
+    def is_running(self, resident: int) -> bool:
         """Whether a resident runs; if not, it is a placement of the plan."""
-        return at < self.running_count
+        return resident < self.running_count
 
-    def placement(self, at: int) -> Placement:
+    def placement(self, resident: int) -> Placement:
         """The placement that a resident is."""
-        return self.placements[at - self.running_count]
+        return self.placements[resident - self.running_count]
 
 
 def _as_running(placement: Placement) -> RunningPod:
@@ -125,7 +125,7 @@ def victims_key(residents: Residents, members: Iterable[int], shared_by: int = 1
     Args:
         shared_by: for how many pods they leave: their sum and number are divided by it.
     """
-    pods = [residents.pods[at] for at in members]
+    pods = [residents.pods[member] for member in members]
     if not pods:
         return (-np.inf, 0.0, 0.0, 0.0)
     highest = max(pod.priority for pod in pods)

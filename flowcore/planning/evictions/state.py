@@ -15,7 +15,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.evictions.residents import Residents
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 
 
 @dataclass(slots=True)
@@ -68,11 +68,11 @@ class Decisions:
 
 
 class EvictionState:
-    """See the module.
+    """The decisions so far: pods that leave, pods that arrive, and the capacity that is free with both.
 
     Attributes:
-        free: int64[N, R], free once everybody has left who leaves, and arrived who arrives.
-        free_now: int64[N, R], free before anybody leaves, with all that needs nobody to leave counted as there.
+        free: int64[N, R], free once all victims have left and all arrivals have come.
+        free_now: int64[N, R], free before any victim leaves; arrivals that wait for no victim are counted.
         leaving: by number of the resident.
         arrivals: in the order of the decisions.
         budgets: evictions that each PodDisruptionBudget allows beyond those decided.
@@ -122,14 +122,14 @@ class EvictionState:
         """All decisions since a checkpoint."""
         leaving = list(self.leaving.items())[checkpoint.leaving :]
         return Decisions(
-            tuple((at, replace(each, for_pods=list(each.for_pods))) for at, each in leaving),
+            tuple((resident, replace(left, for_pods=list(left.for_pods))) for resident, left in leaving),
             tuple(self.arrivals[checkpoint.arrivals :]),
         )
 
     def replay(self, decisions: Decisions) -> None:
         """Decides the same again."""
-        for at, leaving in decisions.leaving:
-            self.leave_again(at, leaving)
+        for resident, leaving in decisions.leaving:
+            self.leave_again(resident, leaving)
         for arrival in decisions.arrivals:
             self.arrive(arrival.pod, arrival.demand, arrival.node)
 
@@ -145,13 +145,21 @@ class EvictionState:
         self._undo.append(undo)
 
     def let_leave(
-        self, at: int, kind: EvictionKind, for_pods: Iterable[str], *, reason: str = "", by_controller: bool = False
+        self,
+        resident: int,
+        kind: EvictionKind,
+        for_pods: Iterable[str],
+        *,
+        reason: str = "",
+        by_controller: bool = False,
     ) -> None:
         """A resident leaves that stays so far."""
-        residents, pod = self.residents, self.residents.pods[at]
-        node, usage = int(residents.nodes[at]), residents.usage[at]
-        runs = residents.is_running(at)
-        self.leaving[at] = Leaving(kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller)
+        residents, pod = self.residents, self.residents.pods[resident]
+        node, usage = int(residents.nodes[resident]), residents.usage[resident]
+        runs = residents.is_running(resident)
+        self.leaving[resident] = Leaving(
+            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
+        )
         self.free[node] += usage
         if runs:
             self._count(pod.budgets, pod.gang, -1)
@@ -159,7 +167,7 @@ class EvictionState:
             self.free_now[node] += usage  # it is not there yet
 
         def undo() -> None:
-            del self.leaving[at]
+            del self.leaving[resident]
             self.free[node] -= usage
             if runs:
                 self._count(pod.budgets, pod.gang, 1)
@@ -174,9 +182,9 @@ class EvictionState:
         if gang:
             self.leaving_by_gang[gang] -= sign
 
-    def reserve_replacement(self, at: int, node: int, *, is_move: bool) -> None:
+    def reserve_replacement(self, resident: int, node: int, *, is_move: bool) -> None:
         """The replacement of a pod that leaves takes room on another node, of what is free now."""
-        leaving, usage = self.leaving[at], self.residents.usage[at]
+        leaving, usage = self.leaving[resident], self.residents.usage[resident]
         leaving.to = node
         self.free[node] -= usage
         self.free_now[node] -= usage
@@ -188,11 +196,11 @@ class EvictionState:
 
         self._undo.append(undo)
         if is_move:
-            self.count_move(at)
+            self.count_move(resident)
 
-    def count_move(self, at: int) -> None:
+    def count_move(self, resident: int) -> None:
         """A pod that leaves counts for the limits of moves."""
-        counted = _counted_move(self.residents.pods[at])
+        counted = _counted_move(self.residents.pods[resident])
         self.moves.update(counted)
         self._undo.append(lambda: self.moves.subtract(counted))
 
@@ -214,18 +222,18 @@ class EvictionState:
 
         self._undo.append(undo)
 
-    def stay(self, at: int) -> None:
+    def stay(self, resident: int) -> None:
         """A resident that was to leave stays; this cannot be rolled back."""
-        leaving = self.leaving.pop(at)
-        residents, pod = self.residents, self.residents.pods[at]
-        node, usage = int(residents.nodes[at]), residents.usage[at]
+        leaving = self.leaving.pop(resident)
+        residents, pod = self.residents, self.residents.pods[resident]
+        node, usage = int(residents.nodes[resident]), residents.usage[resident]
         self.free[node] -= usage
         if leaving.to >= 0:
             self.free[leaving.to] += usage
             self.free_now[leaving.to] += usage
             if leaving.kind is EvictionKind.MIGRATION:
                 self.moves.subtract(_counted_move(pod))
-        if residents.is_running(at):
+        if residents.is_running(resident):
             self._count(pod.budgets, pod.gang, 1)
         else:
             self.free_now[node] -= usage
@@ -244,11 +252,11 @@ class EvictionState:
             leaving.for_pods = [key for key in leaving.for_pods if key not in keys]
         self._undo.clear()
 
-    def leave_again(self, at: int, leaving: Leaving) -> None:
+    def leave_again(self, resident: int, leaving: Leaving) -> None:
         """Undoes ``stay``."""
-        self.let_leave(at, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
+        self.let_leave(resident, leaving.kind or EvictionKind.PREEMPTION, leaving.for_pods)
         if leaving.to >= 0:
-            self.reserve_replacement(at, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
+            self.reserve_replacement(resident, leaving.to, is_move=leaving.kind is EvictionKind.MIGRATION)
 
     # --- what follows ---
 
@@ -278,14 +286,14 @@ class EvictionState:
         ports = dict(before.ports)
         storage, numa = before.storage, before.numa
         removed: list[tuple[str, PodSignature]] = []
-        for at in gone:
-            pod, node = residents.pods[at], int(residents.nodes[at])
-            used[node] -= residents.usage[at]
+        for resident in gone:
+            pod, node = residents.pods[resident], int(residents.nodes[resident])
+            used[node] -= residents.usage[resident]
             assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
             removed.append((names[node], pod.signature))
             if pod.pod_class.host_ports or pod.pod_class.volumes:
                 # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
-                rest = [residents.pods[other].pod_class for other in residents.on(node) if other not in left_out]
+                rest = [residents.pods[beside].pod_class for beside in residents.on(node) if beside not in left_out]
                 held = {port for each in rest for port in each.host_ports}
                 ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
                 mounted = {volume for each in rest for volume in each.volumes}
@@ -303,14 +311,14 @@ class EvictionState:
                 numa = numa if numa is not before.numa else numa.copy()
                 numa.take(pod_class.numa, np.array([node]), np.array([1]))
 
-        for at, leaving in self.leaving.items():
-            if leaving.to >= 0 and at not in without:
-                pod = residents.pods[at]
-                add(pod.pod_class, pod.signature, leaving.to, residents.usage[at])
+        for resident, leaving in self.leaving.items():
+            if leaving.to >= 0 and resident not in without:
+                pod = residents.pods[resident]
+                add(pod.pod_class, pod.signature, leaving.to, residents.usage[resident])
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
-        found = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        return replace(found, storage=storage, numa=numa)
+        changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
+        return replace(changed, storage=storage, numa=numa)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

@@ -16,13 +16,13 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
         holds: whether every filter still passes for the whole plan; asked only where more than resources may decide.
     """
     pods = state.residents.pods
-    for_others = (at for at, leaving in state.leaving.items() if leaving.kind is not EvictionKind.RULE)
-    order = sorted(for_others, key=lambda at: (-pods[at].priority, pods[at].started or 0.0))
+    for_others = (resident for resident, leaving in state.leaving.items() if leaving.kind is not EvictionKind.RULE)
+    order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
     done: set[int] = set()
-    for at in order:
-        if at in done:
+    for resident in order:
+        if resident in done:
             continue
-        eviction = _together(state, at)
+        eviction = _together(state, resident)
         done.update(eviction)
         if not _enough(state, eviction):
             continue
@@ -34,16 +34,16 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
                 state.leave_again(member, before[member])
 
 
-def _together(state: EvictionState, at: int) -> Sequence[int]:
+def _together(state: EvictionState, resident: int) -> Sequence[int]:
     """Residents that stay together: a gang that leaves as a whole does."""
     residents = state.residents
-    name = residents.pods[at].gang
+    name = residents.pods[resident].gang
     gang = residents.running.gangs.get(name)
-    if gang is None or not residents.is_running(at):
-        return (at,)
+    if gang is None or not residents.is_running(resident):
+        return (resident,)
     if gang.whole or gang.running - state.leaving_by_gang[name] + 1 < gang.min_member:
         return [member for member in residents.by_gang[name] if member in state.leaving]
-    return (at,)
+    return (resident,)
 
 
 def _enough(state: EvictionState, eviction: Sequence[int]) -> bool:
@@ -52,7 +52,9 @@ def _enough(state: EvictionState, eviction: Sequence[int]) -> bool:
     arrivals: dict[int, list[int]] = {}
     for place, arrival in enumerate(state.arrivals):
         arrivals.setdefault(arrival.node, []).append(place)
-    targets = {leaving.to for other, leaving in state.leaving.items() if leaving.to >= 0 and other not in eviction}
+    targets = {
+        leaving.to for resident, leaving in state.leaving.items() if leaving.to >= 0 and resident not in eviction
+    }
     rest: dict[int, Int64s] = {}
     for member in eviction:
         node = int(residents.nodes[member])

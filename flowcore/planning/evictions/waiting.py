@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import waiting_demands
@@ -35,23 +35,23 @@ class Waiting:
 
 def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
     """The pods that a result leaves, but for those that no node will ever do for."""
-    groups, found = problem.atomic_groups, list[Waiting]()
+    groups, waiting = problem.atomic_groups, list[Waiting]()
     unplaced = {each.pod.key: each.price for each in result.unplaced}
     placed_groups = {each.atomic_group for each in result.placements if each.atomic_group}
     members: dict[int, dict[int, list[PendingPod]]] = {}
-    for at, demand in enumerate(problem.demands):
+    for index, demand in enumerate(problem.demands):
         alone = []
         for place, pod in enumerate(demand.group.pods):
             if pod.key not in unplaced:
                 continue
-            group = int(groups.group_of[at][place])
+            group = int(groups.group_of[index][place])
             if group < 0 or groups.all[group].name in placed_groups:
                 alone.append(pod)
-            elif bool(groups.needed[at][place]):
-                members.setdefault(group, {}).setdefault(at, []).append(pod)
+            elif bool(groups.needed[index][place]):
+                members.setdefault(group, {}).setdefault(index, []).append(pod)
         if alone:
             price = max(unplaced[pod.key] for pod in alone)
-            found.append(Waiting(demand.group.pod_class.priority, price, ((at, tuple(alone)),)))
+            waiting.append(Waiting(demand.group.pod_class.priority, price, ((index, tuple(alone)),)))
     for number, demands in members.items():
         atomic_group = groups.all[number]
         if atomic_group.unschedulable_reason or sum(map(len, demands.values())) < atomic_group.size:
@@ -59,12 +59,12 @@ def waiting_after(problem: Problem, result: RoundResult) -> list[Waiting]:
         allowed = _choices(problem, number)
         if allowed == ():
             continue
-        entries = tuple((at, tuple(demands[at])) for at in problem.by_size if at in demands)
-        priority = min(problem.demands[at].group.pod_class.priority for at, _ in entries)
+        entries = tuple((demand, tuple(demands[demand])) for demand in problem.by_size if demand in demands)
+        priority = min(problem.demands[demand].group.pod_class.priority for demand, _ in entries)
         price = max(unplaced[pod.key] for _, pods in entries for pod in pods)
-        found.append(Waiting(priority, price, entries, number, allowed))
-    found.sort(key=lambda each: (-each.priority, -each.price))
-    return found
+        waiting.append(Waiting(priority, price, entries, number, allowed))
+    waiting.sort(key=lambda entry: (-entry.priority, -entry.price))
+    return waiting
 
 
 def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:

@@ -17,9 +17,9 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
-from flowcore.planning.problem.bounds import lower_bound
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
 
 
@@ -40,14 +40,14 @@ class IndividualPods:
     @classmethod
     def of(cls, problem: Problem) -> IndividualPods:
         """Without optional pods of groups that are unschedulable."""
-        found = [(np.zeros(0, dtype=np.int64),) * 3]
-        for at, demand in enumerate(problem.demands):
-            group_of, free = problem.atomic_groups.group_of[at], ~problem.atomic_groups.needed[at]
+        pods = [(np.zeros(0, dtype=np.int64),) * 3]
+        for index, demand in enumerate(problem.demands):
+            group_of, free = problem.atomic_groups.group_of[index], ~problem.atomic_groups.needed[index]
             if len(problem.unschedulable):
                 free &= (group_of < 0) | ~problem.unschedulable[group_of]
             if demand.counts.any():
-                found.append((np.full(int(free.sum()), at, dtype=np.int64), group_of[free], demand.prices[free]))
-        return cls(*(np.concatenate(each) for each in zip(*found, strict=True)))
+                pods.append((np.full(int(free.sum()), index, dtype=np.int64), group_of[free], demand.prices[free]))
+        return cls(*(np.concatenate(columns) for columns in zip(*pods, strict=True)))
 
 
 class Admission:
@@ -145,8 +145,8 @@ class Admission:
         """
         groups, pods, required = self._problem.atomic_groups.all, self._pods, self._problem.required
         schedulable = np.nonzero(~self._problem.unschedulable)[0]
-        partially_placed = np.array([groups[at].partially_placed for at in schedulable.tolist()], dtype=np.bool_)
-        size = np.array([groups[at].size for at in schedulable.tolist()], dtype=np.int64)
+        partially_placed = np.array([groups[group].partially_placed for group in schedulable.tolist()], dtype=np.bool_)
+        size = np.array([groups[group].size for group in schedulable.tolist()], dtype=np.int64)
         dominant_shares = np.array([demand.dominant_share for demand in self._problem.demands])
         entry_group = np.concatenate([schedulable, pods.group])
         entry_demand = np.concatenate([np.full(len(schedulable), -1, dtype=np.int64), pods.demand])
@@ -172,19 +172,21 @@ def complete(problem: Problem, candidate: Candidate, *, full: bool = False) -> C
     if not order and not full:
         return candidate
     run = AdmissionRun(problem, candidate)
-    for at in order:
-        run.bisect(np.array([at], dtype=np.int64), np.array([-1], dtype=np.int64))
+    for demand in order:
+        run.bisect(np.array([demand], dtype=np.int64), np.array([-1], dtype=np.int64))
     return run.conclude(candidate.method)
 
 
 def fit_counts(problem: Problem, candidate: Candidate) -> dict[int, int]:
     """For each group that is not admitted but could be: how many of the pods that it needs fit beside the candidate."""
     run = AdmissionRun(problem, candidate)
-    return {at: sum(commit.count for commit in run.fitting(at)) for at in _rejected(problem, candidate)}
+    return {group: sum(commit.count for commit in run.fitting(group)) for group in _rejected(problem, candidate)}
 
 
 def _rejected(problem: Problem, candidate: Candidate) -> list[int]:
     """Groups that are not admitted, without those that cannot be; the highest unscheduled cost first."""
     groups = problem.atomic_groups.all
-    rejected = [at for at in np.nonzero(~candidate.admitted)[0].tolist() if not groups[at].unschedulable_reason]
-    return sorted(rejected, key=lambda at: (-groups[at].unscheduled_cost, at))
+    rejected = [
+        group for group in np.nonzero(~candidate.admitted)[0].tolist() if not groups[group].unschedulable_reason
+    ]
+    return sorted(rejected, key=lambda group: (-groups[group].unscheduled_cost, group))

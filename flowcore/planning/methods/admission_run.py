@@ -9,10 +9,10 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.methods.greedy import greedy
-from flowcore.planning.problem.atomic_groups import AtomicGroup
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, added_cost, may_wait, settled, wait_prices
 
@@ -36,13 +36,13 @@ class AdmissionRun:
             self._restricted = None
             for group, admitted in zip(problem.atomic_groups.all, base.admitted.tolist(), strict=True):
                 # A group that is not admitted may choose its domain again.
-                for at in group.demands if not (admitted or group.any_domain) else ():
-                    self._demands[at] = problem.demands[at]
+                for demand in group.demands if not (admitted or group.any_domain) else ():
+                    self._demands[demand] = problem.demands[demand]
         #: Demands of which no further pod fits.
         self._exhausted = ~problem.cost_matrix.placeable
         self._any_domain = np.array([group.any_domain for group in problem.atomic_groups.all], dtype=np.bool_)
         #: Groups that are placed by themselves: they choose a domain, or wait where that is cheaper.
-        self._waits = np.array([may_wait(problem, at) for at in range(len(self._any_domain))], dtype=np.bool_)
+        self._waits = np.array([may_wait(problem, group) for group in range(len(self._any_domain))], dtype=np.bool_)
         self._alone = ~self._any_domain | self._waits
         #: Nodes that placements changed, in order; and for each demand what ``_fit_counts_of`` said last, and how many
         #: of those changes it knew.
@@ -104,7 +104,10 @@ class AdmissionRun:
             placed = [0] * len(self._demands)
             for commit in self._commits:
                 placed[commit.demand] += commit.count
-            rest = [(at, len(atomic_groups.placement_order(at, self._admitted)) - placed[at]) for at in problem.queue]
+            rest = [
+                (demand, len(atomic_groups.placement_order(demand, self._admitted)) - placed[demand])
+                for demand in problem.queue
+            ]
             waiting = wait_prices(problem, placed, self._admitted)
             self._commits += greedy(self._restricted_cost_matrix(), rest, self._capacity, wait_prices=waiting)
             # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
@@ -112,8 +115,8 @@ class AdmissionRun:
             if kept is None:
                 break
             self._commits, self._capacity = kept
-        found = problem.candidate(method, self._commits, self._capacity, self._admitted)
-        return replace(found, demands=tuple(self._demands))
+        candidate = problem.candidate(method, self._commits, self._capacity, self._admitted)
+        return replace(candidate, demands=tuple(self._demands))
 
     def _viable(self, group: Int64s, demand: Int64s) -> tuple[Int64s, Int64s]:
         """The entries without those that certainly do not fit any more."""
@@ -122,7 +125,7 @@ class AdmissionRun:
         required = self._problem.required[group[is_group]]
         demands = np.nonzero(required.any(axis=0))[0]
         total = np.array(
-            [int(np.minimum(self._fit_counts_of(at), 2**31).sum()) for at in demands.tolist()], dtype=np.int64
+            [int(np.minimum(self._fit_counts_of(demand), 2**31).sum()) for demand in demands.tolist()], dtype=np.int64
         )
         viable[is_group] = (required[:, demands] <= total).all(axis=1)
         may_be_admitted = self._admitted.copy()
@@ -146,41 +149,41 @@ class AdmissionRun:
         if not self._may_fit(demands, counts[demands]):
             return False
         if self._problem.not_packable[demands].any():
-            order = [(at, int(counts[at])) for at in self._problem.by_size if counts[at]]
+            order = [(demand, int(counts[demand])) for demand in self._problem.by_size if counts[demand]]
             return self._place_all(self._restricted_cost_matrix(), order)
         placed: list[tuple[int, Int64s, Int64s]] = []
-        for at in self._problem.by_size:
-            if not counts[at]:
+        for demand in self._problem.by_size:
+            if not counts[demand]:
                 continue
-            nodes, pods = self._packed(at, int(counts[at]))
-            if int(pods.sum()) < counts[at]:
-                for other, used, released in placed:
-                    self._capacity.release(self._demands[other], used, released)
+            nodes, pods = self._packed(demand, int(counts[demand]))
+            if int(pods.sum()) < counts[demand]:
+                for placed_demand, used, released in placed:
+                    self._capacity.release(self._demands[placed_demand], used, released)
                     self._changes.append(used)
                 return False
-            self._capacity.place_many(self._demands[at], nodes, pods)
+            self._capacity.place_many(self._demands[demand], nodes, pods)
             self._changes.append(nodes)
-            placed.append((at, nodes, pods))
-        for at, nodes, pods in placed:
-            self._commits += [Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
+            placed.append((demand, nodes, pods))
+        for demand, nodes, pods in placed:
+            self._commits += [Commit(demand, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
         return True
 
     def _may_fit(self, demands: Int64s, counts: Int64s) -> bool:
         """Whether the capacity suffices for each demand by itself and for the sum of their requests."""
         if any(
-            int(self._fit_counts_of(at).sum()) < count
-            for at, count in zip(demands.tolist(), counts.tolist(), strict=True)
+            int(self._fit_counts_of(demand).sum()) < count
+            for demand, count in zip(demands.tolist(), counts.tolist(), strict=True)
         ):
             return False
-        requests = np.array([self._demands[at].requests for at in demands.tolist()], dtype=np.float64)
+        requests = np.array([self._demands[demand].requests for demand in demands.tolist()], dtype=np.float64)
         free = np.maximum(self._capacity.free, 0).astype(np.float64).sum(axis=0)
         total = counts @ requests
         return bool(((total <= free * (1 + 1e-9)) | (total == 0)).all())
 
-    def _packed(self, at: int, count: int) -> tuple[Int64s, Int64s]:
+    def _packed(self, demand: int, count: int) -> tuple[Int64s, Int64s]:
         """int64[M] nodes and pods of each: the first that fit any, in packing order."""
-        nodes = self._problem.packing(at)
-        counts = self._fit_counts_of(at)[nodes]
+        nodes = self._problem.packing(demand)
+        counts = self._fit_counts_of(demand)[nodes]
         sums = np.cumsum(np.minimum(counts, count))
         last = int(np.searchsorted(sums, count)) + 1
         pods = np.minimum(counts[:last], count)
@@ -189,23 +192,23 @@ class AdmissionRun:
         used = pods > 0
         return nodes[:last][used], pods[used]
 
-    def _place_what_fits(self, at: int, count: int) -> None:
+    def _place_what_fits(self, demand: int, count: int) -> None:
         """Places as many single pods of a demand as fit."""
-        if self._problem.not_packable[at]:
+        if self._problem.not_packable[demand]:
             capacity = self._capacity
             self._changes.append(np.arange(len(capacity.free)))
-            self._commits += greedy(self._restricted_cost_matrix(), [(at, count)], capacity)
+            self._commits += greedy(self._restricted_cost_matrix(), [(demand, count)], capacity)
         else:
-            nodes, pods = self._packed(at, count)
-            self._capacity.place_many(self._demands[at], nodes, pods)
+            nodes, pods = self._packed(demand, count)
+            self._capacity.place_many(self._demands[demand], nodes, pods)
             self._changes.append(nodes)
-            self._commits += [Commit(at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
-        self._exhausted[at] = True
+            self._commits += [Commit(demand, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)]
+        self._exhausted[demand] = True
 
     def _place_by_cost(self, group: int) -> None:
         """Places all pods that a group needs, if they fit and cost less than they would by waiting."""
         required = self._problem.atomic_groups.all[group].required
-        order = [(at, required[at]) for at in self._problem.by_size if at in required]
+        order = [(demand, required[demand]) for demand in self._problem.by_size if demand in required]
         self._admitted[group] = self._place_all(self._restricted_cost_matrix(), order, limit=self._limit(group))
 
     def _limit(self, group: int) -> int | None:
@@ -247,17 +250,19 @@ class AdmissionRun:
             if tries == _MAX_DOMAIN_TRIES:
                 return
             restricted = [
-                self._demands[at].restricted_to(allowed_nodes[at]) if at in allowed_nodes else self._demands[at]
-                for at in indices
+                self._demands[demand].restricted_to(allowed_nodes[demand])
+                if demand in allowed_nodes
+                else self._demands[demand]
+                for demand in indices
             ]
-            order = [(number, required[at]) for number, at in enumerate(indices) if at in required]
+            order = [(number, required[demand]) for number, demand in enumerate(indices) if demand in required]
             order.sort(key=lambda entry: -restricted[entry[0]].dominant_share)
             if self._place_all(CostMatrix(restricted, self._problem.start), order, indices, self._limit(group)):
-                for at, demand in zip(indices, restricted, strict=True):
-                    if at in allowed_nodes:
-                        self._demands[at], self._restricted = demand, None
-                        self._fit_counts.pop(at, None)
-                        self._exhausted[at] = not demand.counts.any()
+                for index, demand in zip(indices, restricted, strict=True):
+                    if index in allowed_nodes:
+                        self._demands[index], self._restricted = demand, None
+                        self._fit_counts.pop(index, None)
+                        self._exhausted[index] = not demand.counts.any()
                 self._admitted[group] = True
                 return
 
@@ -283,36 +288,38 @@ class AdmissionRun:
         codes, count = domains.codes, domains.count
         fits_needed, fits_all = np.ones(count, dtype=np.bool_), np.ones(count, dtype=np.bool_)
         cost = np.zeros(count)
-        for at, places in members.items():
-            usable = domains.labelled & allowed_nodes[at] if at in allowed_nodes else domains.labelled
-            constraints = self._demands[at].constraints
+        for demand, places in members.items():
+            usable = domains.labelled & allowed_nodes[demand] if demand in allowed_nodes else domains.labelled
+            constraints = self._demands[demand].constraints
             if constraints.anti_affinity or constraints.caps:
                 usable = usable & ~self._capacity.domain_counts.blocked(constraints)
-            fit_counts = np.where(usable, self._fit_counts_of(at), 0)
+            fit_counts = np.where(usable, self._fit_counts_of(demand), 0)
             fitting = domains.totals(np.minimum(fit_counts, len(places)))[:count]
             # Of a demand that several gangs share each may need only some pods.
-            need = min(atomic_group.required.get(at, 0), len(places))
+            need = min(atomic_group.required.get(demand, 0), len(places))
             fits_needed &= fitting >= need
             fits_all &= fitting >= len(places)
             cheapest = np.full(count, np.inf)
             nodes = usable & (fit_counts > 0)
-            np.minimum.at(cheapest, codes[nodes], self._problem.demands[at].first_cost[nodes])
+            np.minimum.at(cheapest, codes[nodes], self._problem.demands[demand].first_cost[nodes])
             cost += need * np.where(np.isfinite(cheapest), cheapest, 0.0)
         for code in np.lexsort((np.arange(count), cost, ~fits_all)).tolist():
             if fits_needed[code]:
                 here = codes == code
-                chosen = {at: allowed_nodes[at] & here if at in allowed_nodes else here for at in members}
+                chosen = {
+                    demand: allowed_nodes[demand] & here if demand in allowed_nodes else here for demand in members
+                }
                 yield from self._domain_choices(atomic_group, number + 1, allowed_nodes | chosen)
 
-    def _fit_counts_of(self, at: int) -> Int64s:
+    def _fit_counts_of(self, index: int) -> Int64s:
         """int64[N]: how many pods of a demand fit each node now. Not to be written to."""
-        demand = self._demands[at]
-        counts, known_changes = self._fit_counts.get(at, (None, 0))
+        demand = self._demands[index]
+        counts, known_changes = self._fit_counts.get(index, (None, 0))
         if counts is None:
             counts = np.array(self._capacity.fit_counts(demand))
         elif known_changes < len(self._changes):
             nodes = np.unique(np.concatenate(self._changes[known_changes:]))
             nodes = nodes[demand.counts[nodes] > 0]
             counts[nodes] = self._capacity.fit_counts_at(demand, nodes)
-        self._fit_counts[at] = counts, len(self._changes)
+        self._fit_counts[index] = counts, len(self._changes)
         return counts

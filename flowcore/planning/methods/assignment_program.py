@@ -1,4 +1,4 @@
-"""The placement of pods as a linear program: of each class so many pods to each place, the others at their price."""
+"""The placement of pods as a linear program: pods of each class at each place, and the others at their price."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ def price_runs(prices: Int64s, steps: int) -> list[Float64s]:
 
 
 def pods_per_run(runs: Sequence[Float64s], pending: int) -> list[float]:
-    """How many pods of each run are left pending, if so many of all are: the cheapest first, which come last."""
-    found: list[float] = []
+    """How many pods of each run stay pending if ``pending`` of all do: the cheapest first, which come last."""
+    pods: list[float] = []
     for run in reversed(runs):
-        found.append(float(min(pending, len(run))))
-        pending -= int(found[-1])
-    return found[::-1]
+        pods.append(float(min(pending, len(run))))
+        pending -= int(pods[-1])
+    return pods[::-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -64,7 +64,7 @@ def assignment_program(
         capacity: float64[G, R], what each place has.
         prices: for each class the runs of its pods that are in no bundle.
         bundles: their columns are 1 if they are left pending.
-        extra: float64[C], further pods of each class that must be placed; negative: so many are placed already.
+        extra: float64[C], further pods of each class that must be placed; negative: minus the number placed already.
     """
     owner = np.repeat(np.arange(len(prices)), [len(runs) for runs in prices])
     price = np.array([run.mean() for runs in prices for run in runs])

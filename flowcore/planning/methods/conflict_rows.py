@@ -16,8 +16,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.assignment_program import Pairs
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.solvers import LinearProgram
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.domain_limits import remaining
@@ -54,14 +54,16 @@ class _Rows:
 
     def indicator_columns(self, conflict_class: _ConflictClass, domains: Domains) -> dict[int, int]:
         """The columns that say in which domains classes have any pods, with the rows that make them so."""
-        found = conflict_class.indicators.get(domains)
-        if found is None:
-            found = conflict_class.indicators[domains] = {}
+        columns_of = conflict_class.indicators.get(domains)
+        if columns_of is None:
+            columns_of = conflict_class.indicators[domains] = {}
             for domain, columns in self.by_domain(conflict_class.columns, domains).items():
-                found[domain] = len(self._program.costs) + len(self.indicators)
+                columns_of[domain] = len(self._program.costs) + len(self.indicators)
                 self.indicators.append(columns)
-                self.add([*columns, found[domain]], [*np.ones(len(columns)), -self._pairs.max_pods[columns].sum()], 0.0)
-        return found
+                self.add(
+                    [*columns, columns_of[domain]], [*np.ones(len(columns)), -self._pairs.max_pods[columns].sum()], 0.0
+                )
+        return columns_of
 
     def by_domain(self, columns: Int64s, domains: Domains) -> dict[int, Int64s]:
         """Columns by the domain that their nodes are in; those in none left out."""
@@ -70,7 +72,11 @@ class _Rows:
         codes, columns = codes[order], columns[order]
         codes, starts = np.unique(codes, return_index=True)
         parts = np.split(columns, starts[1:])
-        return {code: part for code, part in zip(codes.tolist(), parts, strict=True) if code < domains.count}
+        return {
+            code: columns_within
+            for code, columns_within in zip(codes.tolist(), parts, strict=True)
+            if code < domains.count
+        }
 
     def program(self) -> LinearProgram:
         """The program with them."""
@@ -110,27 +116,27 @@ def with_conflict_rows(
         if not incrementers:
             continue
         pods = rows.by_domain(np.sort(np.concatenate([each.columns for each in incrementers])), counter.domains)
-        there = capacity.domain_counts.of(counter)
+        counts = capacity.domain_counts.of(counter)
         limits = {each.limits.get(counter) for each in incrementers}
         most = limits.pop()
         if most is not None and not limits:
             # All that are counted are bound alike: who else is there does not matter.
             for domain, columns in pods.items():
-                slack = int(remaining(most, there[domain]))
+                slack = int(remaining(most, counts[domain]))
                 if pairs.max_pods[columns].sum() > slack:
                     rows.add(columns, np.ones(len(columns)), slack)
             conflicting = [each for each in readers if each not in incrementers]
         else:
             conflicting = readers
-        for each in conflicting:
-            if not each.limits[counter]:
+        for reader in conflicting:
+            if not reader.limits[counter]:
                 exclude.setdefault(counter.domains, []).extend(
-                    (each, other) for other in incrementers if other is not each
+                    (reader, incrementer) for incrementer in incrementers if incrementer is not reader
                 )
                 continue
-            for domain, opened in rows.indicator_columns(each, counter.domains).items():
+            for domain, opened in rows.indicator_columns(reader, counter.domains).items():
                 columns = pods.get(domain, np.zeros(0, dtype=np.int64))
-                slack = int(remaining(each.limits[counter], there[domain]))
+                slack = int(remaining(reader.limits[counter], counts[domain]))
                 over = float(pairs.max_pods[columns].sum()) - slack
                 if over > 0:
                     rows.add([*columns, opened], [*np.ones(len(columns)), over], slack + over)
@@ -149,13 +155,13 @@ def _readers_and_incrementers(
 ) -> tuple[dict[DomainCounter, list[_ConflictClass]], dict[DomainCounter, list[_ConflictClass]]]:
     """Who is bound by each counter, and who raises it."""
     present = np.unique(pairs.classes).tolist()
-    limits = {at: demands[at].constraints.limits for at in present}
+    limits = {index: demands[index].constraints.limits for index in present}
     read = {counter for each in limits.values() for counter in each}
     by_limits: dict[object, list[int]] = {}
-    for at in present:
-        feeds = frozenset(counter for counter in demands[at].constraints.increments if counter in read)
-        if feeds or limits[at]:
-            by_limits.setdefault((feeds, frozenset(limits[at].items())), []).append(at)
+    for index in present:
+        feeds = frozenset(counter for counter in demands[index].constraints.increments if counter in read)
+        if feeds or limits[index]:
+            by_limits.setdefault((feeds, frozenset(limits[index].items())), []).append(index)
     reading: dict[DomainCounter, list[_ConflictClass]] = {}
     incrementing: dict[DomainCounter, list[_ConflictClass]] = {}
     for members in by_limits.values():
@@ -171,18 +177,18 @@ def _readers_and_incrementers(
 def _cliques(conflicts: Sequence[tuple[_ConflictClass, _ConflictClass]]) -> list[list[_ConflictClass]]:
     """Sets of which any two exclude each other, so that each couple is in one; larger ones bind better."""
     adjacent: dict[_ConflictClass, dict[_ConflictClass, None]] = {}
-    for one, other in conflicts:
-        adjacent.setdefault(one, {})[other] = None
-        adjacent.setdefault(other, {})[one] = None
-    found: list[list[_ConflictClass]] = []
+    for first, second in conflicts:
+        adjacent.setdefault(first, {})[second] = None
+        adjacent.setdefault(second, {})[first] = None
+    cliques: list[list[_ConflictClass]] = []
     covered: set[tuple[_ConflictClass, _ConflictClass]] = set()
-    for one, other in conflicts:
-        if (one, other) in covered:
+    for first, second in conflicts:
+        if (first, second) in covered:
             continue
-        clique = [one, other]
-        for third in adjacent[one]:
+        clique = [first, second]
+        for third in adjacent[first]:
             if third not in clique and all(third in adjacent[each] for each in clique):
                 clique.append(third)
-        found.append(clique)
+        cliques.append(clique)
         covered.update((first, second) for first in clique for second in clique)
-    return found
+    return cliques

@@ -10,11 +10,11 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.one_by_one import place_one_by_one
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import MOST_REFILLS, WaitPrices, settled, wait_prices, waiting_demands
 
@@ -29,10 +29,10 @@ def fill(problem: Problem) -> Candidate:
 
 def constrained_first(problem: Problem) -> Candidate:
     """Demands with constraints between pods go first; those that block domains for others block few."""
-    order = sorted(problem.queue, key=lambda at: not problem.demands[at].constraints.constrained)
+    order = sorted(problem.queue, key=lambda index: not problem.demands[index].constraints.constrained)
 
     def place(capacity: FreeCapacity, wait_prices: WaitPrices) -> list[Commit]:
-        counts = ((at, problem.demands[at].count) for at in order)
+        counts = ((index, problem.demands[index].count) for index in order)
         return greedy(problem.cost_matrix, counts, capacity, packed=True, wait_prices=wait_prices)
 
     return _placed(problem, "rules first", place)
@@ -55,11 +55,11 @@ def kube_scheduler_order(problem: Problem) -> list[int]:
     """Demand of each pending pod in kube-scheduler's order (plugins/queuesort): by priority, then by age."""
     places = {pod.key: place for place, pod in enumerate(problem.snapshot.pending)}
     entries = sorted(
-        (-demand.group.pod_class.priority, pod.created, places[pod.key], at)
-        for at, demand in enumerate(problem.demands)
+        (-demand.group.pod_class.priority, pod.created, places[pod.key], index)
+        for index, demand in enumerate(problem.demands)
         for pod in demand.group.pods
     )
-    return [at for *_, at in entries]
+    return [index for *_, index in entries]
 
 
 def interleaved(problem: Problem) -> Candidate:
@@ -76,9 +76,9 @@ def interleaved(problem: Problem) -> Candidate:
 def in_parts(counts: Int64s, order: Sequence[int]) -> list[tuple[int, int]]:
     """Pods of each demand, int64[C], in some parts, the demands by turns in an order."""
     return [
-        (at, int(counts[at]) * (part + 1) // _PARTS - int(counts[at]) * part // _PARTS)
-        for part in range(_PARTS)
-        for at in order
+        (demand, int(counts[demand]) * (turn + 1) // _PARTS - int(counts[demand]) * turn // _PARTS)
+        for turn in range(_PARTS)
+        for demand in order
     ]
 
 
@@ -93,17 +93,17 @@ def completed(problem: Problem, method: str, commits: Sequence[Commit], capacity
         unplaced = unplaced_counts(commits, problem.demands)
         missing = missing_pods(problem, commits)
         order = [
-            *((at, missing[at]) for at in problem.queue if missing[at]),
-            *((at, unplaced[at] - missing[at]) for at in problem.queue),
+            *((demand, missing[demand]) for demand in problem.queue if missing[demand]),
+            *((demand, unplaced[demand] - missing[demand]) for demand in problem.queue),
         ]
         placed = [demand.count - count for demand, count in zip(problem.demands, unplaced, strict=True)]
         waiting = wait_prices(problem, placed, nobody)
         commits = [*commits, *greedy(problem.cost_matrix, order, capacity, wait_prices=waiting)]
         # Pods that wait for cheaper nodes may have become too dear where they are, and leave room for others.
-        found = settled(problem, commits, capacity, nobody)
-        if found is None:
+        kept = settled(problem, commits, capacity, nobody)
+        if kept is None:
             break
-        commits, capacity = found
+        commits, capacity = kept
     return problem.candidate(method, commits, capacity)
 
 
@@ -143,11 +143,11 @@ class FixedPart:
 def by_price(demands: Sequence[Demand], unplaced: Sequence[int]) -> list[int]:
     """Demand of each unplaced pod, the highest price first; among equals large pods first: they need first choice."""
     entries = [
-        (-int(price), -demand.dominant_share, at)
-        for at, (demand, count) in enumerate(zip(demands, unplaced, strict=True))
+        (-int(price), -demand.dominant_share, index)
+        for index, (demand, count) in enumerate(zip(demands, unplaced, strict=True))
         for price in demand.prices_of_last(count)
     ]
-    return [at for *_, at in sorted(entries)]
+    return [index for *_, index in sorted(entries)]
 
 
 def _placed(problem: Problem, method: str, place: Callable[[FreeCapacity, WaitPrices], list[Commit]]) -> Candidate:

@@ -22,11 +22,11 @@ from flowcore.planning.methods.assignment_program import (
     price_runs,
 )
 from flowcore.planning.methods.conflict_rows import with_conflict_rows
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import solve_mip
 
@@ -80,9 +80,9 @@ def solve_exact(
     atomic_groups, demands, immovable = problem.atomic_groups.all, candidate.demands, problem.immovable
     decidable = [
         not group.unschedulable_reason
-        and (group.any_domain or bool(candidate.admitted[at]))
+        and (group.any_domain or bool(candidate.admitted[number]))
         and not immovable[list(group.demands)].any()
-        for at, group in enumerate(atomic_groups)
+        for number, group in enumerate(atomic_groups)
     ]
     undecided = np.array(decidable, dtype=np.bool_) & subproblem.atomic_groups
     fixed = candidate.admitted & ~undecided
@@ -93,11 +93,12 @@ def solve_exact(
             fixed_commits.append(Commit(commit.demand, commit.node, taken))
     free = [
         np.zeros(0, dtype=np.int64)
-        if immovable[at]
+        if immovable[index]
         else demand.prices[
-            ~problem.atomic_groups.needed[at] & _may_be_placed(problem.atomic_groups.group_of[at], candidate.admitted)
+            ~problem.atomic_groups.needed[index]
+            & _may_be_placed(problem.atomic_groups.group_of[index], candidate.admitted)
         ]
-        for at, demand in enumerate(demands)
+        for index, demand in enumerate(demands)
     ]
     extra = problem.required[fixed].sum(axis=0)
     for commit in fixed_commits:
@@ -134,28 +135,28 @@ def solve_exact(
     chosen = fixed.copy()
     chosen[undecided] = solution.values[columns - int(undecided.sum()) : columns] < 0.5
     pods = solution.values[: len(who)].astype(np.int64)
-    for at in range(len(demands)):
+    for demand in range(len(demands)):
         # Optional pods of a group that is not admitted now must not be placed.
-        columns_of = np.nonzero(who == at)[0]
-        allowed = len(problem.atomic_groups.placement_order(at, chosen)) - sum(
-            each.count for each in fixed_commits if each.demand == at
+        columns_of = np.nonzero(who == demand)[0]
+        allowed = len(problem.atomic_groups.placement_order(demand, chosen)) - sum(
+            commit.count for commit in fixed_commits if commit.demand == demand
         )
         pods[columns_of] = np.diff(np.minimum(np.cumsum(pods[columns_of]), max(0, allowed)), prepend=0)
     commits = [*fixed_commits, *_place_all(demands, capacity, who, where, pods)]
     placed = np.zeros(len(demands), dtype=np.int64)
     for commit in commits:
         placed[commit.demand] += commit.count
-    most = np.array([len(problem.atomic_groups.placement_order(at, chosen)) for at in range(len(demands))])
+    most = np.array([len(problem.atomic_groups.placement_order(demand, chosen)) for demand in range(len(demands))])
     if (placed < problem.required[chosen].sum(axis=0)).any() or (placed > most).any():
         return None
-    found = replace(
+    solved = replace(
         candidate,
         method="gangs by CP-SAT" if atomic_groups else "rules by CP-SAT",
         admitted=chosen,
         commits=tuple(commits),
         capacity=capacity,
     )
-    return complete(problem, found, full=True)
+    return complete(problem, solved, full=True)
 
 
 def worth_solving(problem: Problem, candidate: Candidate) -> bool:
@@ -167,18 +168,18 @@ def worth_solving(problem: Problem, candidate: Candidate) -> bool:
         return False
     remaining = unplaced_counts(candidate.commits, problem.demands)
     return any(
-        remaining[at] > 0
-        and not problem.immovable[at]
-        and demand.count - remaining[at] < demand.constraints.max_placeable(demand.counts)
-        for at, demand in enumerate(problem.demands)
+        remaining[index] > 0
+        and not problem.immovable[index]
+        and demand.count - remaining[index] < demand.constraints.max_placeable(demand.counts)
+        for index, demand in enumerate(problem.demands)
         if demand.constraints.constrained
     )
 
 
 def _may_be_placed(group_of: Int64s, admitted: Bools) -> Bools:
     """bool[pods]: pods in no group, or in a group that is admitted already."""
-    found: Bools = (group_of < 0) | (admitted[group_of] if len(admitted) else False)
-    return found
+    placeable: Bools = (group_of < 0) | (admitted[group_of] if len(admitted) else False)
+    return placeable
 
 
 def _hint(
@@ -199,8 +200,8 @@ def _hint(
         placed[commit.demand] += commit.count
     pending: list[float] = []
     required = problem.required[candidate.admitted].sum(axis=0)
-    for at, runs_of_demand in enumerate(runs):
-        pending += pods_per_run(runs_of_demand, int(len(free[at]) - (placed[at] - required[at])))
+    for demand, runs_of_demand in enumerate(runs):
+        pending += pods_per_run(runs_of_demand, int(len(free[demand]) - (placed[demand] - required[demand])))
     pods = [float(placed_on.get(pair, 0)) for pair in zip(who.tolist(), where.tolist(), strict=True)]
     return np.array([*pods, *pending, *(~candidate.admitted[undecided]).astype(np.float64)])
 
@@ -212,8 +213,8 @@ def _place_all(
     arcs = list(zip(who[used].tolist(), where[used].tolist(), pods[used].tolist(), strict=True))
     fits = capacity.place_all(demands, who[used], where[used], pods[used])
     commits = []
-    for (at, node, count), whole in zip(arcs, fits.tolist(), strict=True):
-        taken = count if whole else capacity.place(demands[at], node, count)
+    for (demand, node, count), whole in zip(arcs, fits.tolist(), strict=True):
+        taken = count if whole else capacity.place(demands[demand], node, count)
         if taken:
-            commits.append(Commit(at, node, taken))
+            commits.append(Commit(demand, node, taken))
     return commits

@@ -18,14 +18,14 @@ from flowcore.planning.methods.capped_greedy import cheapest_per_domain
 from flowcore.planning.methods.constructive import FixedPart, completed
 from flowcore.planning.methods.flow_commits import commit_flow
 from flowcore.planning.methods.supplies import FlowSupply, supplies_of
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import potentials, solve
 from flowcore.planning.solvers.slots import build_network, decode_flows, most_paid, slot_widths
-from flowcore.rules.topology.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 #: A flow that commits less than one in this many of its pods is the last: one-by-one finishes faster.
 _WORTHWHILE = 50
@@ -155,7 +155,7 @@ def _propose(
         _cheapest_everywhere(arc, max(first, 2 * supply.count, _FEWEST), _at(supply.domains, nodes))
         for arc, supply in zip(arcs, supplies, strict=True)
     ]
-    place = {supply.at: at for at, supply in enumerate(supplies)}
+    place = {supply.index: index for index, supply in enumerate(supplies)}
     for commit in known:
         if commit.demand in place:
             taken[place[commit.demand]][np.searchsorted(nodes, commit.node)] = True
@@ -165,15 +165,15 @@ def _propose(
 
     pricings, cost, lowered = 0, 2**62, False
     while True:
-        candidates = [np.nonzero(mine)[0] for mine in taken]
+        candidates = [np.nonzero(column)[0] for column in taken]
         domains = [_at(supply.domains, nodes) for supply in supplies]
         network = build_network(
             node_count=len(nodes),
             candidates=candidates,
-            arc_costs=[arc[mine] for arc, mine in zip(arcs, candidates, strict=True)],
+            arc_costs=[arc[column] for arc, column in zip(arcs, candidates, strict=True)],
             arc_capacities=[
-                np.minimum(supply.fit_counts[nodes[mine]], batch)
-                for supply, mine in zip(supplies, candidates, strict=True)
+                np.minimum(supply.fit_counts[nodes[column]], batch)
+                for supply, column in zip(supplies, candidates, strict=True)
             ],
             unscheduled=[supply.prices for supply in supplies],
             slots_of=slot_costs,
@@ -200,7 +200,7 @@ def _propose(
             cheapest = [
                 supply.with_cheapest_minimum(arc, everywhere) for supply, arc in zip(supplies, all_arcs, strict=True)
             ]
-            if any(one is not other for one, other in zip(cheapest, supplies, strict=True)):
+            if any(cheaper is not supply for cheaper, supply in zip(cheapest, supplies, strict=True)):
                 supplies = cheapest
                 continue
         gain, cost = cost - solution.cost, solution.cost
@@ -213,8 +213,8 @@ def _propose(
                 arcs,
                 marginal_costs,
                 [
-                    most_paid(network, solution.flows, distance, at, domain, len(nodes))
-                    for at, domain in enumerate(domains)
+                    most_paid(network, solution.flows, distance, index, domain, len(nodes))
+                    for index, domain in enumerate(domains)
                 ],
                 supplies,
             )
@@ -253,7 +253,7 @@ def _at(domains: DomainCapacities | None, nodes: Int64s) -> DomainCapacities | N
 
 
 def _cheapest(cost: Int64s, count: int) -> Bools:
-    """bool[N]: the ``node_count`` nodes of least cost, of those that can be used at all."""
+    """bool[N]: the ``count`` usable nodes of least cost."""
     chosen = cost < _NO_ARC
     if int(chosen.sum()) > count:
         nodes = np.argpartition(cost, count - 1)[:count]
@@ -271,7 +271,7 @@ def _cheapest_everywhere(cost: Int64s, count: int, domains: DomainCapacities | N
 
 
 def _cheapest_of_domains(cost: Int64s, domains: DomainCapacities, counts: Int64s) -> Bools:
-    """bool[N]: the nodes of least cost, int64[1 + K] so many: outside all domains, then in each smallest one."""
+    """bool[N]: the nodes of least cost; ``counts``, int64[1 + K]: outside all domains, then in each smallest one."""
     chosen = np.zeros(len(cost), dtype=np.bool_)
     usable = np.nonzero(cost < _NO_ARC)[0]
     domain = domains.domain_of[usable] + 1
@@ -292,13 +292,13 @@ def _add_columns(
         marginal_costs: int64[N], what one more pod on each node costs beyond its arc.
         most_paid: of each supply int64[N], what an arc and what is behind it may cost.
     """
-    found = False
-    for mine, arc, most, supply in zip(taken, arcs, most_paid, supplies, strict=True):
-        gain = np.where(mine | (arc >= _NO_ARC), 0, np.minimum(arc + marginal_costs - most, 0))
+    grown = False
+    for column, arc, most, supply in zip(taken, arcs, most_paid, supplies, strict=True):
+        gain = np.where(column | (arc >= _NO_ARC), 0, np.minimum(arc + marginal_costs - most, 0))
         if gain.any():
-            found = True
-            np.logical_or(mine, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=mine)
-    return found
+            grown = True
+            np.logical_or(column, _cheapest(np.where(gain < 0, gain, _NO_ARC), max(supply.count, _FEWEST)), out=column)
+    return grown
 
 
 def _mean_pod(supplies: Sequence[FlowSupply], capacity: FreeCapacity, nodes: Int64s) -> tuple[Float64s, Int64s]:
@@ -327,7 +327,7 @@ def _mean_pod(supplies: Sequence[FlowSupply], capacity: FreeCapacity, nodes: Int
 
 
 def _majority_demand(supplies: Sequence[FlowSupply]) -> Demand:
-    """Whose cost model and weights price the slots, which pods of several policies share: most pods decide."""
+    """The demand whose cost model and weights price the slots: that of most pods, where several policies share them."""
     pods: dict[str, int] = {}
     for supply in supplies:
         pods[supply.demand.policy.name] = pods.get(supply.demand.policy.name, 0) + supply.count

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.supplies import FlowSupply
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 
 def commit_flow(
@@ -23,7 +23,9 @@ def commit_flow(
     whole = capacity.place_all(demands, classes, nodes, pods)
     arcs = list(zip(classes.tolist(), nodes.tolist(), pods.tolist(), strict=True))
     commits = [
-        Commit(supplies[at].at, node, count) for (at, node, count), took in zip(arcs, whole, strict=True) if took
+        Commit(supplies[number].index, node, count)
+        for (number, node, count), took in zip(arcs, whole, strict=True)
+        if took
     ]
 
     def by_unscheduled_cost(arc: tuple[int, int, int]) -> tuple[float, ...]:
@@ -33,11 +35,11 @@ def commit_flow(
 
     rest = sorted((arc for arc, took in zip(arcs, whole, strict=True) if not took), key=by_unscheduled_cost)
     spreading = [arc for arc in rest if demands[arc[0]].constraints.may_unblock]
-    for at, node, count in rest:
-        taken = 0 if demands[at].constraints.may_unblock else capacity.place(demands[at], node, count)
+    for number, node, count in rest:
+        taken = 0 if demands[number].constraints.may_unblock else capacity.place(demands[number], node, count)
         if taken:
-            commits.append(Commit(supplies[at].at, node, taken))
-    commits += [Commit(supplies[at].at, node, 1) for at, node in _place_evenly(spreading, demands, capacity)]
+            commits.append(Commit(supplies[number].index, node, taken))
+    commits += [Commit(supplies[number].index, node, 1) for number, node in _place_evenly(spreading, demands, capacity)]
     return commits
 
 
@@ -47,21 +49,21 @@ def _place_evenly(
     """Commits arcs of demands that spread, the emptiest domains first: no domain gets far ahead of the others."""
     heights: dict[tuple[int, int], int] = {}
     pods = []
-    for at, node, count in arcs:
-        spread = demands[at].constraints.spreads[0]
+    for number, node, count in arcs:
+        spread = demands[number].constraints.spreads[0]
         domain = int(spread.counter.domains.codes[node])
-        height = heights.get((at, domain), int(capacity.domain_counts.of(spread.counter)[domain]))
-        pods += [(height + more, at, node) for more in range(count)]
-        heights[at, domain] = height + count
+        height = heights.get((number, domain), int(capacity.domain_counts.of(spread.counter)[domain]))
+        pods += [(height + more, number, node) for more in range(count)]
+        heights[number, domain] = height + count
     # Another spread constraint may let a pod in only later.
     waiting, placed = sorted(pods), []
     while waiting:
         left = []
-        for height, at, node in waiting:
-            if capacity.place(demands[at], node, 1):
-                placed.append((at, node))
+        for height, number, node in waiting:
+            if capacity.place(demands[number], node, 1):
+                placed.append((number, node))
             else:
-                left.append((height, at, node))
+                left.append((height, number, node))
         if len(left) == len(waiting):
             break
         waiting = left

@@ -15,14 +15,14 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.capped_greedy import capped_greedy, cheapest_per_domain
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.domains import Domains
 
-#: Of so many domains the cheapest node of each is looked for; of more, the cheapest nodes whatever their domain.
+#: With at most this many domains the cheapest node of each is looked for; with more, the cheapest nodes of all.
 _FEW_DOMAINS = 64
 #: What a class prefers among the pods of the round is looked at so often at most in each of its turns.
 _MAX_SOFT_COST_UPDATES = 256
@@ -53,20 +53,20 @@ def greedy(
     """
     commits: list[Commit] = []
     candidates: dict[int, CandidateNodes] = {}
-    entries = [(at, count) for at, count in order if count > 0]
+    entries = [(demand, count) for demand, count in order if count > 0]
     while entries:
         before = len(commits)
         retries: dict[int, int] = {}
-        for at, count in entries:
-            candidate = candidates.get(at)
+        for demand, count in entries:
+            candidate = candidates.get(demand)
             if candidate is None:
-                candidate = candidates[at] = CandidateNodes(
-                    cost_matrix, at, capacity, shadow_prices, packed=packed, wait_prices=wait_prices.get(at)
+                candidate = candidates[demand] = CandidateNodes(
+                    cost_matrix, demand, capacity, shadow_prices, packed=packed, wait_prices=wait_prices.get(demand)
                 )
-            found, may_retry = candidate.place(count)
-            commits += found
+            placed, may_retry = candidate.place(count)
+            commits += placed
             if may_retry:
-                retries[at] = retries.get(at, 0) + may_retry
+                retries[demand] = retries.get(demand, 0) + may_retry
         entries = list(retries.items()) if len(commits) > before else []
     return commits
 
@@ -80,7 +80,7 @@ class CandidateNodes:
     def __init__(
         self,
         cost_matrix: CostMatrix,
-        at: int,
+        index: int,
         capacity: FreeCapacity,
         shadow_prices: Float64s | None,
         *,
@@ -89,14 +89,14 @@ class CandidateNodes:
     ) -> None:
         #: Prices of its pods in turn, if they wait where that is cheaper; and how many are placed.
         self._wait_prices, self._placed = wait_prices, 0
-        self._at = at
-        self._demand: Demand = cost_matrix.demands[at]
+        self._index = index
+        self._demand: Demand = cost_matrix.demands[index]
         self._capacity = capacity
         self._packed = packed and bool(self._demand.constraints.blocks)
         self._requested = self._demand.requests > 0
         self._resource_cost: Float64s | None = None
         #: float64[N], what the next pod costs on each node, infinite where there is no room; after how many commits.
-        self._next_cost, self._seen_changes = cost_matrix.first_pod_cost_of(at), 0
+        self._next_cost, self._seen_changes = cost_matrix.first_pod_cost_of(index), 0
         if shadow_prices is not None:
             self._resource_cost = shadow_prices[:, self._requested] @ self._demand.requests[self._requested]
             self._next_cost = self._next_cost + self._resource_cost
@@ -111,14 +111,15 @@ class CandidateNodes:
         """Commits at most ``count`` pods; and how many of the others may find a node after later placements."""
         constraints = self._demand.constraints
         if constraints.sequential:
-            found = self._place_sequentially(count)
-            unplaced = count - sum(pods for _, pods in found)
-            return [Commit(self._at, *each) for each in found], unplaced if constraints.may_unblock else 0
+            placed = self._place_sequentially(count)
+            unplaced = count - sum(pods for _, pods in placed)
+            commits = [Commit(self._index, node, pods) for node, pods in placed]
+            return commits, unplaced if constraints.may_unblock else 0
         nodes, pods = self._choose_affordable(count)
         if len(nodes):
             self._placed += int(pods.sum())
             self._capacity.place_many(self._demand, nodes, pods)
-        return [Commit(self._at, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)], 0
+        return [Commit(self._index, node, n) for node, n in zip(nodes.tolist(), pods.tolist(), strict=True)], 0
 
     def _place_sequentially(self, count: int) -> list[tuple[int, int]]:
         """Commits at most `count` pods of a constrained demand, one by one: pairs of node and pods."""
@@ -128,7 +129,7 @@ class CandidateNodes:
             not constraints.may_unblock or self._version_when_stuck == domain_counts.version(constraints.reads)
         ):
             return []
-        found: list[tuple[int, int]] = []
+        sequence: list[tuple[int, int]] = []
         remaining = count
         # Preferences change with each pod; where there are very many, a handful of pods sees the same.
         compared = constraints.soft_constraints is not None and constraints.soft_constraints.compared
@@ -160,10 +161,10 @@ class CandidateNodes:
             if not placed:
                 self._version_when_stuck = domain_counts.version(constraints.reads)
                 break
-            found += placed
+            sequence += placed
             remaining -= sum(pods for _, pods in placed)
             self._placed += sum(pods for _, pods in placed)
-        return found
+        return sequence
 
     def _update_soft_cost(self) -> None:
         soft_constraints, domain_counts = self._demand.constraints.soft_constraints, self._capacity.domain_counts
@@ -190,7 +191,7 @@ class CandidateNodes:
         blocked: Bools = np.logical_and.reduce([domain_counts.occupied(each) for each in blocks])
         if fit_counts[blocked].any():
             return allowed & blocked
-        domains = min((each.domains for each in blocks), key=lambda each: each.count)
+        domains = min((counter.domains for counter in blocks), key=lambda counter: counter.count)
         remaining = domains.totals(np.minimum(fit_counts, count))
         for cap in self._demand.constraints.self_caps:
             if cap.counter.domains is domains:
@@ -255,22 +256,22 @@ class CandidateNodes:
 
         Slots rise in cost and prices fall, so they meet once.
         """
-        found = self._choose(count)
-        if self._wait_prices is None or self._is_affordable(*found):
-            return found
-        affordable, dear = 0, int(found[1].sum())
-        found = found[0][:0], found[1][:0]
+        chosen_pods = self._choose(count)
+        if self._wait_prices is None or self._is_affordable(*chosen_pods):
+            return chosen_pods
+        affordable, dear = 0, int(chosen_pods[1].sum())
+        chosen_pods = chosen_pods[0][:0], chosen_pods[1][:0]
         while affordable + 1 < dear:
             middle = (affordable + dear) // 2
             chosen = self._choose(middle)
             if self._is_affordable(*chosen):
-                affordable, found = middle, chosen
+                affordable, chosen_pods = middle, chosen
             else:
                 dear = middle
-        return found
+        return chosen_pods
 
     def _is_affordable(self, nodes: Int64s, pods: Int64s) -> bool:
-        """Whether the dearest of these slots costs less than the last of so many pods would by waiting."""
+        """Whether the dearest of these slots costs less than the last of these pods would by waiting."""
         if self._wait_prices is None or not len(nodes):
             return True
         last = self._placed + int(pods.sum()) - 1
@@ -285,7 +286,7 @@ class CandidateNodes:
         return int(cost.max()) < int(self._wait_prices[last])
 
     def _cheapest(self, count: int, allowed: Bools | None) -> Int64s:
-        """Of the nodes with room, ascending, those that cost the least now: ``count`` at most.
+        """int64[K], ascending: the nodes with room that cost least now, ``count`` at most.
 
         Args:
             allowed: bool[N], nodes to choose from; None: all.
@@ -298,8 +299,8 @@ class CandidateNodes:
             nodes = np.sort(np.argpartition(cost, count - 1)[:count])
         else:
             nodes = np.arange(len(cost))
-        found: Int64s = nodes[np.isfinite(cost[nodes])]
-        return found
+        cheapest: Int64s = nodes[np.isfinite(cost[nodes])]
+        return cheapest
 
     def _refresh(self) -> None:
         capacity, demand = self._capacity, self._demand

@@ -15,12 +15,12 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import completed
 from flowcore.planning.methods.packing import coarse_values, packing_program
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
-from flowcore.rules.topology.constraints import UNCONSTRAINED
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: Nodes decided at once.
 _NODES = 6
@@ -98,8 +98,8 @@ class LargeNeighbourhoodSearch:
         self._unplaced = np.array(unplaced_counts(commits, demands), dtype=np.int64)
         self._placed: dict[int, dict[int, int]] = {}
         for commit in commits:
-            there = self._placed.setdefault(commit.node, {})
-            there[commit.demand] = there.get(commit.demand, 0) + commit.count
+            pods_of = self._placed.setdefault(commit.node, {})
+            pods_of[commit.demand] = pods_of.get(commit.demand, 0) + commit.count
         #: Neighbourhoods that are still to be decided, the oldest first; their nodes, and the pods that they claim.
         self._drawn: deque[_Neighbourhood] = deque()
         self._busy = np.zeros(len(self._free), dtype=np.bool_)
@@ -122,7 +122,7 @@ class LargeNeighbourhoodSearch:
         return completed(self._problem, "neighbourhoods", commits, capacity)
 
     def _commits(self) -> list[Commit]:
-        return [Commit(at, node, count) for node, there in self._placed.items() for at, count in there.items()]
+        return [Commit(demand, node, count) for node, pods in self._placed.items() for demand, count in pods.items()]
 
     def improve(self, *, wider: bool = False, more: int = DRAWN_AHEAD) -> bool:
         """Decides one neighbourhood, and takes over what was decided.
@@ -164,7 +164,7 @@ class LargeNeighbourhoodSearch:
                 continue
             nodes = np.sort(self._random.choice(idle, size=size, replace=False))
             rivals = self._random.permutation(waiting)[: scale * _COMPETITORS]
-            here = {at for node in nodes.tolist() for at in self._placed.get(node, {})}
+            here = {demand for node in nodes.tolist() for demand in self._placed.get(node, {})}
             classes = np.array(sorted(here.union(rivals.tolist(), (wanted,))), dtype=np.int64)
             classes = classes[self._movable[classes]]
             claims = np.isin(classes, [*rivals.tolist(), wanted])
@@ -181,7 +181,7 @@ class LargeNeighbourhoodSearch:
             claims: bool[len(classes)], whether no other neighbourhood is to place them meanwhile.
         """
         current = np.array(
-            [[self._placed.get(node, {}).get(at, 0) for node in nodes.tolist()] for at in classes.tolist()]
+            [[self._placed.get(node, {}).get(demand, 0) for node in nodes.tolist()] for demand in classes.tolist()]
         )
         requests = self._requests[classes]
         free = np.maximum(self._free[nodes] + np.einsum("cn,cr->nr", current, requests), 0)
@@ -189,8 +189,8 @@ class LargeNeighbourhoodSearch:
         fitting = np.where(requests[:, np.newaxis] > 0, free // np.maximum(requests[:, np.newaxis], 1), 2**31)
         most = np.minimum(fitting.min(axis=2), pods[:, np.newaxis])
         most[self._cost_matrix.counts[np.ix_(classes, nodes)] == 0] = 0
-        at, node = np.nonzero(most > 0)
-        columns = _Columns(at, node, most[at, node], current[at, node])
+        demand, node = np.nonzero(most > 0)
+        columns = _Columns(demand, node, most[demand, node], current[demand, node])
         program, hint = self._program(classes, columns, most, free, pods)
         claimed = np.where(claims, np.minimum(pending, np.maximum((most - current).sum(axis=1), 0)), 0)
         self._claimed[classes] += claimed
@@ -202,7 +202,8 @@ class LargeNeighbourhoodSearch:
     ) -> tuple[LinearProgram, Float64s]:
         """What the last pods of each class are worth decides; the hint is the plan as it is."""
         prices = [
-            self._demands[at].prices_of_last(n).mean() for at, n in zip(classes.tolist(), pods.tolist(), strict=True)
+            self._demands[demand].prices_of_last(n).mean()
+            for demand, n in zip(classes.tolist(), pods.tolist(), strict=True)
         ]
         program, _, _ = packing_program(
             requests=self._requests[classes],
@@ -225,14 +226,14 @@ class LargeNeighbourhoodSearch:
             return
         arranged: dict[int, dict[int, int]] = {node: dict(self._placed.get(node, {})) for node in nodes.tolist()}
         unplaced_after = self._unplaced.copy()
-        for at, node, count, had in zip(
+        for demand, node, count, had in zip(
             classes[columns.classes].tolist(), nodes[columns.nodes].tolist(), chosen.tolist(), columns.current.tolist(),
             strict=True,
         ):  # fmt: skip
-            unplaced_after[at] += had - count
-            arranged[node].pop(at, None)
+            unplaced_after[demand] += had - count
+            arranged[node].pop(demand, None)
             if count:
-                arranged[node][at] = count
+                arranged[node][demand] = count
         current = {node: self._placed.get(node, {}) for node in nodes.tolist()}
         before = self._cost(current, classes, self._unplaced)
         after = self._cost(arranged, classes, unplaced_after)
@@ -247,21 +248,23 @@ class LargeNeighbourhoodSearch:
         """Takes pods out of the new arrangement that another neighbourhood has placed meanwhile: changes ``chosen``."""
         added = np.zeros(len(classes), dtype=np.int64)
         np.add.at(added, columns.classes, chosen - columns.current)
-        for at in np.nonzero(added > self._unplaced[classes])[0].tolist():
-            excess = int(added[at] - self._unplaced[classes[at]])
+        for number in np.nonzero(added > self._unplaced[classes])[0].tolist():
+            excess = int(added[number] - self._unplaced[classes[number]])
             # First where there are more than before.
-            mine = np.nonzero(columns.classes == at)[0]
-            for column in mine[np.argsort(columns.current[mine] - chosen[mine], kind="stable")].tolist():
+            columns_of = np.nonzero(columns.classes == number)[0]
+            for column in columns_of[
+                np.argsort(columns.current[columns_of] - chosen[columns_of], kind="stable")
+            ].tolist():
                 fewer = min(excess, int(chosen[column]))
                 chosen[column] -= fewer
                 excess -= fewer
 
     def _cost(self, arranged: dict[int, dict[int, int]], classes: Int64s, unplaced: Int64s) -> int:
         """Cost of the pods on some nodes, and of the pending pods of some demands."""
-        commits = [Commit(at, node, count) for node, there in arranged.items() for at, count in there.items()]
+        commits = [Commit(demand, node, count) for node, pods in arranged.items() for demand, count in pods.items()]
         waiting = sum(
-            int(self._demands[at].prices_of_last(count).sum())
-            for at, count in zip(classes.tolist(), unplaced[classes].tolist(), strict=True)
+            int(self._demands[demand].prices_of_last(count).sum())
+            for demand, count in zip(classes.tolist(), unplaced[classes].tolist(), strict=True)
         )
         # Pods that preferences speak of do not move.
         return self._problem.objective.without_preferences(commits) + waiting

@@ -16,9 +16,9 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Load
 from flowcore.planning.methods.constructive import completed
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.topology.counters import DomainCounter
 
@@ -89,10 +89,10 @@ class LocalSearch:
             if not self._movable[commit.demand]:
                 taken = capacity.place(self._demands[commit.demand], commit.node, commit.count)
                 commits.append(Commit(commit.demand, commit.node, taken))
-        for at, node in zip(*(each.tolist() for each in np.nonzero(self._pods)), strict=True):
-            if self._movable[at]:
-                taken = capacity.place(self._demands[at], node, int(self._pods[at, node]))
-                commits.append(Commit(at, node, taken))
+        for demand, node in zip(*(indices.tolist() for indices in np.nonzero(self._pods)), strict=True):
+            if self._movable[demand]:
+                taken = capacity.place(self._demands[demand], node, int(self._pods[demand, node]))
+                commits.append(Commit(demand, node, taken))
         return completed(self._problem, "local search", [each for each in commits if each.count], capacity)
 
     def improve(self) -> bool:
@@ -109,9 +109,9 @@ class LocalSearch:
 
     def _by_cost(self) -> list[tuple[int, int]]:
         """Demand and node of all placed pods that may move, the dearest last."""
-        at, node = self._placed
-        order = np.argsort(self._leaving(at, node), kind="stable")
-        return list(zip(at[order].tolist(), node[order].tolist(), strict=True))
+        demand, node = self._placed
+        order = np.argsort(self._leaving(demand, node), kind="stable")
+        return list(zip(demand[order].tolist(), node[order].tolist(), strict=True))
 
     # --- from one local optimum to another ---
 
@@ -126,18 +126,18 @@ class LocalSearch:
         self._best = self._gain, tuple(each.copy() for each in (self._pods, self._planned, self._free, self._costs))
         touched = set()
         for place in self._random.integers(len(pods), size=_PERTURBED).tolist():
-            at, node = pods[place]
-            targets = np.nonzero(self._costs[at] < _NO_ROOM)[0]
-            if self._pods[at, node] and len(targets):
+            demand, node = pods[place]
+            targets = np.nonzero(self._costs[demand] < _NO_ROOM)[0]
+            if self._pods[demand, node] and len(targets):
                 target = int(self._random.choice(targets))
-                self._gain += int(self._leaving(np.array([at]), np.array([node]))[0])
-                self._change(at, node, -1)
+                self._gain += int(self._leaving(np.array([demand]), np.array([node]))[0])
+                self._change(demand, node, -1)
                 self._price(np.array([node]))
-                self._gain -= int(self._costs[at, target])
-                self._change(at, target, 1)
+                self._gain -= int(self._costs[demand, target])
+                self._change(demand, target, 1)
                 self._price(np.array([target]))
                 touched |= {node, target}
-        self._queue = [(at, node) for at, node in self._by_cost() if node in touched]
+        self._queue = [(demand, node) for demand, node in self._by_cost() if node in touched]
         return True
 
     def _take_back(self) -> None:
@@ -151,73 +151,73 @@ class LocalSearch:
     # --- single pods ---
 
     def _move(self) -> bool:
-        """Moves pods to cheaper nodes, of each demand those that gain most; whether any was moved."""
+        """Moves pods to cheaper nodes, for each demand the pods that gain most. Returns whether any was moved."""
         moved = 0
-        for at in np.nonzero(self._movable & self._pods.any(axis=1))[0].tolist():
+        for demand in np.nonzero(self._movable & self._pods.any(axis=1))[0].tolist():
             while moved < _MOVES:
-                nodes = np.nonzero(self._pods[at])[0]
-                leaving = self._leaving(np.full(len(nodes), at), nodes)
-                source, target = int(leaving.argmax()), int(self._costs[at].argmin())
-                gain = int(leaving[source]) - int(self._costs[at, target])
+                nodes = np.nonzero(self._pods[demand])[0]
+                leaving = self._leaving(np.full(len(nodes), demand), nodes)
+                source, target = int(leaving.argmax()), int(self._costs[demand].argmin())
+                gain = int(leaving[source]) - int(self._costs[demand, target])
                 if gain <= 0 or target == int(nodes[source]):  # a rounded potential may fall by one
                     break
-                self._change(at, int(nodes[source]), -1)
-                self._change(at, target, 1)
+                self._change(demand, int(nodes[source]), -1)
+                self._change(demand, target, 1)
                 self._price(np.array([nodes[source], target]))
                 self._gain += gain
                 moved += 1
         return moved > 0
 
-    def _leaving(self, at: Int64s, nodes: Int64s) -> Int64s:
+    def _leaving(self, demands: Int64s, nodes: Int64s) -> Int64s:
         """int64[K]: by how much the plan's cost falls if a pod of demand ``at[k]`` leaves ``nodes[k]``."""
-        beside = (self._paid[at] * self._pods[:, nodes].T).sum(axis=1) - self._paid[at, at]
-        found: Int64s = self._arc[at, nodes] + beside
+        beside = (self._paid[demands] * self._pods[:, nodes].T).sum(axis=1) - self._paid[demands, demands]
+        prices: Int64s = self._arc[demands, nodes] + beside
         for which, potential in enumerate(self._potentials):
-            mine = self._alike[at] == which
-            load = self._load_at(which, nodes[mine])
-            found[mine] += potential.values(load) - potential.values(
-                self._load_at(which, nodes[mine], -self._counted[at[mine]])
+            alike = self._alike[demands] == which
+            load = self._load_at(which, nodes[alike])
+            prices[alike] += potential.values(load) - potential.values(
+                self._load_at(which, nodes[alike], -self._counted[demands[alike]])
             )
-        return found
+        return prices
 
     def _price(self, nodes: Int64s) -> None:
         """Brings up to date what one more pod of each demand costs on these nodes."""
         loads = [self._load_at(which, nodes) for which in range(len(self._potentials))]
         values = [potential.values(load) for potential, load in zip(self._potentials, loads, strict=True)]
         beside = self._paid @ self._pods[:, nodes]
-        for at in np.nonzero(self._movable)[0].tolist():
-            which = int(self._alike[at])
+        for demand in np.nonzero(self._movable)[0].tolist():
+            which = int(self._alike[demand])
             increase = self._potentials[which].increase(
-                loads[which], self._counted[at, :3].astype(np.float64), values[which]
+                loads[which], self._counted[demand, :3].astype(np.float64), values[which]
             )
-            fits = self._allowed[at, nodes] & self._fits(self._free[nodes], self._requests[at])
-            self._costs[at, nodes] = np.where(fits, self._arc[at, nodes] + increase + beside[at], _NO_ROOM)
+            fits = self._allowed[demand, nodes] & self._fits(self._free[nodes], self._requests[demand])
+            self._costs[demand, nodes] = np.where(fits, self._arc[demand, nodes] + increase + beside[demand], _NO_ROOM)
 
     # --- pairs of pods ---
 
-    def _exchange(self, at: int, node: int) -> None:
+    def _exchange(self, demand: int, node: int) -> None:
         """Lets a pod of a demand on a node change places with the pod with which that gains most, if it gains."""
-        others, there = self._placed
-        if not self._pods[at, node]:
+        others, nodes_of = self._placed
+        if not self._pods[demand, node]:
             return  # it has gone meanwhile
-        usable = (others != at) & (there != node) & self._allowed[at, there] & self._allowed[others, node]
-        others, there = others[usable], there[usable]
-        more = self._requests[at] - self._requests[others]
-        usable = self._fits(self._free[there], more) & self._fits(self._free[np.full(len(there), node)], -more)
-        others, there = others[usable], there[usable]
+        usable = (others != demand) & (nodes_of != node) & self._allowed[demand, nodes_of] & self._allowed[others, node]
+        others, nodes_of = others[usable], nodes_of[usable]
+        more = self._requests[demand] - self._requests[others]
+        usable = self._fits(self._free[nodes_of], more) & self._fits(self._free[np.full(len(nodes_of), node)], -more)
+        others, nodes_of = others[usable], nodes_of[usable]
         if not len(others):
             return
-        mine, here = np.full(len(others), at), np.full(len(others), node)
-        change = self._replacing(mine, others, here) + self._replacing(others, mine, there)
+        own, here = np.full(len(others), demand), np.full(len(others), node)
+        change = self._replacing(own, others, here) + self._replacing(others, own, nodes_of)
         best = int(change.argmin())
         if change[best] >= 0:
             return
-        other, to = int(others[best]), int(there[best])
-        for demand, place, count in ((at, node, -1), (other, to, -1), (at, to, 1), (other, node, 1)):
-            self._change(demand, place, count)
+        other_demand, to = int(others[best]), int(nodes_of[best])
+        for row, place, count in ((demand, node, -1), (other_demand, to, -1), (demand, to, 1), (other_demand, node, 1)):
+            self._change(row, place, count)
         self._price(np.array([node, to]))
         self._gain -= int(change[best])
-        self._queue.append((other, node))
+        self._queue.append((other_demand, node))
 
     def _replacing(self, old: Int64s, new: Int64s, nodes: Int64s) -> Int64s:
         """int64[K]: by how much the cost rises if one pod of demand ``old[k]`` gives way to one of ``new[k]``."""
@@ -238,15 +238,15 @@ class LocalSearch:
     @cached_property
     def _placed(self) -> tuple[Int64s, Int64s]:
         """Demand and node of all placed pods that may move, those of one demand on one node once; int64[M] each."""
-        at, node = np.nonzero(self._pods * self._movable[:, np.newaxis])
-        return at, node
+        demand, node = np.nonzero(self._pods * self._movable[:, np.newaxis])
+        return demand, node
 
-    def _change(self, at: int, node: int, pods: int) -> None:
-        if not self._pods[at, node] or not self._pods[at, node] + pods:
+    def _change(self, demand: int, node: int, pods: int) -> None:
+        if not self._pods[demand, node] or not self._pods[demand, node] + pods:
             self.__dict__.pop("_placed", None)
-        self._pods[at, node] += pods
-        self._planned[self._alike[at], node] += self._counted[at] * pods
-        self._free[node] -= self._requests[at] * pods
+        self._pods[demand, node] += pods
+        self._planned[self._alike[demand], node] += self._counted[demand] * pods
+        self._free[node] -= self._requests[demand] * pods
 
     def _load_at(self, which: int, nodes: Int64s, more: Int64s | None = None) -> Load:
         planned = self._planned[which, nodes] if more is None else self._planned[which, nodes] + more
@@ -281,9 +281,9 @@ def _paid_between(demands: Sequence[Demand]) -> Int64s:
     """int64[C, C], symmetric: what one pod of a demand and one of another on the same node add to the plan's cost."""
     paid = np.zeros((len(demands), len(demands)), dtype=np.int64)
     raised = [frozenset(demand.constraints.increments) for demand in demands]
-    for at, demand in enumerate(demands):
+    for index, demand in enumerate(demands):
         soft_constraints = demand.constraints.soft_constraints
         for counter, cost in soft_constraints.suffered if soft_constraints is not None else ():
-            paid[at] += cost * np.array([counter in counters for counters in raised], dtype=np.int64)
+            paid[index] += cost * np.array([counter in counters for counters in raised], dtype=np.int64)
     total: Int64s = paid + paid.T
     return total

@@ -14,7 +14,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,7 +39,7 @@ class MergedDemand:
         first = demands[members[0]]
         if len(members) == 1:
             return cls(tuple(members), first, first.requests.astype(np.float64), float(pods[members[0]]))
-        chosen = [demands[at] for at in members]
+        chosen = [demands[index] for index in members]
         weights = pods[list(members)]
         usable = np.array([demand.counts > 0 for demand in chosen])
         weighed = weights[:, np.newaxis] * usable
@@ -59,7 +59,7 @@ class MergedDemand:
 
 
 def merged(demands: Sequence[Demand], chosen: Int64s, pods: Float64s, most: int) -> list[MergedDemand]:
-    """Some demands as at most so many, or as few as there are potentials; each by itself if that is no more.
+    """Merges demands until at most ``most`` are left, or one for each potential; each stays alone if that is enough.
 
     Args:
         chosen: int64[K], places of the demands that count.
@@ -67,7 +67,7 @@ def merged(demands: Sequence[Demand], chosen: Int64s, pods: Float64s, most: int)
         most: at least 1.
     """
     if len(chosen) <= most:
-        groups = [[at] for at in chosen.tolist()]
+        groups = [[index] for index in chosen.tolist()]
     else:
         groups = _split(_alike(demands, chosen.tolist(), pods, most), demands, most)
     return [MergedDemand.of(demands, group, pods) for group in sorted(groups)]
@@ -80,31 +80,31 @@ def _alike(demands: Sequence[Demand], chosen: Sequence[int], pods: Float64s, mos
     """
     kinds: list[tuple[Hashable, ...]] = [
         (demand.potential, tuple(np.nonzero(demand.requests)[0].tolist()), demand.allowed.tobytes())
-        for demand in (demands[at] for at in chosen)
+        for demand in (demands[index] for index in chosen)
     ]
     for parts in (2, 1):
         amounts: dict[tuple[Hashable, ...], float] = {}
-        for at, kind in zip(chosen, kinds, strict=True):
-            amounts[kind] = amounts.get(kind, 0.0) + float(pods[at]) * demands[at].dominant_share
+        for index, kind in zip(chosen, kinds, strict=True):
+            amounts[kind] = amounts.get(kind, 0.0) + float(pods[index]) * demands[index].dominant_share
         if len(amounts) <= most:
             break
         largest = set(sorted(amounts, key=amounts.__getitem__, reverse=True)[: most // 2])
         kinds = [kind if kind in largest else kind[:parts] for kind in kinds]
     groups: dict[tuple[Hashable, ...], list[int]] = {}
-    for at, kind in zip(chosen, kinds, strict=True):
-        groups.setdefault(kind, []).append(at)
+    for index, kind in zip(chosen, kinds, strict=True):
+        groups.setdefault(kind, []).append(index)
     return list(groups.values())
 
 
 def _split(groups: Sequence[list[int]], demands: Sequence[Demand], most: int) -> list[list[int]]:
-    """The groups with the widest ranges in two, until there are so many."""
+    """Splits the groups with the widest ranges in two until there are ``most``."""
     heap: list[tuple[float, list[int], int, float]] = []
     for group in groups:
         heappush(heap, _widest(group, demands))
     while len(heap) < most and heap[0][0] < 0:
         _, group, resource, middle = heappop(heap)
-        small = [at for at in group if demands[at].requests[resource] <= middle]
-        large = [at for at in group if demands[at].requests[resource] > middle]
+        small = [index for index in group if demands[index].requests[resource] <= middle]
+        large = [index for index in group if demands[index].requests[resource] > middle]
         heappush(heap, _widest(small, demands))
         heappush(heap, _widest(large, demands))
     return [group for _, group, _, _ in heap]
@@ -112,7 +112,7 @@ def _split(groups: Sequence[list[int]], demands: Sequence[Demand], most: int) ->
 
 def _widest(group: list[int], demands: Sequence[Demand]) -> tuple[float, list[int], int, float]:
     """The widest range of a request in a group, in doublings and negative; the group, the resource, and its middle."""
-    requests = np.array([demands[at].requests for at in group], dtype=np.float64)
+    requests = np.array([demands[index].requests for index in group], dtype=np.float64)
     doublings = np.log2(np.maximum(requests, 1.0))
     low, high = doublings.min(axis=0), doublings.max(axis=0)
     resource = int((high - low).argmax())

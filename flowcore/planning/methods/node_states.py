@@ -13,9 +13,9 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 
-#: Costs of a class on its nodes are told apart up to so many values.
+#: Most values of the costs of a class on its nodes.
 _MOST_COSTS = 8
 #: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by so many steps
 #: for each doubling.
@@ -36,16 +36,16 @@ class NodeStates:
 
     @classmethod
     def at_most(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], most: int) -> NodeStates:
-        """The finest states that are no more than so many, or the coarsest."""
+        """The finest states of which there are at most ``most``, else the coarsest."""
         usable = np.any([demand.counts > 0 for demand in demands], axis=0)
         nodes = np.nonzero(usable)[0]
-        found = np.zeros(len(nodes), dtype=np.int64)
-        for found in _ways(cost_matrix, demands, nodes):
-            if int(found.max(initial=-1)) < most:
+        states = np.zeros(len(nodes), dtype=np.int64)
+        for states in _ways(cost_matrix, demands, nodes):
+            if int(states.max(initial=-1)) < most:
                 break
         of = np.full(len(usable), -1, dtype=np.int64)
-        of[nodes] = found
-        return cls(of, np.bincount(found).astype(np.float64))
+        of[nodes] = states
+        return cls(of, np.bincount(states).astype(np.float64))
 
     def mean(self, values: Float64s | Int64s) -> Float64s:
         """float64[S, K]: mean of a value of nodes, [N, K], in each state."""
@@ -98,8 +98,8 @@ def _kinds(demands: Sequence[Demand], usable: Sequence[Bools]) -> Int64s:
 
 def _numbered(*columns: Int64s | Float64s) -> Int64s:
     """int64[N]: 0, 1, ...; equal where all columns are."""
-    found = np.zeros(len(columns[0]), dtype=np.int64)
+    numbers = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         _, place = np.unique(column, return_inverse=True)
-        _, found = np.unique(found * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
-    return found
+        _, numbers = np.unique(numbers * (int(place.max(initial=0)) + 1) + place, return_inverse=True)
+    return numbers

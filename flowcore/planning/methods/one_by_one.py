@@ -17,19 +17,19 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.greedy import CandidateNodes, greedy
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import WaitPrices
 from flowcore.rules.topology.counters import DomainCounter
 
 #: Pods that are placed at once, at most.
 _MOST_AT_ONCE = 32
-#: Entries of the table that are looked at in a third of a second; how many a pod takes beside its own row, how many
+#: Entries of the table that are read in a third of a second; how many a pod takes beside its own row, how many
 #: each class takes in the columns that it makes anew; and a pod about which the table does not know everything takes
-#: as long as so many others.
+#: as long as this number of others.
 _MOST_ENTRIES, _ENTRIES_OF_A_POD, _ENTRIES_OF_A_CLASS, _OTHERS = 150_000_000, 6_000, 25, 8
 #: Entries of the table: 200 MB with the arcs.
 _LARGEST_TABLE = 12_000_000
@@ -55,7 +55,7 @@ def place_one_by_one(
     if not run.commits:
         return []
     placed = Counter(commit.demand for commit in run.commits)
-    left = {at: prices[placed[at] :] for at, prices in wait_prices.items()}
+    left = {demand: prices[placed[demand] :] for demand, prices in wait_prices.items()}
     return [*run.commits, *greedy(cost_matrix, run.retries().items(), capacity, wait_prices=left)]
 
 
@@ -85,9 +85,9 @@ class _Run:
     ) -> None:
         self.commits: list[Commit] = []
         self._matrix, self._order, self._capacity, self._wait_prices = cost_matrix, order, capacity, wait_prices
-        local = [at for at in dict.fromkeys(order) if _is_local(cost_matrix.demands[at])]
+        local = [index for index in dict.fromkeys(order) if _is_local(cost_matrix.demands[index])]
         self._table = _Table(cost_matrix, local, capacity)
-        self._row_of = {at: row for row, at in enumerate(local)}
+        self._row_of = {index: row for row, index in enumerate(local)}
         self._others: dict[int, CandidateNodes] = {}
         #: Demands that found no node: what their rules read then; None: no placement opens one to them.
         self._stuck: dict[int, tuple[int, ...] | None] = {}
@@ -99,9 +99,9 @@ class _Run:
         """Places some pods from a position in the order on; the position of the next one."""
         proposal = _Proposal()
         while position < len(self._order) and len(proposal.nodes) < self._at_once:
-            at = self._order[position]
-            if not self._is_stuck(at):
-                if not self._begin(proposal, at):
+            demand = self._order[position]
+            if not self._is_stuck(demand):
+                if not self._begin(proposal, demand):
                     break
                 proposal.positions.append(position)
             position += 1
@@ -114,12 +114,12 @@ class _Run:
         self._at_once = min(_MOST_AT_ONCE, 2 * done)
         return position if done == len(proposal.nodes) else proposal.positions[done]
 
-    def _begin(self, proposal: _Proposal, at: int) -> bool:
+    def _begin(self, proposal: _Proposal, demand: int) -> bool:
         """Proposes a node for a demand's next pod, as if no node taken already were cheaper; False: it cannot."""
-        row = self._row_of.get(at)
+        row = self._row_of.get(demand)
         if row is None:
             return False
-        constraints, counts = self._matrix.demands[at].constraints, self._capacity.domain_counts
+        constraints, counts = self._matrix.demands[demand].constraints, self._capacity.domain_counts
         allowed = None
         costs = self._table.costs[row]
         if constraints.constrained:
@@ -133,7 +133,7 @@ class _Run:
             costs[list(proposal.taken)] = np.inf
             node = int(costs.argmin())
         cost = float(costs[node])
-        proposal.add(at, row, node if cost < np.inf else _NOWHERE, cost, allowed)
+        proposal.add(demand, row, node if cost < np.inf else _NOWHERE, cost, allowed)
         if cost < np.inf:
             proposal.taken.add(node)
             proposal.raised.update(constraints.increments)
@@ -147,46 +147,46 @@ class _Run:
         done = len(nodes) if len(nodes) == 1 else proposal.first_wrong(nodes, rows, placed, after)
         placed = placed[placed < done]
         for turn in range(done):
-            at, node = proposal.demands[turn], proposal.nodes[turn]
+            demand, node = proposal.demands[turn], proposal.nodes[turn]
             if node == _NOWHERE:
-                constraints = self._matrix.demands[at].constraints
+                constraints = self._matrix.demands[demand].constraints
                 reads = self._capacity.domain_counts.version(constraints.reads) if constraints.may_unblock else None
-                self._stuck[at] = reads
+                self._stuck[demand] = reads
                 if constraints.may_unblock:
-                    self._failed[at] = None
+                    self._failed[demand] = None
             else:
-                self.commits.append(Commit(at, node, 1))
+                self.commits.append(Commit(demand, node, 1))
         if len(placed):
             self._table.place(nodes[placed], rows[placed], after[: len(placed)])
         return done
 
-    def _place_by_itself(self, at: int) -> None:
+    def _place_by_itself(self, demand: int) -> None:
         """A pod of a demand about which the table does not know everything."""
-        if at not in self._others:
-            wait_prices = self._wait_prices.get(at)
-            self._others[at] = CandidateNodes(self._matrix, at, self._capacity, None, wait_prices=wait_prices)
-        found, may_retry = self._others[at].place(1)
-        self.commits += found
+        if demand not in self._others:
+            wait_prices = self._wait_prices.get(demand)
+            self._others[demand] = CandidateNodes(self._matrix, demand, self._capacity, None, wait_prices=wait_prices)
+        placed, may_retry = self._others[demand].place(1)
+        self.commits += placed
         if may_retry:
-            self._failed[at] = None
-        if found:
+            self._failed[demand] = None
+        if placed:
             self._table.refresh()
 
-    def _is_stuck(self, at: int) -> bool:
-        if at not in self._stuck:
+    def _is_stuck(self, demand: int) -> bool:
+        if demand not in self._stuck:
             return False
-        reads = self._stuck[at]
-        constraints = self._matrix.demands[at].constraints
+        reads = self._stuck[demand]
+        constraints = self._matrix.demands[demand].constraints
         if reads is None or reads == self._capacity.domain_counts.version(constraints.reads):
             return True
-        del self._stuck[at]
+        del self._stuck[demand]
         return False
 
     def retries(self) -> dict[int, int]:
-        """Of demands to which a later placement may open a node: how many pods found none."""
+        """Number of unplaced pods of each demand to which a later placement may open a node."""
         waiting = Counter(self._order)
         waiting.subtract(commit.demand for commit in self.commits)
-        return {at: waiting[at] for at in self._failed}
+        return {demand: waiting[demand] for demand in self._failed}
 
 
 class _Proposal:
@@ -202,9 +202,9 @@ class _Proposal:
         self.taken: set[int] = set()
         self.raised: set[DomainCounter] = set()
 
-    def add(self, at: int, row: int, node: int, cost: float, allowed: Bools | None) -> None:
+    def add(self, demand: int, row: int, node: int, cost: float, allowed: Bools | None) -> None:
         """Another pod."""
-        self.demands.append(at)
+        self.demands.append(demand)
         self.rows.append(row)
         self.nodes.append(node)
         self.costs.append(cost)
@@ -240,10 +240,10 @@ class _Table:
 
     def __init__(self, cost_matrix: CostMatrix, demands: Sequence[int], capacity: FreeCapacity) -> None:
         """``demands``: numbers of the classes, K of them."""
-        self._demands = [cost_matrix.demands[at] for at in demands]
+        self._demands = [cost_matrix.demands[index] for index in demands]
         self._capacity = capacity
         shape = len(demands), len(capacity.free)
-        self.costs = np.array([cost_matrix.first_pod_cost_of(at) for at in demands]).reshape(shape)
+        self.costs = np.array([cost_matrix.first_pod_cost_of(index) for index in demands]).reshape(shape)
         self._usable = np.isfinite(self.costs)
         self._arcs = np.array([demand.arc for demand in self._demands], dtype=np.float64).reshape(shape)
         self._requests = np.array([demand.requests for demand in self._demands], dtype=np.int64)
@@ -273,14 +273,14 @@ class _Table:
         free = self._capacity.free[nodes]
         if rows is not None:
             free = free - self._requests[rows]
-        found = np.empty((len(nodes), len(self._demands)))
+        columns = np.empty((len(nodes), len(self._demands)))
         for potential, (alike, sizes) in self._alike.items():
             more = None if rows is None else np.where(alike[rows, np.newaxis], self._counted[rows], 0)
-            found[:, alike] = _increases(self._capacity.load_at(nodes, potential, more), potential, sizes)
-        found += self._arcs[:, nodes].T
+            columns[:, alike] = _increases(self._capacity.load_at(nodes, potential, more), potential, sizes)
+        columns += self._arcs[:, nodes].T
         fits = (self._asked <= free[:, np.newaxis, :]).all(axis=2)
-        found[~(fits & self._usable[:, nodes].T)] = np.inf
-        return found
+        columns[~(fits & self._usable[:, nodes].T)] = np.inf
+        return columns
 
     def place(self, nodes: Int64s, rows: Int64s, columns: Float64s) -> None:
         """Commits a pod of a class to each of some nodes, which cost so much after that."""

@@ -14,12 +14,12 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit, pods_by_node
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.solvers import LinearProgram, solve_mip
-from flowcore.rules.topology.constraints import UNCONSTRAINED
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: Pairs of a demand and a node that fit: with more CP-SAT seldom finds a better plan in time.
 _MOST_PAIRS = 1_500
@@ -51,7 +51,7 @@ def worth_packing(problem: Problem, demands: Bools) -> bool:
     Args:
         demands: bool[C], those that it decides.
     """
-    pairs = [int(np.count_nonzero(problem.demands[at].counts)) for at in np.nonzero(demands)[0].tolist()]
+    pairs = [int(np.count_nonzero(problem.demands[index].counts)) for index in np.nonzero(demands)[0].tolist()]
     return sum(pairs) <= _MOST_PAIRS
 
 
@@ -64,21 +64,21 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
     """
     fixed = FixedPart.of(problem, known, decided)
     classes = np.nonzero(decided)[0]
-    demands = [problem.demands[at] for at in classes.tolist()]
+    demands = [problem.demands[index] for index in classes.tolist()]
     most = np.array([fixed.capacity.fit_counts(demand) for demand in demands])
-    program, at, node = packing_program(
+    program, demand_of, node = packing_program(
         requests=np.array([demand.requests for demand in demands], dtype=np.int64),
         free=fixed.capacity.free,
         most=most,
         counts=np.array([demand.count for demand in demands], dtype=np.int64),
-        least=np.array([problem.must_place[at] for at in classes.tolist()], dtype=np.int64),
+        least=np.array([problem.must_place[index] for index in classes.tolist()], dtype=np.int64),
         values=coarse_values(np.array([demand.prices.mean() for demand in demands])),
     )
     placed = pods_by_node(known.commits)
     hint = np.array(
         [
             placed.get(demand, {}).get(where, 0)
-            for demand, where in zip(classes[at].tolist(), node.tolist(), strict=True)
+            for demand, where in zip(classes[demand_of].tolist(), node.tolist(), strict=True)
         ],
         dtype=np.float64,
     )
@@ -87,15 +87,15 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
         return Packing(None, proven=solution is not None and solution.optimal)
     pods = solution.values.astype(np.int64)
     capacity, used = fixed.capacity.copy(), pods > 0
-    arcs = classes[at[used]], node[used], pods[used]
+    arcs = classes[demand_of[used]], node[used], pods[used]
     fits = capacity.place_all(problem.demands, *arcs)
     commits = [
         Commit(*arc)
         for arc, took in zip(zip(*(each.tolist() for each in arcs), strict=True), fits, strict=True)
         if took
     ]
-    found = completed(problem, "packing", [*fixed.commits, *commits], capacity)
-    return Packing(found, proven=solution.optimal)
+    candidate = completed(problem, "packing", [*fixed.commits, *commits], capacity)
+    return Packing(candidate, proven=solution.optimal)
 
 
 def coarse_values(prices: Float64s) -> Int64s:
@@ -115,22 +115,22 @@ def packing_program(
         counts, least: int64[C], how many pods there are, and how many must be placed.
         values: int64[C], what placing a pod is worth.
     """
-    at, node = np.nonzero(most)
+    demand, node = np.nonzero(most)
     # In units that divide all requests the numbers are small, and the same plans fit.
     units = np.maximum(np.gcd.reduce(requests, axis=0, initial=0), 1)
     requests, free = requests // units, np.maximum(free, 0) // units
-    pair, resource = np.nonzero(requests[at] > 0)
-    columns = np.arange(len(at))
+    pair, resource = np.nonzero(requests[demand] > 0)
+    columns = np.arange(len(demand))
     return (
         LinearProgram(
-            costs=-values[at].astype(np.float64),
-            variable_upper=np.minimum(most[at, node], counts[at]).astype(np.float64),
+            costs=-values[demand].astype(np.float64),
+            variable_upper=np.minimum(most[demand, node], counts[demand]).astype(np.float64),
             row_lower=np.concatenate([np.where(least > 0, least, -np.inf), np.full(free.size, -np.inf)]),
             row_upper=np.concatenate([counts, free.ravel()]).astype(np.float64),
-            rows=np.concatenate([at, len(counts) + node[pair] * free.shape[1] + resource]),
+            rows=np.concatenate([demand, len(counts) + node[pair] * free.shape[1] + resource]),
             columns=np.concatenate([columns, pair]),
-            coefficients=np.concatenate([np.ones(len(at)), requests[at[pair], resource]]),
+            coefficients=np.concatenate([np.ones(len(demand)), requests[demand[pair], resource]]),
         ),
-        at,
+        demand,
         node,
     )

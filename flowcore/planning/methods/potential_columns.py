@@ -13,9 +13,9 @@ import numpy as np
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.node_states import NodeStates
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.tangents import Mixture
+from flowcore.planning.problem.bounds.tangents import Mixture
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 #: Potentials may have kinks. Slopes are interpolated between points that are so far apart, as a share of a node.
 _GRID = 0.1
@@ -49,12 +49,10 @@ class _Levels:
         ends = np.cumsum(states.sizes).astype(np.int64)
         starts = ends - states.sizes.astype(np.int64)
         before, filled = np.cumsum(size) - size, np.cumsum(size * share) - size * share
-        at = starts[:, np.newaxis] + np.rint(np.linspace(0, 1, _POINTS) * (states.sizes[:, np.newaxis] - 1)).astype(
-            np.int64
-        )
-        first = starts[:, np.newaxis]
-        added = (share[at] * (before[at] - before[first]) - (filled[at] - filled[first])) / states.sizes[:, np.newaxis]
-        return cls(share[at], np.maximum.accumulate(added, axis=1), np.add.reduceat(size, starts) / states.sizes)
+        first, counts = starts[:, np.newaxis], states.sizes[:, np.newaxis]
+        points = first + np.rint(np.linspace(0, 1, _POINTS) * (counts - 1)).astype(np.int64)
+        added = (share[points] * (before[points] - before[first]) - (filled[points] - filled[first])) / counts
+        return cls(share[points], np.maximum.accumulate(added, axis=1), np.add.reduceat(size, starts) / states.sizes)
 
     def at(self, added: Float64s) -> tuple[Float64s, Float64s]:
         """float64[S] levels and how fast they rise, for float64[S], what each node gets on average."""
@@ -96,24 +94,24 @@ class PotentialColumns:
     @classmethod
     def of(cls, capacity: FreeCapacity, demands: Sequence[Demand], states: NodeStates) -> list[PotentialColumns]:
         """One for each potential of the demands."""
-        found: list[PotentialColumns] = []
+        blocks: list[PotentialColumns] = []
         for potential in dict.fromkeys(demand.potential for demand in demands):
-            alike = [at for at, demand in enumerate(demands) if demand.potential == potential]
+            alike = [index for index, demand in enumerate(demands) if demand.potential == potential]
             load = capacity.load(potential.utilisation)
             sizes = np.zeros((len(demands), 4))
-            sizes[alike] = [demands[at].counted for at in alike]
+            sizes[alike] = [demands[index].counted for index in alike]
             full = Load(load.table, load.capacity, load.capacity + 1.0, load.pods_allowed, load.pods_allowed + 1.0)
             columns = np.nonzero(potential.steepest(full).any(axis=0) & sizes.any(axis=0))[0].tolist()
             scale = np.array([max(float(_capacity(load, column).max()), 1.0) for column in columns])
             levels = [_Levels.of(_taken(load, column), _capacity(load, column), states) for column in columns]
-            first = sum(len(each.columns) for each in found)
+            first = sum(len(block.columns) for block in blocks)
             mean = _mean(load, states)
-            found.append(cls(potential, alike, sizes[:, columns] / scale, columns, first, scale, mean, levels))
-        return found
+            blocks.append(cls(potential, alike, sizes[:, columns] / scale, columns, first, scale, mean, levels))
+        return blocks
 
     @property
     def places(self) -> slice:
-        """Of its columns in the program."""
+        """Positions of its columns in the program."""
         return slice(self.first, self.first + len(self.columns))
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
@@ -181,35 +179,35 @@ def _corners(filled: Float64s, width: Float64s) -> list[tuple[Float64s, Float64s
     """The points of a grid around others, float64[M, A] each, with their weights, float64[M]; M points of A columns."""
     place = filled / width
     lower = np.floor(place)
-    part = place - lower
-    found = []
+    fraction = place - lower
+    corners = []
     for corner in range(2 ** filled.shape[1]):
         upper = (corner >> np.arange(filled.shape[1])) & 1
-        found.append(((lower + upper) * width, np.where(upper, part, 1 - part).prod(axis=1)))
-    return found
+        corners.append(((lower + upper) * width, np.where(upper, fraction, 1 - fraction).prod(axis=1)))
+    return corners
 
 
 def _bends(gradients: Sequence[Float64s], weights: Sequence[Float64s], width: Float64s) -> Float64s:
     """float64[M, A, A]: how slopes change that are interpolated between corners, made symmetric and convex."""
     columns = width.shape[1]
-    found = np.zeros((len(width), columns, columns))
+    bends = np.zeros((len(width), columns, columns))
     for column in range(columns):
         for corner, gradient in enumerate(gradients):
-            other = corner ^ (1 << column)
+            opposite = corner ^ (1 << column)
             sign = 1.0 if corner >> column & 1 else -1.0
-            found[:, :, column] += (sign * (weights[corner] + weights[other]))[:, np.newaxis] * gradient
-        found[:, :, column] /= width[:, column, np.newaxis]
-    found = (found + np.swapaxes(found, 1, 2)) / 2
-    at = np.arange(columns)
-    diagonal = np.maximum(found[:, at, at], 0.0)
+            bends[:, :, column] += (sign * (weights[corner] + weights[opposite]))[:, np.newaxis] * gradient
+        bends[:, :, column] /= width[:, column, np.newaxis]
+    bends = (bends + np.swapaxes(bends, 1, 2)) / 2
+    diagonal_places = np.arange(columns)
+    diagonal = np.maximum(bends[:, diagonal_places, diagonal_places], 0.0)
     largest = np.sqrt(diagonal[:, :, np.newaxis] * diagonal[:, np.newaxis, :])
-    found = np.clip(found, -largest, largest)
-    found[:, at, at] = diagonal
-    return found
+    bends = np.clip(bends, -largest, largest)
+    bends[:, diagonal_places, diagonal_places] = diagonal
+    return bends
 
 
 def _mean(load: Load, states: NodeStates) -> Load:
-    """Of a mean node of each state."""
+    """The load of a mean node of each state."""
     pods = states.mean(np.column_stack([load.pods_allowed, load.pods]))
     return Load(load.table, states.mean(load.capacity), states.mean(load.taken), pods[:, 0], pods[:, 1])
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.packing import takes_resources_only
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit, pods_by_node
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit, pods_by_node
 from flowcore.planning.problem.problem import Problem
 
 #: Pairs of a demand and a node in one step.
@@ -35,7 +35,9 @@ class Reinsertion:
         self._problem, self._first = problem, candidate
         self._capacity = candidate.capacity.copy()
         placed = pods_by_node(candidate.commits)
-        self._pods = {at: placed.get(at, {}) for at, demand in enumerate(problem.demands) if _may_leave(demand)}
+        self._pods = {
+            index: placed.get(index, {}) for index, demand in enumerate(problem.demands) if _may_leave(demand)
+        }
         #: Demands whose turn in this pass is still to come.
         self._queue: deque[int] = deque()
         self.gain, self._gain_before_pass = 0, -candidate.cost
@@ -44,8 +46,8 @@ class Reinsertion:
         """The plan as it is now."""
         # Rules hold in the order in which the pods were placed that they bind.
         commits = [commit for commit in self._first.commits if commit.demand not in self._pods]
-        for at, there in self._pods.items():
-            commits += [Commit(at, node, count) for node, count in there.items()]
+        for demand, pods in self._pods.items():
+            commits += [Commit(demand, node, count) for node, count in pods.items()]
         return self._problem.candidate(self._first.method, commits, self._capacity.copy())
 
     def improve(self) -> bool:
@@ -55,7 +57,7 @@ class Reinsertion:
             if not self._queue:
                 if self.gain - self._gain_before_pass <= _LEAST_GAIN * self._first.cost:
                     return pairs > 0
-                self._queue = deque(at for at in self._problem.by_size[::-1] if self._pods.get(at))
+                self._queue = deque(demand for demand in self._problem.by_size[::-1] if self._pods.get(demand))
                 self._gain_before_pass = self.gain
                 if not self._queue:
                     return False
@@ -63,15 +65,15 @@ class Reinsertion:
             pairs += len(self._capacity.free)
         return True
 
-    def _place_anew(self, at: int) -> None:
-        demand, capacity, before = self._problem.demands[at], self._capacity, self._pods[at]
+    def _place_anew(self, index: int) -> None:
+        demand, capacity, before = self._problem.demands[index], self._capacity, self._pods[index]
         nodes, counts = (np.array(list(each), dtype=np.int64) for each in (before, before.values()))
         capacity.release(demand, nodes, counts)
-        found = greedy(self._problem.cost_matrix, [(at, int(counts.sum()))], capacity)
-        after = {commit.node: commit.count for commit in found}
+        commits = greedy(self._problem.cost_matrix, [(index, int(counts.sum()))], capacity)
+        after = {commit.node: commit.count for commit in commits}
         saved = self._saved(demand, before, after)
         if saved > 0:
-            self._pods[at] = after
+            self._pods[index] = after
             self.gain += saved
             return
         capacity.release(demand, *(np.array(list(each), dtype=np.int64) for each in (after, after.values())))
@@ -81,7 +83,7 @@ class Reinsertion:
         """By how much some pods of a demand, placed by ``after`` now, cost less than by ``before``."""
         nodes = np.array(sorted(before.keys() | after.keys()), dtype=np.int64)
         had, have = (
-            np.array([each.get(node, 0) for node in nodes.tolist()], dtype=np.int64) for each in (before, after)
+            np.array([placed.get(node, 0) for node in nodes.tolist()], dtype=np.int64) for placed in (before, after)
         )
         load = self._capacity.load_at(nodes, demand.potential)
         counted = demand.counted * (had - have)[:, np.newaxis]

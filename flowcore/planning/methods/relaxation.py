@@ -18,8 +18,8 @@ from flowcore.planning.methods.assignment_program import AtomicBundles, price_ru
 from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.potential_columns import PotentialColumns
+from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.tangents import Mixture
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
 
 #: Runs that the prices of a demand are merged into; the bound uses each pod's own price.
@@ -56,7 +56,7 @@ def relax(
     Args:
         prices: of the pods of each demand that are in no bundle; None: of all.
         bundles: pods that are placed or left pending together.
-        most_demands: beyond so many, demands that are alike are taken for one.
+        most_demands: with more demands, equal ones count as one.
     """
     demands = cost_matrix.demands
     if bundles is None:
@@ -71,9 +71,13 @@ def relax(
     classes = merged(demands, chosen, pods, most_demands)
     states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], _MOST_PAIRS // len(classes))
     scaled = _Scaled.of(cost_matrix, classes, states)
-    runs = [(at, run) for at, each in enumerate(classes) for run in price_runs(_falling(leaving, each), _STEPS)]
+    runs = [
+        (number, run)
+        for number, merged_demand in enumerate(classes)
+        for run in price_runs(_falling(leaving, merged_demand), _STEPS)
+    ]
     of_runs = np.zeros((len(runs), len(classes)))
-    of_runs[np.arange(len(runs)), [at for at, _ in runs]] = 1.0
+    of_runs[np.arange(len(runs)), [number for number, _ in runs]] = 1.0
     bundled = np.column_stack([bundles.counts[placeable][:, each.members].sum(axis=1) for each in classes])
     solution = solve_fluid(
         FluidProgram(
@@ -109,8 +113,8 @@ def _falling(prices: Sequence[Int64s], of: MergedDemand) -> Int64s:
     """int64[pods]: prices of all pods of merged demands, the dearest to leave first."""
     if len(of.members) == 1:
         return prices[of.members[0]]
-    found: Int64s = np.sort(np.concatenate([prices[at] for at in of.members]))[::-1]
-    return found
+    ordered: Int64s = np.sort(np.concatenate([prices[member] for member in of.members]))[::-1]
+    return ordered
 
 
 def min_shadow_costs(cost_matrix: CostMatrix, shadow_prices: Float64s) -> list[float]:
@@ -153,18 +157,18 @@ class _Scaled:
         return cls(blocks, arcs, usable, counted, requests, room, resources, scale, asked)
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
-        """See ``FluidProgram``."""
+        """Slopes float64[S, A] of the potential, and their changes float64[S, A, A], with ``added`` float64[S, A]."""
         slopes = np.zeros_like(added)
         bends = np.zeros((*added.shape, added.shape[1]))
         for block in self.blocks:
-            mine = block.places
-            slopes[:, mine], bends[:, mine, mine] = block.slopes(added[:, mine])
+            columns = block.places
+            slopes[:, columns], bends[:, columns, columns] = block.slopes(added[:, columns])
         return slopes, bends
 
     def shadow_prices(self, solution: FluidSolution, states: NodeStates, shape: tuple[int, ...]) -> Float64s:
         """float64[N, R]: shadow prices of nodes."""
-        found = np.zeros(shape)
+        by_node = np.zeros(shape)
         nodes = np.nonzero(states.of >= 0)[0]
         shadow_prices = np.where(self.asked, solution.shadow_prices / self.scale, 0.0)
-        found[nodes[:, np.newaxis], self.resources] = shadow_prices[states.of[nodes]]
-        return found
+        by_node[nodes[:, np.newaxis], self.resources] = shadow_prices[states.of[nodes]]
+        return by_node

@@ -12,7 +12,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.constructive import FixedPart, completed, in_parts
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
 
@@ -23,7 +23,7 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
     """
     demands = problem.demands
     shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
-    order = sorted(range(len(demands)), key=lambda at: (-shadow_costs[at], -demands[at].dominant_share, at))
+    order = sorted(range(len(demands)), key=lambda index: (-shadow_costs[index], -demands[index].dominant_share, index))
     everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
     chosen = np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
 
@@ -40,10 +40,10 @@ def _shares(problem: Problem, relaxed: RelaxedSolution, shadow_costs: Sequence[f
 
     To the nearest whole number: rounded down, hundreds of demands would leave half a pod of room each.
     """
-    found = np.zeros(len(problem.demands), dtype=np.int64)
+    counts = np.zeros(len(problem.demands), dtype=np.int64)
     for members, placed in zip(relaxed.members, np.rint(relaxed.placed).astype(np.int64), strict=True):
-        worth = [problem.demands[at].prices - shadow_costs[at] for at in members]
+        worth = [problem.demands[index].prices - shadow_costs[index] for index in members]
         of = np.repeat(members, [len(each) for each in worth])
         first = np.argsort(-np.concatenate(worth), kind="stable")[:placed]
-        np.add.at(found, of[first], 1)
-    return found
+        np.add.at(counts, of[first], 1)
+    return counts

@@ -8,10 +8,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.least_cost import least_cost
-from flowcore.rules.topology.capacities import DomainCapacities, capacities_of, pods_by_counter
+from flowcore.planning.problem.bounds.least_cost import least_cost
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -19,7 +19,7 @@ class FlowSupply:
     """A demand in one flow.
 
     Attributes:
-        at: its place among all demands.
+        index: its place among all demands.
         count: how many of its pods still go.
         room: int64[N], how many of them each node has room for.
         fit_counts: int64[N], how many each node could take by its own rules too.
@@ -27,7 +27,7 @@ class FlowSupply:
         domains: those of the capacities that the flow is to keep.
     """
 
-    at: int
+    index: int
     demand: Demand
     count: int
     room: Int64s
@@ -71,17 +71,17 @@ def supplies_of(demands: Sequence[Demand], remaining: Sequence[int], capacity: F
         counts, rules = capacity.domain_counts.of, demand.constraints
         return lambda below: capacities_of(rules, counts, room, count, raising, below)
 
-    found = []
-    for at, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
+    supplies = []
+    for number, (demand, count) in enumerate(zip(demands, remaining, strict=True)):
         if not count:
             continue
         room = capacity.fit_counts(demand)
         if not demand.constraints.constrained:
-            supply = FlowSupply(at, demand, count, room, room)
+            supply = FlowSupply(number, demand, count, room, room)
         else:
             capacities = capacities_in(demand, room, count)
             domains = capacities(0)
-            supply = FlowSupply(at, demand, count, room, np.minimum(room, domains.by_node), capacities, domains)
+            supply = FlowSupply(number, demand, count, room, np.minimum(room, domains.by_node), capacities, domains)
         if supply.fit_counts.any():
-            found.append(supply)
-    return found
+            supplies.append(supply)
+    return supplies

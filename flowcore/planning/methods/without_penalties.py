@@ -8,11 +8,11 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowcore.planning.methods.constructive import completed
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
-from flowcore.rules.topology.constraints import UNCONSTRAINED, TopologyConstraints
 from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 
 
 class WithoutPenalties:
@@ -32,8 +32,8 @@ class WithoutPenalties:
             if soft is not None:
                 soft = replace(soft, suffered=(), inflicted=()) if soft.compared else None
             increments = tuple(counter for counter in constraints.increments if counter in read)
-            found = replace(constraints, soft_constraints=soft, increments=increments)
-            return found if increments or found.sequential else UNCONSTRAINED
+            replaced = replace(constraints, soft_constraints=soft, increments=increments)
+            return replaced if increments or replaced.sequential else UNCONSTRAINED
 
         demands = tuple(replace(demand, constraints=without(demand.constraints)) for demand in problem.demands)
         self.problem = problem.with_demands(demands, problem.atomic_groups, problem.must_place)
@@ -41,8 +41,8 @@ class WithoutPenalties:
     @staticmethod
     def any(problem: Problem) -> bool:
         """Whether pods of the round cost something beside each other."""
-        each = (demand.constraints.soft_constraints for demand in problem.demands)
-        return any(soft is not None and soft.penalties for soft in each)
+        soft_constraints = (demand.constraints.soft_constraints for demand in problem.demands)
+        return any(soft is not None and soft.penalties for soft in soft_constraints)
 
     def remove(self, candidate: Candidate) -> Candidate:
         """A candidate of the problem with penalties, as one of the problem without them."""

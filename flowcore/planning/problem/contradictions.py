@@ -34,12 +34,12 @@ class Contradiction:
 
 def contradictions(snapshot: Snapshot, policies: Mapping[str, Policy]) -> tuple[Contradiction, ...]:
     """All contradictions of these policies with their own constraints, their pending pods and the nodes."""
-    found: list[Contradiction] = []
+    contradictions: list[Contradiction] = []
     for policy in policies.values():
         if policy.constraints:
             pending = [pod.signature.labels for pod in snapshot.pending if pod.policy == policy.name]
-            found += _Search(policy, pending, snapshot.table).run()
-    return tuple(found)
+            contradictions += _Search(policy, pending, snapshot.table).run()
+    return tuple(contradictions)
 
 
 class _Search:
@@ -68,15 +68,17 @@ class _Search:
         """Pods that must share a domain, and that another constraint does not let into one."""
         pods = [labels for labels in self._pending if one_domain.pods.matches(labels)]
         name, key = display_name(one_domain, self._policy), one_domain.topology_key
-        for other in self._policy.constraints:
-            start = f"{name} and {display_name(other, self._policy)} contradict each other"
-            if isinstance(other, Exclusive) and self._within(key, other.topology_key):
-                groups = {at for at, group in enumerate(other.groups) for labels in pods if group.matches(labels)}
+        for second in self._policy.constraints:
+            start = f"{name} and {display_name(second, self._policy)} contradict each other"
+            if isinstance(second, Exclusive) and self._within(key, second.topology_key):
+                groups = {
+                    number for number, group in enumerate(second.groups) for labels in pods if group.matches(labels)
+                }
                 if len(groups) > 1:
-                    text = f"pods of different groups are to share a {key} and may share no {other.topology_key}"
+                    text = f"pods of different groups are to share a {key} and may share no {second.topology_key}"
                     yield self._contradiction(f"{start}: {text}", one_domain.pods.matches)
                     continue
-            for limit_key, selectors, limit in limits_of(other):
+            for limit_key, selectors, limit in limits_of(second):
                 count = sum(map(_any_of(selectors), pods))
                 if limit > 0 and not within_limit(count, 0, limit) and self._within(key, limit_key):
                     where = f"a {limit_key}" if limit_key else "the cluster"

@@ -9,8 +9,8 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 
 
 class CostMatrix:
@@ -40,20 +40,20 @@ class CostMatrix:
             pods = np.minimum(demand.counts, demand.count)
             for resource in np.nonzero(demand.requests)[0].tolist():
                 most[:, resource] += pods * int(demand.requests[resource])
-        found: Int64s = np.minimum(np.maximum(self.capacity.free, 0), most)
-        return found
+        spare: Int64s = np.minimum(np.maximum(self.capacity.free, 0), most)
+        return spare
 
     @cached_property
     def first_pod_cost(self) -> Float64s:
         """float64[C, N]: what a first pod would pay there, infinite where it does not fit."""
-        rows = [self.first_pod_cost_of(at) for at in range(len(self.demands))]
+        rows = [self.first_pod_cost_of(demand) for demand in range(len(self.demands))]
         return np.array(rows).reshape(-1, len(self.capacity.free))
 
-    def first_pod_cost_of(self, at: int) -> Float64s:
+    def first_pod_cost_of(self, index: int) -> Float64s:
         """float64[N]: the same for one demand."""
-        demand = self.demands[at]
-        found: Float64s = np.where(demand.counts > 0, demand.first_cost, np.inf)
-        return found
+        demand = self.demands[index]
+        costs: Float64s = np.where(demand.counts > 0, demand.first_cost, np.inf)
+        return costs
 
     @cached_property
     def placeable(self) -> Bools:

@@ -20,10 +20,10 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.potential import NodePotential
 from flowcore.costs.soft_constraints import SoftConstraintCosts
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.rules.topology.domain_counts import DomainCounts
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.topology.round_constraints.domain_counts import DomainCounts
 
 
 class Objective:
@@ -35,8 +35,8 @@ class Objective:
         self._counted = np.array([demand.counted for demand in demands], dtype=np.int64).reshape(-1, 4)
         self._soft: dict[int, SoftConstraintCosts | None] = {}
         self._alike: dict[NodePotential, list[int]] = {}
-        for at, demand in enumerate(demands):
-            self._alike.setdefault(demand.potential, []).append(at)
+        for index, demand in enumerate(demands):
+            self._alike.setdefault(demand.potential, []).append(index)
         self._loads = {potential: start.load(potential.utilisation) for potential in self._alike}
 
     def total(self, commits: Sequence[Commit]) -> int:
@@ -62,10 +62,10 @@ class Objective:
         demand, node, count = _columns(commits)
         cost = sum(int(self._demands[commit.demand].arc[commit.node]) * commit.count for commit in commits)
         for potential, alike in self._alike.items():
-            mine = self._are_of(demand, alike)
-            nodes, place = np.unique(node[mine], return_inverse=True)
+            rows = self._are_of(demand, alike)
+            nodes, place = np.unique(node[rows], return_inverse=True)
             planned = np.zeros((len(nodes), 4), dtype=np.int64)
-            np.add.at(planned, place, self._counted[demand[mine]] * count[mine, np.newaxis])
+            np.add.at(planned, place, self._counted[demand[rows]] * count[rows, np.newaxis])
             before = potential.values(self._loads[potential].at(nodes))
             after = potential.values(self._loads[potential].at(nodes, planned[:, :3], planned[:, 3]))
             cost += int((after - before).sum())
@@ -76,9 +76,9 @@ class Objective:
         _, _, count = _columns(commits)
         demand, node, _ = (np.repeat(each, count) for each in _columns(commits))
         prices = np.zeros(len(node), dtype=np.int64)
-        for at, each in enumerate(self._demands):
-            mine = demand == at
-            prices[mine] = each.arc[node[mine]]
+        for index, priced_demand in enumerate(self._demands):
+            rows = demand == index
+            prices[rows] = priced_demand.arc[node[rows]]
         for potential, alike in self._alike.items():
             pods = np.nonzero(self._are_of(demand, alike))[0]
             pods = pods[np.argsort(node[pods], kind="stable")]
@@ -99,12 +99,12 @@ class Objective:
 
     def _are_of(self, demand: Int64s, alike: Sequence[int]) -> Bools:
         """bool[len(demand)]: which of the commits' demands are some that are priced alike."""
-        found = np.zeros(len(self._demands), dtype=np.bool_)
-        found[alike] = True
-        return found[demand]
+        member = np.zeros(len(self._demands), dtype=np.bool_)
+        member[alike] = True
+        return member[demand]
 
     def _soft_prices(self, commits: Sequence[Commit]) -> list[tuple[list[int], Int64s]]:
-        """Of each demand with preferences: its commits, and what those add to the price of each of their pods."""
+        """For each demand with preferences its commits, and what they add to the price of each of their pods."""
         places: dict[int, list[int]] = {}
         for place, commit in enumerate(commits):
             if self._demands[commit.demand].constraints.soft_constraints is not None:
@@ -115,15 +115,18 @@ class Objective:
         for commit in commits:
             counts.increment(self._demands[commit.demand].constraints, commit.node, commit.count)
         return [
-            (mine, self._prices_of_preferences(at, counts, np.array([commits[place].node for place in mine])))
-            for at, mine in places.items()
+            (
+                positions,
+                self._prices_of_preferences(index, counts, np.array([commits[place].node for place in positions])),
+            )
+            for index, positions in places.items()
         ]
 
-    def _prices_of_preferences(self, at: int, counts: DomainCounts, nodes: Int64s) -> Int64s:
-        demand = self._demands[at]
-        if at not in self._soft:
-            self._soft[at] = demand.soft_costs(self._snapshot)
-        soft_costs = self._soft[at]
+    def _prices_of_preferences(self, index: int, counts: DomainCounts, nodes: Int64s) -> Int64s:
+        demand = self._demands[index]
+        if index not in self._soft:
+            self._soft[index] = demand.soft_costs(self._snapshot)
+        soft_costs = self._soft[index]
         if soft_costs is None:
             return np.zeros(len(nodes), dtype=np.int64)
         return soft_costs.added_by_others(counts, demand.constraints.increments, nodes)

@@ -12,15 +12,15 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import BinPacking, CostModel
 from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
-from flowcore.planning.problem.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
-from flowcore.planning.problem.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.charging import Charge, not_charged
-from flowcore.planning.problem.commits import Commit
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.cost_matrix import CostMatrix
-from flowcore.planning.problem.demands import Demand, demands_of, with_costs
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
+from flowcore.planning.problem.demands.charging import Charge, not_charged
+from flowcore.planning.problem.demands.demands import Demand, demands_of, with_costs
 from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.topology.domains import Domains
 from flowcore.rules.verdicts import VerdictCache
 
@@ -50,7 +50,7 @@ class Problem:
         contradictions: tuple[Contradiction, ...] = (),
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``."""
+        """Takes the arguments of ``run_round``; ``cache`` and ``contradictions``: None and () to compute them."""
         self.charge = charge
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions
@@ -62,37 +62,37 @@ class Problem:
 
     def with_snapshot(self, snapshot: Snapshot, contradictions: tuple[Contradiction, ...] | None = None) -> Problem:
         """The same policies for another snapshot; ``contradictions`` None: those known already."""
-        found = self.contradictions if contradictions is None else contradictions
-        return Problem(snapshot, self.policies, self.models, self._given_cache, found, self.charge)
+        known = self.contradictions if contradictions is None else contradictions
+        return Problem(snapshot, self.policies, self.models, self._given_cache, known, self.charge)
 
     def with_demands(
         self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()
     ) -> Problem:
         """Other demands for the same capacity; ``atomic_groups`` None: those that the snapshot has."""
-        found = self.with_snapshot(self.snapshot)
-        found.cache, found.start, found.demands = self.cache, self.start, demands
+        problem = self.with_snapshot(self.snapshot)
+        problem.cache, problem.start, problem.demands = self.cache, self.start, demands
         if atomic_groups is not None:
-            found.atomic_groups = atomic_groups
+            problem.atomic_groups = atomic_groups
         if must_place:
-            found.must_place = must_place
-        return found
+            problem.must_place = must_place
+        return problem
 
     def with_atomic_groups(self, groups: tuple[AtomicGroup, ...]) -> Problem:
         """The same pods in groups of other properties."""
-        found = copy(self)
-        found.atomic_groups = AtomicGroups(groups, self.atomic_groups.group_of, self.atomic_groups.needed)
-        return found
+        problem = copy(self)
+        problem.atomic_groups = AtomicGroups(groups, self.atomic_groups.group_of, self.atomic_groups.needed)
+        return problem
 
     def with_held(self, held: HeldCapacity) -> Problem:
         """Some capacity kept out; costs and bounds stay those of the problem without that."""
-        found = self.with_demands(self.demands, self.atomic_groups)
-        found.start, found.load, found.unreserved_cost_matrix = (
+        problem = self.with_demands(self.demands, self.atomic_groups)
+        problem.start, problem.load, problem.unreserved_cost_matrix = (
             held.reserve(self.start, self.demands),
             self.load,
             self.cost_matrix,
         )
-        found.held = held
-        return found
+        problem.held = held
+        return problem
 
     # --- what follows from the snapshot ---
 
@@ -123,7 +123,7 @@ class Problem:
 
     @cached_property
     def must_place(self) -> tuple[int, ...]:
-        """Of each demand: none, unless a pass says so."""
+        """Pods of each demand that must be placed: none, unless a pass says so."""
         return (0,) * len(self.demands)
 
     @cached_property
@@ -144,11 +144,11 @@ class Problem:
     @cached_property
     def required(self) -> Int64s:
         """int64[U, C]: how many pods of each demand an atomic group needs."""
-        found = np.zeros((len(self.atomic_groups.all), len(self.demands)), dtype=np.int64)
+        counts = np.zeros((len(self.atomic_groups.all), len(self.demands)), dtype=np.int64)
         for group, atomic_group in enumerate(self.atomic_groups.all):
             for demand, count in atomic_group.required.items():
-                found[group, demand] = count
-        return found
+                counts[group, demand] = count
+        return counts
 
     @cached_property
     def unschedulable(self) -> Bools:
@@ -166,7 +166,9 @@ class Problem:
     def by_size(self) -> list[int]:
         """Demands by dominant share, the largest first: large pods need first choice."""
         demands = self.demands
-        return sorted(range(len(demands)), key=lambda at: (-demands[at].dominant_share, demands[at].queue_rank))
+        return sorted(
+            range(len(demands)), key=lambda index: (-demands[index].dominant_share, demands[index].queue_rank)
+        )
 
     @cached_property
     def not_packable(self) -> Bools:
@@ -188,29 +190,29 @@ class Problem:
             for counter in (*demand.constraints.affinity, *(spread.counter for spread in demand.constraints.spreads))
         }
         forbids_only = [
-            each.constraints.only_forbids and unblocking.isdisjoint(each.constraints.increments)
-            for each in self.demands
+            demand.constraints.only_forbids and unblocking.isdisjoint(demand.constraints.increments)
+            for demand in self.demands
         ]
         ports = [bool(each.group.pod_class.host_ports) for each in self.demands]
         return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(ports, dtype=np.bool_))
 
     def domains(self, key: str) -> Domains:
         """The domains of a topology key."""
-        found = self._domains.get(key)
-        if found is None:
-            found = self._domains[key] = Domains.of(key, self.snapshot.table)
-        return found
+        domains = self._domains.get(key)
+        if domains is None:
+            domains = self._domains[key] = Domains.of(key, self.snapshot.table)
+        return domains
 
-    def packing(self, at: int) -> Int64s:
+    def packing(self, index: int) -> Int64s:
         """int64[M]: the nodes that a demand fits on, the fullest first."""
-        found = self._packing.get(at)
-        if found is None:
-            demand = self.demands[at]
+        nodes_in_order = self._packing.get(index)
+        if nodes_in_order is None:
+            demand = self.demands[index]
             load = self.start.load(demand.potential.utilisation)
             arc = _PACKING.arc_costs(demand.group.pod_class, demand.size, load, demand.policy.cost.weights)
             nodes = np.nonzero(demand.counts)[0]
-            found = self._packing[at] = nodes[np.argsort(arc[nodes], kind="stable")]
-        return found
+            nodes_in_order = self._packing[index] = nodes[np.argsort(arc[nodes], kind="stable")]
+        return nodes_in_order
 
     # --- candidates ---
 
@@ -221,8 +223,8 @@ class Problem:
             placed[commit.demand] += commit.count
         pending = sum(
             int(demand.prices.sum())
-            - int(demand.prices[self.atomic_groups.placement_order(at, admitted)[:count]].sum())
-            for at, (demand, count) in enumerate(zip(self.demands, placed, strict=True))
+            - int(demand.prices[self.atomic_groups.placement_order(index, admitted)[:count]].sum())
+            for index, (demand, count) in enumerate(zip(self.demands, placed, strict=True))
         )
         return self.objective.placed(commits) + pending
 
@@ -249,7 +251,7 @@ def priced(problem: Problem, demand: Demand) -> Demand:
     return with_costs(demand, problem.snapshot, problem.load, problem.models, problem.cache)
 
 
-def is_better(problem: Problem, one: Candidate, other: Candidate) -> bool:
+def is_better(problem: Problem, candidate: Candidate, best: Candidate) -> bool:
     """Whether one candidate is better: groups that are partially placed come first, then the cost decides."""
 
     def rank(candidate: Candidate) -> tuple[int, int]:
@@ -259,4 +261,4 @@ def is_better(problem: Problem, one: Candidate, other: Candidate) -> bool:
         )
         return left_out, candidate.cost
 
-    return rank(one) < rank(other)
+    return rank(candidate) < rank(best)

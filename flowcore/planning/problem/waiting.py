@@ -13,11 +13,11 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.soft_constraints import SoftConstraintCosts
-from flowcore.planning.problem.atomic_groups import AtomicGroup
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 
 #: How often pods that have become too dear are taken out and their room is filled again. Once or twice does, mostly.
@@ -32,15 +32,15 @@ WaitPrices = Mapping[int, Int64s]
 
 def waiting_demands(problem: Problem) -> list[int]:
     """Demands whose pods wait for as long as that costs less than every node that has room."""
-    return [at for at, demand in enumerate(problem.demands) if demand.waits]
+    return [index for index, demand in enumerate(problem.demands) if demand.waits]
 
 
-def lacking(problem: Problem, at: int, placed: int) -> int:
-    """How many more pods of a demand a plan should place if it places so many: all, but for those that wait."""
-    demand = problem.demands[at]
+def lacking(problem: Problem, index: int, placed: int) -> int:
+    """How many more pods of a demand a plan should place beside the ``placed`` ones: all, but for pods that wait."""
+    demand = problem.demands[index]
     if not demand.waits:
         return demand.count - placed
-    cheapest = problem.cost_matrix.first_pod_cost_of(at).min(initial=np.inf)
+    cheapest = problem.cost_matrix.first_pod_cost_of(index).min(initial=np.inf)
     return max(0, int((demand.prices > cheapest).sum()) - placed)
 
 
@@ -51,18 +51,18 @@ def wait_prices(problem: Problem, placed: Sequence[int], admitted: Bools) -> Wai
         placed: how many pods of each demand are placed.
         admitted: bool[U], groups that are placed.
     """
-    found = {}
-    for at in waiting_demands(problem):
-        prices = problem.demands[at].prices[problem.atomic_groups.placement_order(at, admitted)].copy()
-        prices[: max(problem.must_place[at], problem.atomic_groups.required(at, admitted))] = _MUST
-        found[at] = prices[placed[at] :]
-    return found
+    waiting_prices = {}
+    for index in waiting_demands(problem):
+        prices = problem.demands[index].prices[problem.atomic_groups.placement_order(index, admitted)].copy()
+        prices[: max(problem.must_place[index], problem.atomic_groups.required(index, admitted))] = _MUST
+        waiting_prices[index] = prices[placed[index] :]
+    return waiting_prices
 
 
 def may_wait(problem: Problem, group: int) -> bool:
     """Whether an atomic group is left pending for as long as that costs less than its nodes."""
     atomic_group = problem.atomic_groups.all[group]
-    return not atomic_group.partially_placed and any(problem.demands[at].waits for at in atomic_group.required)
+    return not atomic_group.partially_placed and any(problem.demands[demand].waits for demand in atomic_group.required)
 
 
 def added_cost(demands: Sequence[Demand], commits: Sequence[Commit], before: FreeCapacity, after: FreeCapacity) -> int:
@@ -85,25 +85,25 @@ class Savings:
         #: Of each demand: its nodes and the pods there.
         self.placed: dict[int, dict[int, int]] = {}
         for commit in commits:
-            there = self.placed.setdefault(commit.demand, {})
-            there[commit.node] = there.get(commit.node, 0) + commit.count
+            pods = self.placed.setdefault(commit.demand, {})
+            pods[commit.node] = pods.get(commit.node, 0) + commit.count
 
-    def dearest(self, at: int) -> tuple[int, int]:
+    def dearest(self, demand: int) -> tuple[int, int]:
         """By how much the cost of the placed pods falls at most if a pod of a demand is left out, and its node."""
-        nodes = np.array(sorted(self.placed[at]), dtype=np.int64)
-        saved = self.by_node(at, nodes)
+        nodes = np.array(sorted(self.placed[demand]), dtype=np.int64)
+        saved = self.by_node(demand, nodes)
         best = int(saved.argmax())
         return int(saved[best]), int(nodes[best])
 
-    def by_node(self, at: int, nodes: Int64s) -> Int64s:
+    def by_node(self, index: int, nodes: Int64s) -> Int64s:
         """int64[len(nodes)]: the same for each node that has a pod of the demand."""
-        demand = self._problem.demands[at]
+        demand = self._problem.demands[index]
         load = self._capacity.load_at(nodes, demand.potential)
         without = self._capacity.load_at(nodes, demand.potential).less(demand.size)
         saved = demand.arc[nodes] + demand.potential.values(load) - demand.potential.values(without)
-        if at not in self._soft:
-            self._soft[at] = demand.soft_costs(self._capacity.snapshot)
-        soft = self._soft[at]
+        if index not in self._soft:
+            self._soft[index] = demand.soft_costs(self._capacity.snapshot)
+        soft = self._soft[index]
         if soft is not None:
             saved = saved + soft.saved_without(self._capacity.domain_counts, demand.constraints.increments, nodes)
         return saved
@@ -111,33 +111,33 @@ class Savings:
     def most_of(self, group: AtomicGroup) -> int:
         """The most that leaving out the pods that a group needs can save: each later pod of a node saves no more."""
         most = 0
-        for at, count in group.required.items():
-            nodes = np.array(sorted(self.placed.get(at, ())), dtype=np.int64)
-            pods = np.array([self.placed[at][node] for node in nodes.tolist()], dtype=np.int64)
-            saved = np.sort(np.repeat(self.by_node(at, nodes), pods))[::-1]
+        for demand, count in group.required.items():
+            nodes = np.array(sorted(self.placed.get(demand, ())), dtype=np.int64)
+            pods = np.array([self.placed[demand][node] for node in nodes.tolist()], dtype=np.int64)
+            saved = np.sort(np.repeat(self.by_node(demand, nodes), pods))[::-1]
             most += int(saved[:count].sum())
         return most
 
-    def leave_out(self, at: int, node: int) -> None:
+    def leave_out(self, demand: int, node: int) -> None:
         """A pod of a demand is not on this node any more."""
-        there = self.placed[at]
-        there[node] -= 1
-        if not there[node]:
-            del there[node]
-        one = np.array([1], dtype=np.int64)
-        self._capacity.release(self._problem.demands[at], np.array([node], dtype=np.int64), one)
+        pods = self.placed[demand]
+        pods[node] -= 1
+        if not pods[node]:
+            del pods[node]
+        single = np.array([1], dtype=np.int64)
+        self._capacity.release(self._problem.demands[demand], np.array([node], dtype=np.int64), single)
 
     def commits(self, before: Sequence[Commit]) -> list[Commit]:
         """The commits of the plan, in their order, without the pods that are left out."""
-        remaining = {at: dict(there) for at, there in self.placed.items()}
-        found = []
+        remaining = {demand: dict(pods) for demand, pods in self.placed.items()}
+        kept = []
         for commit in before:
-            there = remaining[commit.demand]
-            count = min(commit.count, there.get(commit.node, 0))
+            pods_left = remaining[commit.demand]
+            count = min(commit.count, pods_left.get(commit.node, 0))
             if count:
-                there[commit.node] -= count
-                found.append(Commit(commit.demand, commit.node, count))
-        return found
+                pods_left[commit.node] -= count
+                kept.append(Commit(commit.demand, commit.node, count))
+        return kept
 
 
 def settled(
@@ -148,33 +148,35 @@ def settled(
         return None
     savings = Savings(problem, commits, capacity)
     prices = wait_prices(problem, [0] * len(problem.demands), admitted)
-    counts = {at: sum(savings.placed.get(at, {}).values()) for at in prices}
+    counts = {demand: sum(savings.placed.get(demand, {}).values()) for demand in prices}
     dear, again = False, True
     while again:
         again = False
-        for at, price in prices.items():
-            while counts[at]:
-                saved, node = savings.dearest(at)
-                if saved <= price[counts[at] - 1]:
+        for demand, price in prices.items():
+            while counts[demand]:
+                saved, node = savings.dearest(demand)
+                if saved <= price[counts[demand] - 1]:
                     break
-                savings.leave_out(at, node)
-                counts[at] -= 1
+                savings.leave_out(demand, node)
+                counts[demand] -= 1
                 dear = again = True
     return replay(problem, savings.commits(commits)) if dear else None
 
 
 def without_dear_groups(problem: Problem, candidate: Candidate) -> Candidate:
     """A candidate without the groups that cost more than waiting; the room that they leave is not filled again."""
-    waiting = [at for at in np.nonzero(candidate.admitted)[0].tolist() if may_wait(problem, at)]
+    waiting = [number for number in np.nonzero(candidate.admitted)[0].tolist() if may_wait(problem, number)]
     again = bool(waiting)
     while again:
         again = False
         savings = Savings(problem, candidate.commits, candidate.capacity)
-        for at in waiting:
-            if candidate.admitted[at] and savings.most_of(problem.atomic_groups.all[at]) > _value(problem, at):
-                found = _without(problem, candidate, at)
-                if found.cost < candidate.cost:
-                    candidate, again = found, True
+        for number in waiting:
+            if candidate.admitted[number] and savings.most_of(problem.atomic_groups.all[number]) > _value(
+                problem, number
+            ):
+                cheaper = _without(problem, candidate, number)
+                if cheaper.cost < candidate.cost:
+                    candidate, again = cheaper, True
                     break
     return candidate
 
@@ -188,22 +190,22 @@ def _without(problem: Problem, candidate: Candidate, group: int) -> Candidate:
     admitted = candidate.admitted.copy()
     admitted[group] = False
     savings = Savings(problem, candidate.commits, candidate.capacity)
-    for at in problem.atomic_groups.all[group].demands & savings.placed.keys():
-        placed = sum(savings.placed[at].values())
-        needed = problem.atomic_groups.all[group].required.get(at, 0)
-        most = len(problem.atomic_groups.placement_order(at, admitted))
+    for demand in problem.atomic_groups.all[group].demands & savings.placed.keys():
+        placed = sum(savings.placed[demand].values())
+        needed = problem.atomic_groups.all[group].required.get(demand, 0)
+        most = len(problem.atomic_groups.placement_order(demand, admitted))
         for _ in range(placed - min(placed - needed, most)):
-            savings.leave_out(at, savings.dearest(at)[1])
+            savings.leave_out(demand, savings.dearest(demand)[1])
     commits, capacity = replay(problem, savings.commits(candidate.commits))
-    found = problem.candidate(candidate.method, commits, capacity, admitted)
-    return replace(found, demands=candidate.demands, decided=candidate.decided, held=candidate.held)
+    without = problem.candidate(candidate.method, commits, capacity, admitted)
+    return replace(without, demands=candidate.demands, decided=candidate.decided, held=candidate.held)
 
 
 def replay(problem: Problem, commits: Sequence[Commit]) -> tuple[list[Commit], FreeCapacity]:
     """Commits from the start, without those whose rules needed pods that are not placed any more."""
-    capacity, found = problem.start.copy(), []
+    capacity, replayed = problem.start.copy(), []
     for commit in commits:
         taken = capacity.place(problem.demands[commit.demand], commit.node, commit.count)
         if taken:
-            found.append(Commit(commit.demand, commit.node, taken))
-    return found, capacity
+            replayed.append(Commit(commit.demand, commit.node, taken))
+    return replayed, capacity

@@ -20,10 +20,10 @@ from flowcore.model.policies import GangPolicy
 from flowcore.model.resources import PODS
 from flowcore.planning.methods.admission import Admission, IndividualPods, complete
 from flowcore.planning.methods.admission_run import AdmissionRun
-from flowcore.planning.problem.atomic_groups import AtomicGroup
-from flowcore.planning.problem.candidate import Candidate, HeldCapacity
-from flowcore.planning.problem.commits import Commit
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.passes import Pass
+from flowcore.planning.problem.placements.candidate import Candidate, HeldCapacity
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
@@ -84,13 +84,13 @@ def _fit_after_costlier(problem: Problem, number: int) -> tuple[bool, tuple[Comm
     groups = problem.atomic_groups.all
     mean_price, priority = groups[number].mean_price, _priority_of(groups[number], problem)
     costlier = [
-        other
-        for other, group in enumerate(groups)
-        if other != number
+        costlier_number
+        for costlier_number, group in enumerate(groups)
+        if costlier_number != number
         and not group.unschedulable_reason
         and (group.partially_placed or group.mean_price > mean_price or _priority_of(group, problem) > priority)
     ]
-    costlier.sort(key=lambda other: (not groups[other].partially_placed, -groups[other].mean_price, other))
+    costlier.sort(key=lambda index: (not groups[index].partially_placed, -groups[index].mean_price, index))
     pods = IndividualPods.of(problem)
     above = np.array([demand.group.pod_class.priority > priority for demand in problem.demands], dtype=np.bool_)
     alone = np.nonzero(((pods.price > mean_price) | above[pods.demand]) & (pods.group < 0))[0]

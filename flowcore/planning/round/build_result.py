@@ -7,12 +7,12 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
 from flowcore.planning.round.backfill_reservation import history_after
 from flowcore.planning.round.unplaced_reasons import UnplacedReasons
-from flowcore.rules.topology.waves import waves_of
+from flowcore.rules.topology.round_constraints.waves import waves_of
 
 
 def build_result(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.planning.methods.admission_run import AdmissionRun
-from flowcore.planning.problem.atomic_groups import pods
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.demands.atomic_groups import pods
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import may_wait
 from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT
@@ -57,7 +57,7 @@ class CheaperToWait:
             f"{group.name} needs {pods(group.size)} at once. Waiting costs {rounded_down(price)}, "
             f"and the cheapest nodes with room for them {rounded_up(cost)}. It waits for cheaper nodes."
         )
-        growth = sum(self._problem.demands[at].price_growth * count for at, count in group.required.items())
+        growth = sum(self._problem.demands[demand].price_growth * count for demand, count in group.required.items())
         return Reason(text, CHEAPER_TO_WAIT, more_nodes_help=False, settles_in=_seconds(cost - price, growth))
 
     def _find_cheapest(self, number: int) -> tuple[str, int] | None:

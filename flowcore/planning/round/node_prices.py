@@ -7,17 +7,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.costs.scale import OMEGA
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import pods_by_node
-from flowcore.planning.problem.demands import Demand
-from flowcore.planning.problem.free_capacity import FreeCapacity
-from flowcore.planning.problem.problem import Problem
+from flowcore.model.policies import Steering
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import pods_by_node
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem, priced
 
 #: A node that costs this much more is as good: one point of kube-scheduler's scores, a hundredth of a node.
 _POINT = OMEGA // 100
-#: The price of a node that the pods may not use, or that has no room for one more.
+#: The price of a node that the pods may not use.
 CLOSED = -1
 
 
@@ -27,7 +28,8 @@ class NodePrices:
 
     Attributes:
         pods: that are alike.
-        prices: int64[N], the arc and the increase of the potential; CLOSED.
+        prices: int64[N], the arc and the increase of the potential, of nodes with room and of full ones; CLOSED.
+        open: bool[N], nodes that have room for one more.
         savings: by how much the cost falls if one of the pods leaves a node, by position of the node; of the nodes that
             the plan has for them.
         tolerance: a node that is this much dearer is as good. 0 where nodes are not priced by their load: there the
@@ -36,24 +38,25 @@ class NodePrices:
 
     pods: Sequence[PendingPod]
     prices: Int64s
+    open: Bools
     savings: Mapping[int, int]
     tolerance: int
 
 
 def priced_demands(problem: Problem, *, bound: bool = False) -> list[Demand]:
-    """Demands of the pods that are bound one by one, the largest number of alike pods first.
+    """Demands of the pods that kube-scheduler binds one by one, the largest number of alike pods first.
 
-    Pods that a preference or a penalty between pods prices are left out.
+    Where a preference or a penalty between pods prices them, only those are kept that kube-scheduler may place itself.
 
     Args:
-        bound: whether they are bound by us; False: by kube-scheduler.
+        bound: also those of pods that we bind.
     """
     kept = [
         demand
         for demand in problem.demands
         if demand.policy.delivery.acts
-        and demand.policy.delivery.through_kube_scheduler is not bound
-        and demand.constraints.soft_constraints is None
+        and (bound or demand.policy.delivery.through_kube_scheduler)
+        and (_is_placed_by_price(demand) or demand.policy.steering is Steering.PREFER)
         and not all(pod.gangs for pod in demand.group.pods)
     ]
     return sorted(kept, key=lambda demand: -demand.count)
@@ -70,13 +73,23 @@ def node_prices(problem: Problem, demands: Sequence[Demand], candidate: Candidat
         capacity = candidate.held.reserve(capacity, problem.demands)
     planned = pods_by_node(candidate.commits)
     positions = {id(demand): number for number, demand in enumerate(problem.demands)}
-    for demand in demands:
-        increases = capacity.next_increase(demand)
-        prices = np.where(capacity.fit_counts(demand) > 0, demand.arc + increases, CLOSED)
+    for unpriced in demands:
+        # Where no node has room, prices matter for scores alone.
+        demand = priced(problem, unpriced) if unpriced.policy.steering is Steering.PREFER else unpriced
+        increases, fits = capacity.next_increase(demand), capacity.fit_counts(demand) > 0
+        prices = np.where(demand.allowed & demand.is_priced, demand.arc + increases, CLOSED)
+        if not _is_placed_by_price(demand):
+            yield NodePrices(demand.group.pods, prices, np.zeros_like(fits), {}, 0)
+            continue
         tolerance = _POINT * demand.policy.cost.weights.least_requested if increases.any() else 0
-        nodes = np.array(sorted(planned.get(positions[id(demand)], ())), dtype=np.int64)
+        nodes = np.array(sorted(planned.get(positions[id(unpriced)], ())), dtype=np.int64)
         savings = dict(zip(nodes.tolist(), _savings(demand, capacity, nodes).tolist(), strict=True))
-        yield NodePrices(demand.group.pods, prices, savings, tolerance)
+        yield NodePrices(demand.group.pods, prices, fits, savings, tolerance)
+
+
+def _is_placed_by_price(demand: Demand) -> bool:
+    """Whether no preference and no penalty between pods prices its pods, so that a node's price is all they pay."""
+    return demand.constraints.soft_constraints is None
 
 
 def _savings(demand: Demand, capacity: FreeCapacity, nodes: Int64s) -> Int64s:

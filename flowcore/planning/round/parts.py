@@ -13,10 +13,10 @@ from collections.abc import Generator, Hashable
 import numpy as np
 
 from flowcore.planning.methods.without_penalties import WithoutPenalties
-from flowcore.planning.problem.atomic_groups import no_atomic_groups
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit, pods_by_node
-from flowcore.planning.problem.free_capacity import FreeCapacity
+from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit, pods_by_node
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import replay
 from flowcore.planning.round.portfolio import Portfolio
@@ -40,7 +40,7 @@ def independent_parts(problem: Problem) -> list[list[int]]:
         return [everything]
     if all((usable[number] & usable[order[0]]).any() for number in order):
         return [everything]  # all others share a node with the demand that has most
-    #: A demand that uses the node, of those that were looked at.
+    #: By node: a demand seen so far that uses it.
     owner = np.full(len(problem.start.free), len(demands), dtype=np.int64)
     keys: list[set[Hashable]] = []
     for number in order:
@@ -131,7 +131,9 @@ class PartedPortfolio:
     def _joined(self) -> Candidate:
         """The best candidates of all parts as one, of the problem."""
         conclusions = [portfolio.conclude() for portfolio in self._portfolios]
-        if self._last is not None and all(one is other for one, other in zip(self._last[0], conclusions, strict=True)):
+        if self._last is not None and all(
+            last is conclusion for last, conclusion in zip(self._last[0], conclusions, strict=True)
+        ):
             return self._last[1]
         commits = [
             Commit(part[commit.demand], commit.node, commit.count)

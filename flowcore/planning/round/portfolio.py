@@ -32,29 +32,29 @@ from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings
 from flowcore.planning.methods.without_penalties import WithoutPenalties
-from flowcore.planning.problem.bounds import clearing_costs, first_bound, lower_bound
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
+from flowcore.planning.problem.bounds.tangents import is_one_size
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
-from flowcore.planning.problem.tangents import is_one_size
 from flowcore.planning.problem.waiting import lacking
 
 #: If more than one pod in this many stays out although a node has room for some of its kind, capacity decides and not
 #: cost: a flow, which knows slots only, comes after all that knows resources.
 _SCARCE = 50
-#: So many neighbourhoods in a row without a gain end the search, or a tenth as many as there are nodes.
+#: Neighbourhoods in a row without a gain that end the search; or a tenth of the number of nodes.
 _PATIENCE = 6
-#: Where pods cost something beside each other: so many neighbourhoods and steps of local search by turns.
+#: Where pods cost something beside each other: neighbourhoods and steps of local search in one turn.
 _TURN = 8
 #: If pods stay out, up to this many pods are placed one by one in the order of their price. With more pods this step
 #: takes long.
 _FEW_BY_PRICE = 3_000
-#: A round of so many pods ends once its plan is close to its bound: later steps would cost more time than they save.
+#: From this number of pods on a round ends once its plan is close to its bound: later steps cost more than they save.
 _SMALL = 1_000
 #: CP-SAT's deterministic time for packing: a tenth of a second, then twice as much if that was too short.
 _PACKING_WORK = (0.05, 0.1)
-#: A bound is close to a cost if no more than one part in so many lies between them: 3 %. At that gap flows, reinsertion
+#: A bound is close to a cost if at most one part in this number lies between them: 3 %. At that gap flows, reinsertion
 #: and searches lower the cost by 0.02 to 0.2 %, and a better bound costs more time than all other steps together.
 _CLOSE = 33
 #: CP-SAT's deterministic time for pods with constraints: some tenths of a second.
@@ -235,10 +235,10 @@ class Portfolio:
             return
         penalties, relaxed = self._relaxed
         self.bound = max(self.bound, relaxed.bound)
-        found = relaxed.conclude()
-        if found is not self._compared:
-            self._compared = found
-            self.offer(penalties.restore(found))
+        conclusion = relaxed.conclude()
+        if conclusion is not self._compared:
+            self._compared = conclusion
+            self.offer(penalties.restore(conclusion))
 
     def _relax(self) -> None:
         """The round in fractions: its prices give a bound, and say later what pods are worth."""

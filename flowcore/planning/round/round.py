@@ -5,17 +5,16 @@ from __future__ import annotations
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.shares.after_round import with_plan
-from flowcore.model.policies import BUILT_IN, Policy, Steering
+from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.charging import Charge, not_charged
+from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -28,7 +27,8 @@ from flowcore.planning.problem.passes import (
     apply_all,
     invert_all,
 )
-from flowcore.planning.problem.problem import Problem, is_better, priced
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.problem import Problem, is_better
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
@@ -36,7 +36,6 @@ from flowcore.planning.round.build_result import build_result
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.portfolio import Portfolio
-from flowcore.planning.round.scores import scores_of
 from flowcore.rules.verdicts import VerdictCache
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -64,7 +63,7 @@ class Round:
         seed: int = 0,
         charge: Charge = not_charged,
     ) -> None:
-        """See ``run_round``; ``charge`` is called with the pods that work was for."""
+        """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for."""
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),
@@ -173,7 +172,7 @@ class Round:
         return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
 
     def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
-        """What nodes cost one more pod after the plan, for pods that are bound by kube-scheduler or, ``bound``, by us.
+        """What nodes cost one more pod after the plan, for pods that kube-scheduler binds and, ``bound``, that we bind.
 
         Pods of gangs have no prices.
         """
@@ -181,15 +180,6 @@ class Round:
         if demands:
             candidate, _ = self._best_candidate()
             yield from node_prices(self._problem, demands, invert_all(self._passes, candidate))
-
-    def scores(self) -> Iterator[tuple[Sequence[PendingPod], Int64s]]:
-        """Pods that kube-scheduler may place itself in the end, with int64[N] scores (``scores``) for all of them."""
-        problem = self._problem
-        wanted = [priced(problem, each) for each in problem.demands if each.policy.steering is Steering.PREFER]
-        capacity = self._portfolio.conclude().capacity if wanted else None
-        for demand in wanted:
-            if capacity is not None:
-                yield demand.group.pods, scores_of(demand, capacity.load(demand.potential.utilisation))
 
 
 def run_round(

@@ -10,8 +10,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission import fit_counts
-from flowcore.planning.problem.atomic_groups import AtomicGroup, pods
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round.cheaper_to_wait import CheaperToWait
 from flowcore.rules.filters import run_filters
@@ -103,7 +103,7 @@ class UnplacedReasons:
         )
 
     def _more_nodes_help(self, counts: Mapping[int, int]) -> bool:
-        """Whether other nodes may take so many pods of these demands."""
+        """Whether other nodes may take these numbers of pods of the demands."""
         return all(
             more_nodes_help(
                 group.pod_class,

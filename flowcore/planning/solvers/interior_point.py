@@ -19,14 +19,14 @@ from numpy.typing import NDArray
 Float64s = NDArray[np.float64]
 Bools = NDArray[np.bool_]
 
-#: The method stops when what is left to gain is this part of the cost, or after so many steps.
+#: The method stops when what is left to gain is this part of the cost, or after this number of steps.
 _CLOSE = 1e-3
 _MOST_STEPS = 40
 #: How far a step goes towards the border.
 _TOWARDS = 0.95
 #: Nothing is smaller than this.
 _TINY = 1e-300
-#: Multiplications of matrices up to so many products stay in one thread: threads of a library that wait for each other
+#: Largest multiplication of matrices, in products, in one thread: threads of a library that wait for each other
 #: take more time of all cores than they save.
 _ONE_THREAD, _ROWS = 200_000, 40
 
@@ -124,39 +124,46 @@ def _start(program: FluidProgram) -> _Point:
     used = placed.T @ program.requests
     placed /= max(1.0, 2 * float((used.sum(axis=0) / np.maximum(program.room.sum(axis=0), _TINY)).max(initial=0.0)))
     stays = np.clip(1 - placed.sum(axis=1) / program.pods, 0.1, 0.9)
-    part = program.leaving_pods @ stays / np.maximum(program.leaving_pods.sum(axis=1), _TINY)
+    leaving_share = program.leaving_pods @ stays / np.maximum(program.leaving_pods.sum(axis=1), _TINY)
     spare = np.maximum(program.room - placed.T @ program.requests, 0.3 * program.room)
     price = 1.5 * max(float(program.leaving_prices.max()), float(program.arcs.max()), 1.0)
     mean = float(placed[program.usable].mean())
     return _Point(
         placed=placed,
-        left=program.leaving_most * part,
+        left=program.leaving_most * leaving_share,
         spare=spare,
         prices=np.full(len(program.pods), price / 1.5),
         placed_dual=np.where(program.usable, price, 1.0),
-        left_dual=np.full(len(part), price),
-        stay_dual=np.full(len(part), price),
+        left_dual=np.full(len(leaving_share), price),
+        stay_dual=np.full(len(leaving_share), price),
         shadow_prices=price * mean / spare,
     )
 
 
-def _products(program: FluidProgram, at: _Point) -> float:
+def _products(program: FluidProgram, point: _Point) -> float:
     """Sum of all bounds' distances times their multipliers: what is left to gain."""
-    stay = program.leaving_most - at.left
-    pods = float((at.placed * at.placed_dual).sum())  # nothing is placed where a class may not go
-    return pods + float((at.shadow_prices * at.spare).sum() + at.left_dual @ at.left + at.stay_dual @ stay)
+    stay = program.leaving_most - point.left
+    pods = float((point.placed * point.placed_dual).sum())  # nothing is placed where a class may not go
+    return pods + float(
+        (point.shadow_prices * point.spare).sum() + point.left_dual @ point.left + point.stay_dual @ stay
+    )
 
 
-def _step(program: FluidProgram, at: _Point) -> tuple[_Point, float, float]:
+def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
     """Direction and length of the next step, and the cost of the point."""
-    system = _System(program, at)
-    stay = program.leaving_most - at.left
-    products = (at.placed * at.placed_dual, at.shadow_prices * at.spare, at.left_dual * at.left, at.stay_dual * stay)
+    system = _System(program, point)
+    stay = program.leaving_most - point.left
+    products = (
+        point.placed * point.placed_dual,
+        point.shadow_prices * point.spare,
+        point.left_dual * point.left,
+        point.stay_dual * stay,
+    )
     ahead = system.direction(*(-each for each in products))
-    length = _longest(program, at, ahead)
-    now = _products(program, at)
-    after = max(_products(program, at.moved(ahead, length)), 0.0)
-    count = int(program.usable.sum()) + at.shadow_prices.size + 2 * len(at.left)
+    length = _longest(program, point, ahead)
+    now = _products(program, point)
+    after = max(_products(program, point.moved(ahead, length)), 0.0)
+    count = int(program.usable.sum()) + point.shadow_prices.size + 2 * len(point.left)
     target = (after / max(now, _TINY)) ** 3 * now / count
     direction = system.direction(
         np.where(program.usable, target - products[0] - ahead.placed * ahead.placed_dual, 0.0),
@@ -164,17 +171,17 @@ def _step(program: FluidProgram, at: _Point) -> tuple[_Point, float, float]:
         target - products[2] - ahead.left_dual * ahead.left,
         target - products[3] + ahead.stay_dual * ahead.left,
     )
-    return direction, min(1.0, _TOWARDS * _longest(program, at, direction)), system.cost
+    return direction, min(1.0, _TOWARDS * _longest(program, point, direction)), system.cost
 
 
-def _longest(program: FluidProgram, at: _Point, by: _Point) -> float:
+def _longest(program: FluidProgram, point: _Point, by: _Point) -> float:
     """How far a direction leads before it leaves the bounds, at most 1."""
-    stay = program.leaving_most - at.left
+    stay = program.leaving_most - point.left
     length = 1.0
     for value, change in (
-        (at.placed, by.placed), (at.spare, by.spare), (at.left, by.left), (stay, -by.left),
-        (at.placed_dual, by.placed_dual), (at.shadow_prices, by.shadow_prices), (at.left_dual, by.left_dual),
-        (at.stay_dual, by.stay_dual),
+        (point.placed, by.placed), (point.spare, by.spare), (point.left, by.left), (stay, -by.left),
+        (point.placed_dual, by.placed_dual), (point.shadow_prices, by.shadow_prices), (point.left_dual, by.left_dual),
+        (point.stay_dual, by.stay_dual),
     ):  # fmt: skip
         steepest = float((-change / np.maximum(value, _TINY)).max(initial=0.0))
         length = min(length, 1.0 / steepest) if steepest > 0 else length
@@ -184,28 +191,30 @@ def _longest(program: FluidProgram, at: _Point, by: _Point) -> float:
 class _System:
     """Newton's equations at a point: everything eliminated down to one system for all classes."""
 
-    def __init__(self, program: FluidProgram, at: _Point) -> None:
-        self._program, self._at = program, at
+    def __init__(self, program: FluidProgram, point: _Point) -> None:
+        self._program, self._at = program, point
         classes, states = program.arcs.shape
         counted, requests = program.counted, program.requests
         amounts = np.concatenate([counted, requests], axis=1)
         columns, first = amounts.shape[1], counted.shape[1]
-        slopes, bends = program.slopes((at.placed.T @ counted) / program.nodes[:, np.newaxis])
-        paid = program.arcs + counted @ slopes.T + requests @ at.shadow_prices.T
-        self._reduced = paid - at.prices[:, np.newaxis] - at.placed_dual
-        leaving = program.leaving_prices - _times(program.leaving_pods, at.prices)
-        self._leaving = leaving - at.left_dual + at.stay_dual
-        self._pods = program.pods - at.placed.sum(axis=1) - _times(program.leaving_pods.T, at.left)
-        self._room = program.room - at.placed.T @ requests - at.spare
-        self.cost = float((at.placed * (program.arcs + counted @ slopes.T)).sum() + at.left @ program.leaving_prices)
+        slopes, bends = program.slopes((point.placed.T @ counted) / program.nodes[:, np.newaxis])
+        paid = program.arcs + counted @ slopes.T + requests @ point.shadow_prices.T
+        self._reduced = paid - point.prices[:, np.newaxis] - point.placed_dual
+        leaving = program.leaving_prices - _times(program.leaving_pods, point.prices)
+        self._leaving = leaving - point.left_dual + point.stay_dual
+        self._pods = program.pods - point.placed.sum(axis=1) - _times(program.leaving_pods.T, point.left)
+        self._room = program.room - point.placed.T @ requests - point.spare
+        self.cost = float(
+            (point.placed * (program.arcs + counted @ slopes.T)).sum() + point.left @ program.leaving_prices
+        )
         # By how much pods follow prices, and prices the loads.
-        self._stay = program.leaving_most - at.left
-        self._follow = at.placed / at.placed_dual
-        self._leave = 1.0 / (at.left_dual / at.left + at.stay_dual / self._stay)
+        self._stay = program.leaving_most - point.left
+        self._follow = point.placed / point.placed_dual
+        self._leave = 1.0 / (point.left_dual / point.left + point.stay_dual / self._stay)
         rise = np.zeros((states, columns, columns))
         rise[:, :first, :first] = bends / program.nodes[:, np.newaxis, np.newaxis]
         of = np.arange(first, columns)
-        rise[:, of, of] = at.shadow_prices / at.spare
+        rise[:, of, of] = point.shadow_prices / point.spare
         pairs = (amounts[:, :, np.newaxis] * amounts[:, np.newaxis, :]).reshape(classes, columns * columns)
         loads = _product(self._follow.T, pairs).reshape(states, columns, columns)
         identity = np.eye(columns)
@@ -221,13 +230,13 @@ class _System:
 
     def direction(self, placed: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
         """Where the products of bounds and multipliers change by so much, and all else gets right."""
-        program, at = self._program, self._at
+        program, point = self._program, self._at
         states = program.arcs.shape[1]
-        pull = placed / np.maximum(at.placed, _TINY) - self._reduced
-        push = left / at.left - stay / self._stay - self._leaving
+        pull = placed / np.maximum(point.placed, _TINY) - self._reduced
+        push = left / point.left - stay / self._stay - self._leaving
         drawn = self._follow * pull
         shift = np.zeros((states, self._amounts.shape[1]))
-        shift[:, self._first :] = (spare - at.shadow_prices * self._room) / at.spare
+        shift[:, self._first :] = (spare - point.shadow_prices * self._room) / point.spare
         shift += (self._rise @ (drawn.T @ self._amounts)[:, :, np.newaxis])[:, :, 0]
         shift = (self._react @ shift[:, :, np.newaxis])[:, :, 0]
         missing = self._pods - drawn.sum(axis=1) - _times(program.leaving_pods.T, self._leave * push)
@@ -241,28 +250,32 @@ class _System:
             left=leaves,
             spare=self._room - pods.T @ program.requests,
             prices=prices,
-            placed_dual=np.where(program.usable, (placed - at.placed_dual * pods) / np.maximum(at.placed, _TINY), 0.0),
-            left_dual=(left - at.left_dual * leaves) / at.left,
-            stay_dual=(stay + at.stay_dual * leaves) / self._stay,
+            placed_dual=np.where(
+                program.usable, (placed - point.placed_dual * pods) / np.maximum(point.placed, _TINY), 0.0
+            ),
+            left_dual=(left - point.left_dual * leaves) / point.left,
+            stay_dual=(stay + point.stay_dual * leaves) / self._stay,
             shadow_prices=node_prices[:, self._first :],
         )
 
 
-def _product(one: Float64s, other: Float64s) -> Float64s:
+def _product(left: Float64s, right: Float64s) -> Float64s:
     """``one @ other`` in parts that stay in one thread."""
-    rows, columns = one.shape[0], other.shape[1]
-    if rows * columns * other.shape[0] <= _ONE_THREAD:
-        found: Float64s = one @ other
-        return found
+    rows, columns = left.shape[0], right.shape[1]
+    if rows * columns * right.shape[0] <= _ONE_THREAD:
+        product: Float64s = left @ right
+        return product
     width = max(1, _ONE_THREAD // (64 * min(columns, 64)))
-    found = np.empty((rows, columns))
+    product = np.empty((rows, columns))
     for row in range(0, rows, 64):
         for column in range(0, columns, 64):
-            part = np.zeros((min(64, rows - row), min(64, columns - column)))
-            for at in range(0, other.shape[0], width):
-                part += one[row : row + 64, at : at + width] @ other[at : at + width, column : column + 64]
-            found[row : row + 64, column : column + 64] = part
-    return found
+            block = np.zeros((min(64, rows - row), min(64, columns - column)))
+            for begin in range(0, right.shape[0], width):
+                block += (
+                    left[row : row + 64, begin : begin + width] @ right[begin : begin + width, column : column + 64]
+                )
+            product[row : row + 64, column : column + 64] = block
+    return product
 
 
 def _solve(matrix: Float64s, right: Float64s) -> Float64s:
@@ -280,5 +293,5 @@ def _solve(matrix: Float64s, right: Float64s) -> Float64s:
 
 def _times(matrix: Float64s, vector: Float64s) -> Float64s:
     """``matrix @ vector`` in one thread."""
-    found: Float64s = np.einsum("ij,j->i", matrix, vector)
-    return found
+    product: Float64s = np.einsum("ij,j->i", matrix, vector)
+    return product

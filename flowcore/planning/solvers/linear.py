@@ -107,7 +107,9 @@ def _load(program: LinearProgram, *, integer: bool) -> Any:
         row = model.add_linear_constraint()
         model.set_constraint_lower_bound(row, lower)
         model.set_constraint_upper_bound(row, upper)
-        model.add_terms_to_constraint(row, [variables[at] for at in columns[start:end]], coefficients[start:end])
+        model.add_terms_to_constraint(
+            row, [variables[column] for column in columns[start:end]], coefficients[start:end]
+        )
     return model
 
 

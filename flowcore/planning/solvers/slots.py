@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.rules.topology.capacities import DomainCapacities
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ def build_network(
     # Pods that a domain should get start there. They may leave like the pod that is the dearest to leave.
     supply -= entries.started
     wanted = np.nonzero(entries.minimums)[0]
-    escape = np.array([unscheduled[at][0] for at in entries.owners[wanted].tolist()], dtype=np.int64)
+    escape = np.array([unscheduled[owner][0] for owner in entries.owners[wanted].tolist()], dtype=np.int64)
     arc_class = np.repeat(np.arange(classes, dtype=np.int64), [len(c) for c in candidates])
     arc_node = _join(candidates)
     used = np.unique(arc_node)
@@ -143,18 +143,23 @@ class _DomainArcs:
 
 
 def _domain_arcs(classes: int, node_count: int, domains: Sequence[DomainCapacities | None]) -> _DomainArcs:
-    there = [(at, each) for at, each in enumerate(domains) if each is not None]
+    present = [(number, capacities) for number, capacities in enumerate(domains) if capacities is not None]
     counts = np.zeros(classes, dtype=np.int64)
-    counts[[at for at, _ in there]] = [len(each.parents) for _, each in there]
+    counts[[number for number, _ in present]] = [len(capacities.parents) for _, capacities in present]
     starts = np.concatenate([[0], np.cumsum(counts)])
     first = classes + node_count + starts
-    minimums = _join([each.minimums for _, each in there])
+    minimums = _join([capacities.minimums for _, capacities in present])
     started = np.zeros(classes, dtype=np.int64)
-    started[[at for at, _ in there]] = [int(each.minimums.sum()) for _, each in there]
+    started[[number for number, _ in present]] = [int(capacities.minimums.sum()) for _, capacities in present]
     return _DomainArcs(
-        tails=_join([np.where(each.parents < 0, at, first[at] + each.parents) for at, each in there]),
+        tails=_join(
+            [
+                np.where(capacities.parents < 0, number, first[number] + capacities.parents)
+                for number, capacities in present
+            ]
+        ),
         heads=np.arange(first[0], first[-1]),
-        capacities=_join([each.capacities for _, each in there]) - minimums,
+        capacities=_join([capacities.capacities for _, capacities in present]) - minimums,
         minimums=minimums,
         owners=np.repeat(np.arange(classes), counts),
         starts=starts,
@@ -164,18 +169,18 @@ def _domain_arcs(classes: int, node_count: int, domains: Sequence[DomainCapaciti
 
 def _tails(arc_class: Int64s, arc_node: Int64s, first: Int64s, domains: Sequence[DomainCapacities | None]) -> Int64s:
     """int64[placing]: where each arc to a node begins, at its class or at the smallest domain around the node."""
-    found = arc_class.copy()
+    tails = arc_class.copy()
     begins = np.searchsorted(arc_class, np.arange(len(domains) + 1))
-    for at, each in enumerate(domains):
-        if each is not None:
-            mine = slice(begins[at], begins[at + 1])
-            domain = each.domain_of[arc_node[mine]]
-            found[mine] = np.where(domain < 0, at, first[at] + domain)
-    return found
+    for number, capacities in enumerate(domains):
+        if capacities is not None:
+            arcs = slice(begins[number], begins[number + 1])
+            domain = capacities.domain_of[arc_node[arcs]]
+            tails[arcs] = np.where(domain < 0, number, first[number] + domain)
+    return tails
 
 
 def most_paid(
-    network: FlowNetwork, flows: Int64s, distance: Int64s, at: int, domains: DomainCapacities | None, nodes: int
+    network: FlowNetwork, flows: Int64s, distance: Int64s, number: int, domains: DomainCapacities | None, nodes: int
 ) -> Int64s:
     """int64[N]: what a new arc of a class to each node may cost, with all behind it, before it is of no use.
 
@@ -185,15 +190,15 @@ def most_paid(
         nodes: N.
     """
     if domains is None:
-        return np.full(nodes, distance[at], dtype=np.int64)
-    start, end = network.domain_starts[at : at + 2].tolist()
+        return np.full(nodes, distance[number], dtype=np.int64)
+    start, end = network.domain_starts[number : number + 2].tolist()
     values = distance[len(distance) - 1 - int(network.domain_starts[-1]) :][start:end]
     idle = (flows[network.placement_arcs + start : network.placement_arcs + end] == 0) & (domains.minimums == 0)
     # A domain that nothing goes through says nothing of itself: who comes, comes from around it.
-    found = np.append(values, distance[at])
+    paid_by_domain = np.append(values, distance[number])
     for domain in np.nonzero(idle)[0].tolist():
-        found[domain] = found[domains.parents[domain]]
-    paid: Int64s = found[domains.domain_of]
+        paid_by_domain[domain] = paid_by_domain[domains.parents[domain]]
+    paid: Int64s = paid_by_domain[domains.domain_of]
     return paid
 
 
@@ -207,9 +212,9 @@ def decode_flows(network: FlowNetwork, flows: Int64s) -> tuple[Int64s, Int64s, I
 def _runs(prices: Sequence[Int64s]) -> tuple[Int64s, Int64s, Int64s]:
     """Class, price and count of each run of equal prices."""
     owner, value, count = [], [], []
-    for at, each in enumerate(prices):
-        values, counts = np.unique(each, return_counts=True)
-        owner.append(np.full(len(values), at, dtype=np.int64))
+    for number, class_prices in enumerate(prices):
+        values, counts = np.unique(class_prices, return_counts=True)
+        owner.append(np.full(len(values), number, dtype=np.int64))
         value.append(values)
         count.append(counts.astype(np.int64))
     return _join(owner), _join(value), _join(count)

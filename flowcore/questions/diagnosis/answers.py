@@ -64,7 +64,7 @@ class WhyAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """Why a pod waits.
 
     Attributes:
-        pod: its key; of a target with several pods the first of those that wait for the commonest reason.
+        pod: its key; of a target with several pods the first that waits for the commonest reason.
         text: the reason, as the condition and the Event of the pod carry it.
         fixes: the cheapest first.
         evidence: sentences that prove the reason.

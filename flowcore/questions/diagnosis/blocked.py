@@ -12,7 +12,7 @@ from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import AnswerContext
 
 _GATES_ARE_CLOSED: Final = "its scheduling gates are closed: "
-#: Who sets and opens a gate, by the domain of its name, and where that is told.
+#: Who sets and opens a gate, by the domain of its name, and a command that shows why it is closed.
 _GATE_OWNERS: Final = {
     "kueue.x-k8s.io": "Kueue opens it when it admits the pod's Workload: kubectl get workloads.kueue.x-k8s.io -n {}.",
     "scheduling.thalweg": "Thalweg opens it once every other gate is open.",

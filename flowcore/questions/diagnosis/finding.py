@@ -50,11 +50,11 @@ class UnplacedCase:
 
     @property
     def policy(self) -> Policy:
-        """That governs it."""
+        """The policy that governs the pod."""
         return self.governed.policies[self.unplaced.pod.policy]
 
     def verdicts(self, snapshot: Snapshot) -> Verdicts:
-        """Of every filter in a snapshot."""
+        """Verdicts of all filters on the pod in a snapshot."""
         return run_filters(self.unplaced.pod.pod_class, snapshot, self.unplaced.pod.signature)
 
     @cached_property

@@ -56,14 +56,14 @@ def gang_without_room(pod: UnplacedCase) -> Finding:
 
 def _room_taken(pod: UnplacedCase, placements: Sequence[Placement], size: int) -> Finding:
     nodes = {placement.node for placement in placements}
-    theirs = [
+    takers = [
         placement for placement in pod.plan.result.placements if placement.node in nodes and placement.unscheduled_price
     ]
-    theirs.sort(key=lambda placement: (placement.unscheduled_price, placement.pod.key))
+    takers.sort(key=lambda placement: (placement.unscheduled_price, placement.pod.key))
     evidence = [f"By itself, with no other waiting pod, it would be placed on {_nodes(nodes)}."]
-    if theirs:
-        price, own = sum(placement.unscheduled_price for placement in theirs), pod.unplaced.price * size
-        names = listed_pods([placement.pod.key for placement in theirs], pod.context)
+    if takers:
+        price, own = sum(placement.unscheduled_price for placement in takers), pod.unplaced.price * size
+        names = listed_pods([placement.pod.key for placement in takers], pod.context)
         evidence.append(f"The plan places {names} there. To leave them costs {price}, to leave the gang {own}.")
     return Finding(
         WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), "Give its pods a higher priority, or add room."

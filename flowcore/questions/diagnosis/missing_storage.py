@@ -49,7 +49,7 @@ def _missing(scenario: Scenario, pod: Pod, context: AnswerContext) -> Iterator[M
                 yield MissingObject(text, "Restore the volume, or create the claim anew.")
         elif claim.storage_class and StorageClass in kinds and claim.storage_class not in classes:
             text = f"StorageClass {claim.storage_class}, which {shown} names, does not exist"
-            # Whoever may not read nodes need not be able to read StorageClasses.
+            # A caller who may not read nodes may not read StorageClasses either, perhaps.
             text += f"; there {_are(classes)}." if context.nodes else "."
             yield MissingObject(text, f"Create StorageClass {claim.storage_class}, or name another one in the claim.")
 

@@ -16,7 +16,7 @@ from flowcore.questions.diagnosis.lists import listed
 
 #: How near two values and two keys must be, as difflib counts: keys have long parts in common anyway.
 _NEAR_VALUE, _NEAR_KEY = 0.6, 0.85
-#: Most labels that are told of: a pod may ask for thousands, and each is compared with the labels of all nodes.
+#: Most labels in an answer: a pod may ask for thousands, and each is compared with the labels of all nodes.
 _MOST = 4
 
 
@@ -72,11 +72,11 @@ def _single_values(term: NodeSelectorTerm) -> Iterator[tuple[str, str]]:
 
 
 def _nearest(label: str, value: str, have: Counter[tuple[str, str]]) -> MissingLabel:
-    known = sorted({other for key, other in have if key == label})
+    known = sorted({known_value for key, known_value in have if key == label})
     if near := get_close_matches(value, known, 1, _NEAR_VALUE):
         return MissingLabel(label, value, label, near[0], have[label, near[0]])
     if not known:
-        keys = sorted({key for key, other in have if other == value})
+        keys = sorted({key for key, known_value in have if known_value == value})
         if near := get_close_matches(label, keys, 1, _NEAR_KEY):
             return MissingLabel(label, value, near[0], value, have[near[0], value])
     return MissingLabel(label, value, known=tuple(known))

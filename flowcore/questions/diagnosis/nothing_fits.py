@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import tolerates
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.amount_text import short_amount
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
@@ -33,7 +33,7 @@ from flowcore.rules.filters import (
 )
 from flowcore.rules.filters.registry import NODE_UNREADABLE
 from flowcore.rules.reasons.exclusion import WayOut, smallest_exclusion, way_out
-from flowcore.rules.reasons.preemption import why_nobody_leaves
+from flowcore.rules.reasons.preemption import only_lacks_room, too_small, why_nobody_leaves
 
 #: What to do about each filter.
 STEPS = {
@@ -60,11 +60,11 @@ STEPS = {
 def nothing_fits(pod: UnplacedCase) -> Finding:
     """The finding for a pod that no node takes."""
     verdicts = pod.after
-    # Labels that nodes have are told to those who may read nodes.
+    # Only callers who may read nodes get the labels of nodes.
     missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
     lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
     evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
-    out, step = way_out(verdicts, _too_small(pod)), "Add nodes."
+    out, step = way_out(verdicts, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)
         nearest = _nearest(pod, nodes) if node_resources_fit.NAME in out.filters else int(nodes[0])
@@ -102,8 +102,7 @@ def excluding_filters(verdicts: Verdicts) -> tuple[str, ...]:
 def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
     """Why no running pod leaves for it; () where room would not help."""
     running = pod.plan.before.running
-    out = way_out(pod.after, _too_small(pod))
-    if running is None or out is None or set(out.filters) != {node_resources_fit.NAME}:
+    if running is None or not only_lacks_room(pod.unplaced.pod.pod_class, pod.after, pod.plan.result.after):
         return ()
     reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
     return (f"No running pod leaves for it: {reason}.",)
@@ -127,15 +126,6 @@ def _detail(pod: UnplacedCase, name: str, position: int) -> str:
         untolerated = (each for each in taints if not tolerates(known, each))
         return f"its taint is {next((f'{taint.key}:{taint.effect}' for taint in untolerated), 'not tolerated')}"
     return ""
-
-
-def _too_small(pod: UnplacedCase) -> Bools:
-    """bool[N]: nodes that would not hold the pod when they are empty."""
-    after, pod_class = pod.plan.result.after, pod.unplaced.pod.pod_class
-    if node_resources_fit.not_offered(pod_class, after):
-        return np.ones(len(after.table.nodes), dtype=np.bool_)
-    found: Bools = np.any(after.allocatable < after.vector(pod_class.requests), axis=1)
-    return found
 
 
 def _nearest(pod: UnplacedCase, nodes: Int64s) -> int:

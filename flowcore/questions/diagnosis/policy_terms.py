@@ -117,8 +117,8 @@ def _places(plan: ScenarioPlan, key: str) -> bool:
     return any(each.pod.key == key for each in plan.result.placements)
 
 
-def _price(pod: UnplacedCase, found: ScenarioPlan, without: str) -> str:
+def _price(pod: UnplacedCase, changed: ScenarioPlan, without: str) -> str:
     """What the plan costs without a term, and what becomes of the pod."""
-    cost, now = found.result.cost, pod.plan.result.cost
-    placed = "places it" if _places(found, pod.key) else "does not place it either"
+    cost, now = changed.result.cost, pod.plan.result.cost
+    placed = "places it" if _places(changed, pod.key) else "does not place it either"
     return f"{without}, the plan would cost {cost} in place of {now}, and {placed}."

@@ -41,41 +41,41 @@ def room_taken(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod that fitted before the plan; None: it did not fit."""
     if not pod.before.fits.any():
         return None
-    found = takers(pod)
+    cheapest = takers(pod)
     higher = "Give it a higher priority, or add room."
-    if found is None:
+    if cheapest is None:
         count = int(pod.before.fits.sum())
         some = "1 node" if count == 1 else f"{count} nodes"
         return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, (f"Before the plan {some} had room for it.",), higher)
-    who = [each.pod.key for each in found.placements]
+    who = [placement.pod.key for placement in cheapest.placements]
     has = "has" if len(who) == 1 else "have"
-    evidence = [f"{listed_pods(who, pod.context)} {has} its room on {found.node}.", _comparison(pod, found)]
+    evidence = [f"{listed_pods(who, pod.context)} {has} its room on {cheapest.node}.", _comparison(pod, cheapest)]
     it = "it" if len(who) == 1 else "them"
-    details = (f"To leave {it} costs {found.price}, and to leave this pod {pod.unplaced.price}.",)
-    if share := _share(pod, found):
+    details = (f"To leave {it} costs {cheapest.price}, and to leave this pod {pod.unplaced.price}.",)
+    if share := _share(pod, cheapest):
         wait = "Wait until pods of the queue end, or give it a higher weight."
         return Finding(WhyKind.SHARE, pod.unplaced.reason, (share, *evidence), wait, details)
     return Finding(WhyKind.ROOM_TAKEN, pod.unplaced.reason, tuple(evidence), higher, details)
 
 
-def _comparison(pod: UnplacedCase, found: Takers) -> str:
+def _comparison(pod: UnplacedCase, taken: Takers) -> str:
     """Why they have the room and not the pod, in words; what both cost is in the details."""
-    own, theirs = pod.unplaced.pod, [each.pod for each in found.placements]
-    it, has = ("It", "has") if len(theirs) == 1 else ("They", "have")
+    own, others = pod.unplaced.pod, [placement.pod for placement in taken.placements]
+    it, has = ("It", "has") if len(others) == 1 else ("They", "have")
     pods = pod.scenario.cluster.pods
     own_workload = workload_of(pods[own.key])
-    if all(workload_of(pods[each.key]) == own_workload for each in theirs):
-        are = "It is another pod" if len(theirs) == 1 else "They are other pods"
+    if all(workload_of(pods[other_pod.key]) == own_workload for other_pod in others):
+        are = "It is another pod" if len(others) == 1 else "They are other pods"
         return f"{are} of {own_workload}: which of them waits is all the same."
-    priorities = [each.pod_class.priority for each in theirs]
+    priorities = [other_pod.pod_class.priority for other_pod in others]
     priority = own.pod_class.priority
     if max(priorities) > priority:
-        whose = "Its priority is" if len(theirs) == 1 else "Their highest priority is"
+        whose = "Its priority is" if len(others) == 1 else "Their highest priority is"
         return f"{whose} {max(priorities)}, that of this pod {priority}."
     if min(priorities) == max(priorities) == priority:
-        if all(each.waiting_since < own.waiting_since for each in theirs):
+        if all(other_pod.waiting_since < own.waiting_since for other_pod in others):
             return f"{it} {has} the same priority and came earlier."
-        if found.price > pod.unplaced.price:
+        if taken.price > pod.unplaced.price:
             return f"{it} {has} the same priority, and the plan counts their waiting for more."
         return f"{it} {has} the same priority, and with {it.lower().replace('they', 'them')} there the plan costs less."
     return "More of the pods have a node this way, or the plan costs less."
@@ -89,8 +89,8 @@ def takers(pod: UnplacedCase) -> Takers | None:
     table = pod.plan.result.after.table
     possible = [
         name
-        for at in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
-        if (name := table.nodes[at].name) in by_node
+        for row in np.flatnonzero(pod.before.fits & ~pod.after.fits).tolist()
+        if (name := table.nodes[row].name) in by_node
     ]
     said = pod.unplaced.reason.split()  # of several nodes alike that which the reason names
     possible.sort(key=lambda name: (min(each.unscheduled_price for each in by_node[name]), name not in said))
@@ -106,19 +106,19 @@ def takers(pod: UnplacedCase) -> Takers | None:
             if filtered > _MAX_FILTERED:
                 continue
         fits = _FitsWithout(pod, name, only_held=bool(held[table.index[name]]))
-        found = _on_node(fits, name, by_node[name], groups)
-        if found is not None and (best is None or found.price < best.price):
-            best = found
+        candidate = _on_node(fits, name, by_node[name], groups)
+        if candidate is not None and (best is None or candidate.price < best.price):
+            best = candidate
     return best
 
 
 def _by_what_is_held(pod: UnplacedCase) -> Bools:
     """bool[N]: nodes that reject the pod for what other pods hold there, and for nothing else."""
-    found = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
+    fitting = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
     for name, rejections in pod.after.by_filter:
         for rejection in rejections if name not in _HELD else ():
-            found &= ~rejection.nodes
-    return found
+            fitting &= ~rejection.nodes
+    return fitting
 
 
 class _FitsWithout:
@@ -127,10 +127,10 @@ class _FitsWithout:
     def __init__(self, pod: UnplacedCase, node: str, *, only_held: bool) -> None:
         self._pod, self._only_held = pod, only_held
         after = pod.plan.result.after
-        at = after.table.index[node]
+        row = after.table.index[node]
         #: Only the node, where the pods on other nodes do not matter.
-        self._snapshot = after.of_nodes(np.array([at])) if only_held else after
-        self._at = 0 if only_held else at
+        self._snapshot = after.of_nodes(np.array([row])) if only_held else after
+        self._at = 0 if only_held else row
 
     def __call__(self, gone: Sequence[Placement]) -> bool:
         snapshot, pending = _without(self._snapshot, gone), self._pod.unplaced.pod
@@ -138,8 +138,8 @@ class _FitsWithout:
             return bool(self._pod.verdicts(snapshot).fits[self._at])
         return not any(
             rejection.nodes.any()
-            for each in (PORTS, RESOURCES)
-            for rejection in run_filter(each, pending.pod_class, pending.signature, snapshot)
+            for which in (PORTS, RESOURCES)
+            for rejection in run_filter(which, pending.pod_class, pending.signature, snapshot)
         )
 
 
@@ -152,7 +152,7 @@ def _on_node(
         others = groups.get(placement.atomic_group, ()) if not placement.optional else ()
         return sum(each.unscheduled_price for each in others) or placement.unscheduled_price
 
-    ordered = sorted(placed, key=lambda each: (price(each), each.pod.key))
+    ordered = sorted(placed, key=lambda placement: (price(placement), placement.pod.key))
     gone: list[Placement] = []
     for placement in ordered:
         gone.append(placement)
@@ -174,21 +174,21 @@ def _without(snapshot: Snapshot, placements: Sequence[Placement]) -> Snapshot:
     """A snapshot without some of the pods that the plan placed."""
     used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
     ports = dict(snapshot.ports)
-    for each in placements:
-        at, pod_class = snapshot.table.index[each.node], each.pod.pod_class
-        used[at] -= snapshot.vector(pod_class.requests)
-        assumed[at] -= non_zero_requests(pod_class.requests)
-        if at in ports:
-            ports[at] -= set(pod_class.host_ports)
+    for placement in placements:
+        row, pod_class = snapshot.table.index[placement.node], placement.pod.pod_class
+        used[row] -= snapshot.vector(pod_class.requests)
+        assumed[row] -= non_zero_requests(pod_class.requests)
+        if row in ports:
+            ports[row] -= set(pod_class.host_ports)
     index = snapshot.pod_index.with_changes((), ((each.node, each.pod.signature) for each in placements))
     return replace(snapshot, used=used, non_zero_requested=assumed, ports=ports, pod_index=index)
 
 
-def _share(pod: UnplacedCase, found: Takers) -> str:
+def _share(pod: UnplacedCase, taken: Takers) -> str:
     """Says that a pod waits since its queue has its share and others have theirs; "" where priorities decide."""
     pending, placed = pod.unplaced.pod, pod.plan.result.placements
     name, priority = pending.queue, pending.pod_class.priority
-    if not name or any(each.pod.pod_class.priority > priority for each in found.placements):
+    if not name or any(placement.pod.pod_class.priority > priority for placement in taken.placements):
         return ""
     if all(each.pod.queue in ("", name) or each.pod.pod_class.priority > priority for each in placed):
         return ""

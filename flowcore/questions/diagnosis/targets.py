@@ -69,8 +69,8 @@ def _hint(scenario: Scenario, key: str, context: AnswerContext) -> str:
     if not context.sees(namespace):
         return ""
     for pod in scenario.waiting():
-        for found in (controller_of(pod), workload_of(pod)) if pod.namespace == namespace else ():
-            kind, _, own = found.partition(f"/{namespace}/")
+        for owner in (controller_of(pod), workload_of(pod)) if pod.namespace == namespace else ():
+            kind, _, own = owner.partition(f"/{namespace}/")
             if own == name:
                 return f", but {kind}/{namespace}/{name} has pods that wait"
     return ""

@@ -22,8 +22,8 @@ def too_few_domains(pod: UnplacedCase) -> Finding | None:
     """The finding for a pod with required anti-affinity to its like, each domain of which has one; None: it is not."""
     rules = pod.unplaced.pod.signature.constraints
     for term in rules.anti_affinity if rules is not None else ():
-        if _matches(term, pod) and (found := _full(term, pod)):
-            return found
+        if _matches(term, pod) and (finding := _full(term, pod)):
+            return finding
     return None
 
 
@@ -53,11 +53,11 @@ def _full(term: AffinityTerm, pod: UnplacedCase) -> Finding | None:
 
 def _usable(pod: UnplacedCase) -> Bools:
     """bool[N]: nodes that nothing but other pods keeps it from."""
-    found = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
+    usable = np.ones(len(pod.after.table.nodes), dtype=np.bool_)
     for name, rejections in pod.after.by_filter:
         for rejection in rejections if name not in _BY_OTHER_PODS else ():
-            found &= ~rejection.nodes
-    return found
+            usable &= ~rejection.nodes
+    return usable
 
 
 def _word(topology_key: str) -> str:

@@ -33,24 +33,24 @@ def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> W
     pods = waiting_pods(scenario, query.target, context)
     plan = plan_scenario(scenario, context.now, context.models)
     pod, waiting, alike = _first_of_most(plan, pods)
-    found = diagnose(scenario, plan, pod, context)
+    diagnosis = diagnose(scenario, plan, pod, context)
     keys = [each.key for each in pods]
     fixes = find_fixes(scenario, plan, keys, context) if query.fixes else []
     missing = missing_names(scenario, pod)
     steps = [each.step for each in missing]
-    steps += [each.text for each in fixes] if found.kind not in _WAIT else []
+    steps += [each.text for each in fixes] if diagnosis.kind not in _WAIT else []
     redacted = Redaction(scenario, context)
     return WhyAnswer(
         pod=pod.key,
-        kind=found.kind,
-        text=redacted(found.text),
+        kind=diagnosis.kind,
+        text=redacted(diagnosis.text),
         fixes=fixes,
-        evidence=[redacted(each) for each in (*(each.text for each in missing), *found.evidence)],
-        next=steps[0] if steps else redacted(found.next),
+        evidence=[redacted(each) for each in (*(each.text for each in missing), *diagnosis.evidence)],
+        next=steps[0] if steps else redacted(diagnosis.next),
         waiting=waiting,
         alike=alike,
         now=moment_text(context.now),
-        details=[redacted(each) for each in found.details],
+        details=[redacted(each) for each in diagnosis.details],
     )
 
 
@@ -83,19 +83,19 @@ def _first_of_most(plan: ScenarioPlan, pods: list[Pod]) -> tuple[Pod, int, int]:
     counts = Counter(reasons[pod.key] for pod in pods if pod.key in reasons)
     if not counts:
         return pods[0], len(pods), len(pods)
-    reason, alike = max(counts.items(), key=lambda each: each[1])
+    reason, alike = max(counts.items(), key=lambda entry: entry[1])
     return next(pod for pod in pods if reasons.get(pod.key) == reason), counts.total(), alike
 
 
 def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Finding:
     policy, victims = governed.policy_of(pod), placement.victims
-    node = f"{placement.node} for it"
+    room = f"{placement.node} for it"
     if victims:
-        node += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
+        room += f", once {listed(victims)} {'has' if len(victims) == 1 else 'have'} left"
     if not governed.governs(pod):
         return Finding(
             WhyKind.HANDED_OVER,
-            f"The plan has {node}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
+            f"The plan has {room}, and no policy governs it: the scheduler {pod.scheduler_name} is to bind it.",
             (f"It says: {pod.unschedulable_message}",) if pod.unschedulable_message else (),
             f"Look at the pod's Events of {pod.scheduler_name}.",
         )
@@ -107,5 +107,5 @@ def _placed(placement: Placement, pod: Pod, governed: GovernedScenario) -> Findi
         )
     binds = "is to bind it" if policy.delivery.acts else f"binds it: policy {policy.name} only observes"
     says = (f"kube-scheduler says: {pod.unschedulable_message}",) if pod.unschedulable_message else ()
-    text = f"The plan has {node}, and kube-scheduler {binds}."
+    text = f"The plan has {room}, and kube-scheduler {binds}."
     return Finding(WhyKind.HANDED_OVER, text, says, "Look at the pod's Events of kube-scheduler.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.errors import ModelError
@@ -52,6 +52,10 @@ class AnswerContext:
     def node(self, name: str) -> str:
         """The node for a text: its name, or words that do not name it."""
         return name if self.nodes else "a node"
+
+    def only(self, namespace: str) -> AnswerContext:
+        """The same for one namespace that the asker wants to see; "": for all."""
+        return replace(self, sees=lambda name: name == namespace and self.sees(name)) if namespace else self
 
     def visible(self, keys: Iterable[str]) -> list[str]:
         """The keys that the asker may read, in their order."""

@@ -14,15 +14,16 @@ from flowcore.planning.round_input import counts_measured, pod_on_node
 from flowcore.questions.scenario.reading.dump_commands import METRICS_COMMAND
 from flowcore.questions.scenario.scenario import Scenario
 
-_NOTHING_MEASURED = (
+_NOTHING_IN_FILES = (
     "a policy counts measured load, and the files contain no NodeMetrics, so requests count. Add what was measured: "
     f"{METRICS_COMMAND}"
 )
+_NOTHING_LISTED = "a policy counts measured load, and the API server lists no NodeMetrics, so requests count"
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredUsage:
-    """Of the policies that ask for it.
+    """Measured usage for the policies that ask for it.
 
     Attributes:
         loads: of the nodes.
@@ -54,7 +55,7 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         foreseen = {key: scenario.foreseen[key] for key in asking if key in scenario.foreseen}
         return MeasuredUsage(tuple(scenario.loads.values()), foreseen)
     if not scenario.node_samples:
-        return MeasuredUsage(warnings=(_NOTHING_MEASURED,))
+        return MeasuredUsage(warnings=(_NOTHING_IN_FILES if scenario.unread is None else _NOTHING_LISTED,))
     cluster, store = scenario.cluster, UsageStore(samples=1)
     refused = store.put_nodes(scenario.node_samples, cluster.nodes)
     store.put_pods(
@@ -75,6 +76,6 @@ def measured_usage(scenario: Scenario, policies: Mapping[str, Policy]) -> Measur
         )
     return MeasuredUsage(
         tuple(store.measured_load(name, arrivals[name], now) for name in cluster.nodes),
-        {key: found for key, found in waiting if found is not None},
+        {key: usage for key, usage in waiting if usage is not None},
         tuple(refused),
     )

@@ -85,7 +85,7 @@ def _exchanged(
     for key in planned:
         pod = chosen[key]
         equal[pod.pod_class, pod.signature, pod.gang].append(key)
-    found: dict[str, tuple[str, str]] = {}
+    pairs: dict[str, tuple[str, str]] = {}
     for keys in equal.values():
         left = Counter((planned[key], reasons.get(key, "")) for key in keys)
         others = []
@@ -93,8 +93,8 @@ def _exchanged(
             same = (chosen[key].node_name, "")
             if left[same]:
                 left[same] -= 1
-                found[key] = same
+                pairs[key] = same
             else:
                 others.append(key)
-        found.update(zip(others, left.elements(), strict=True))
-    return {key: found[key] for key in planned}
+        pairs.update(zip(others, left.elements(), strict=True))
+    return {key: pairs[key] for key in planned}

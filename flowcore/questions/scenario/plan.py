@@ -47,10 +47,10 @@ class ScenarioPlan:
         """Whether the plan is proven optimal for the cluster."""
         return self.result.certified and not self.gaps
 
-    def document(self, seconds: float) -> PlanDocument:
+    def document(self, seconds: float = 0.0) -> PlanDocument:
         """The plan as the only round of the scenario; ``seconds``: how long it took."""
         document = whole_plan_document(self.result, self.policies, seconds)
-        document.skipped, document.gaps = self.skipped, list(self.gaps)
+        document.skipped, document.gaps, document.warnings = self.skipped, list(self.gaps), list(self.warnings)
         return document
 
 

@@ -8,10 +8,10 @@ import msgspec
 
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.round import Eviction
+from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
-from flowcore.questions.scenario.plan import ScenarioPlan, plan_scenario
+from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
     LeavingWorkload,
     PlannedWorkload,
@@ -84,7 +84,7 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
-    """The plan.
+    """What an asker may see of a plan document, by name.
 
     Attributes:
         observed: pods of policies with delivery Observe that another scheduler placed, with the planned node.
@@ -99,6 +99,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         proposed, proposed_workloads: the same of pods that would leave if their policy's mode were Act.
         gap: how far above the cheapest plan the cost may be, as a part of the cost.
         incomplete: whether objects are missing that may change the plan.
+        namespace, policy: whose pods are listed, as asked for; "": all.
     """
 
     placed: list[PlannedPod]
@@ -118,6 +119,8 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     proposed_workloads: list[LeavingWorkload] = []
     gap: float = 0.0
     incomplete: bool = False
+    namespace: str = ""
+    policy: str = ""
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -127,7 +130,7 @@ def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) ->
         UnknownName: no policy has the name.
     """
     check_policy(scenario, query)
-    return list_plan(scenario, plan_scenario(scenario, context.now, context.models), query, context)
+    return list_plan(scenario, plan_scenario(scenario, context.now, context.models).document(), query, context)
 
 
 def check_policy(scenario: Scenario, query: PlanQuery) -> None:
@@ -140,67 +143,83 @@ def check_policy(scenario: Scenario, query: PlanQuery) -> None:
         raise UnknownName(f'policy "{query.policy}"', "no FlowSchedulingPolicy has this name")
 
 
-def list_plan(scenario: Scenario, plan: ScenarioPlan, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
-    """A plan of the scenario as an answer."""
+def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
+    """A plan of the scenario as an answer; all of it is in the document, but who may see what."""
     governed = GovernedScenario(scenario)
     policies = {pod.key: governed.policy_of(pod) for pod in scenario.waiting()}
     acts = {pod.key: governed.delivery_of(pod).acts for pod in scenario.waiting()}
     listed = _listed(query, context, lambda key: governed.policy_of(scenario.cluster.pods[key]).name)
-    reasons = {**plan.skipped, **{each.pod.key: each.reason for each in plan.result.unplaced}}
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
+    keys = [pod.key for pod in plan.pending]
     leaving, proposed = (
-        [each for each in all_of_them if _concerns(each, query, context)]
-        for all_of_them in (plan.result.evictions, plan.result.proposals)
+        [each for each in all_of_them if _concerns(each, plan, query, context)]
+        for all_of_them in (plan.evictions, [move for _, move in plan.proposals])
     )
     return PlanAnswer(
         placed=[
             PlannedPod(
-                each.pod.key,
-                context.node(each.node),
-                each.price,
-                _named(each.victims, context),
-                _shown(policies[each.pod.key].name),
-                acts[each.pod.key],
+                keys[placement.pod],
+                context.node(placement.node),
+                placement.price,
+                _named((plan.evictions[place].key for place in placement.victims), context),
+                _shown(policies[keys[placement.pod]].name),
+                acts[keys[placement.pod]],
             )
-            for each in plan.result.placements
-            if listed(each.pod.key)
+            for placement in plan.placements
+            if listed(keys[placement.pod])
         ],
         waiting=[
             WaitingPod(key, redacted(_first_line(reason)), _shown(policies[key].name), skipped=key in plan.skipped)
-            for key, reason in reasons.items()
+            for key, reason in plan.reasons_by_pod().items()
             if listed(key)
         ],
-        leaving=[_leaving(each, context, redacted) for each in leaving],
+        leaving=[_leaving(each, plan, context, redacted) for each in leaving],
         observed=[
             msgspec.structs.replace(
-                each,
-                node=context.node(each.node),
-                planned=_node(each.planned, context),
-                reason=redacted(each.reason),
+                observed_pod,
+                node=context.node(observed_pod.node),
+                planned=_node(observed_pod.planned, context),
+                reason=redacted(observed_pod.reason),
             )
-            for each in observed
-            if context.may_name(each.pod)
-            and query.namespace in ("", _namespace(each.pod))
-            and query.policy in ("", each.policy)
+            for observed_pod in observed
+            if context.may_name(observed_pod.pod)
+            and query.namespace in ("", _namespace(observed_pod.pod))
+            and query.policy in ("", observed_pod.policy)
         ],
         hidden=0 if query.namespace else sum(not context.may_name(key) for key in policies),
         nodes=len(scenario.cluster.nodes),
-        cost=plan.result.cost,
-        lower_bound=plan.result.lower_bound,
+        cost=plan.cost,
+        lower_bound=plan.lower_bound,
         certified=plan.certified,
-        warnings=[redacted(each) for each in (*plan.warnings, *plan.gaps)],
+        warnings=[
+            *unknown_namespace(scenario, query.namespace, context),
+            *(redacted(each) for each in (*plan.warnings, *plan.gaps)),
+        ],
         now=moment_text(context.now),
         workloads=[
-            msgspec.structs.replace(each, reason=redacted(_first_line(each.reason)))
-            for each in planned_workloads(scenario, plan, listed)
+            msgspec.structs.replace(workload, reason=redacted(_first_line(workload.reason)))
+            for workload in planned_workloads(scenario, plan, listed)
         ],
-        leaving_workloads=leaving_workloads(scenario, leaving, context),
-        proposed=[_leaving(each, context, redacted) for each in proposed],
-        proposed_workloads=leaving_workloads(scenario, proposed, context),
-        gap=round(plan.result.gap, 6),
+        leaving_workloads=leaving_workloads(scenario, plan, leaving, context),
+        proposed=[_leaving(each, plan, context, redacted) for each in proposed],
+        proposed_workloads=leaving_workloads(scenario, plan, proposed, context),
+        gap=round(plan.gap, 6),
         incomplete=bool(plan.gaps),
+        namespace=query.namespace,
+        policy=query.policy,
     )
+
+
+def unknown_namespace(scenario: Scenario, namespace: str, context: AnswerContext) -> list[str]:
+    """A warning about the namespace of a question, if nothing of it is known: it may be a typing error.
+
+    Args:
+        namespace: "": all.
+    """
+    if not namespace or (context.sees(namespace) and scenario.has_namespace(namespace)):
+        return []
+    return [f'there is no namespace "{namespace}", or none whose pods you may see']
 
 
 def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str], str]) -> Callable[[str], bool]:
@@ -209,17 +228,17 @@ def _listed(query: PlanQuery, context: AnswerContext, policy_of: Callable[[str],
     )
 
 
-def _concerns(eviction: Eviction, query: PlanQuery, context: AnswerContext) -> bool:
-    keys = (eviction.pod.key, *eviction.for_pods)
+def _concerns(eviction: PlanEviction, plan: PlanDocument, query: PlanQuery, context: AnswerContext) -> bool:
+    keys = (eviction.key, *plan.keys(eviction.for_pods))
     return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
 
-def _leaving(eviction: Eviction, context: AnswerContext, redacted: Redaction) -> LeavingPod:
+def _leaving(eviction: PlanEviction, plan: PlanDocument, context: AnswerContext, redacted: Redaction) -> LeavingPod:
     return LeavingPod(
-        context.name(eviction.pod.key),
-        context.node(eviction.pod.node),
+        context.name(eviction.key),
+        context.node(eviction.node),
         eviction.kind,
-        _named(eviction.for_pods, context),
+        _named(plan.keys(eviction.for_pods), context),
         _node(eviction.to, context),
         redacted(eviction.reason),
     )

@@ -10,9 +10,8 @@ import msgspec
 
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.workloads import workload_of
-from flowcore.planning.round import Eviction
+from flowcore.planning.plan_document import PlanDocument, PlanEviction
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.plan import ScenarioPlan
 from flowcore.questions.scenario.scenario import Scenario
 
 #: Code of pods that no plan may place, beside those of rounds (flowcore/rules/reasons/codes.py).
@@ -46,7 +45,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         waiting: how many get none.
         codes: how many of them wait for which code of reason, the most first; NotPlanned: no plan may place them.
         reason: the sentence of one that waits for the commonest code; "": none waits.
-        since: seconds since the epoch since when the first of those that get no node could be placed; 0: none waits.
+        since: seconds since the epoch: when the first pod without a planned node could be placed; 0: none waits.
         queue: FlowQueue of its pods; "": none, or several.
         leaving: how many of its running pods leave.
     """
@@ -63,7 +62,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def namespace(self) -> str:
-        """Of the workload."""
+        """Namespace of the workload."""
         return self.workload.split("/")[1]
 
     @property
@@ -124,11 +123,12 @@ def _row(name: str, members: list[PlannedWaitingPod], leaving: int) -> PlannedWo
 
 
 def leaving_workloads(
-    scenario: Scenario, evictions: Iterable[Eviction], context: AnswerContext | None = None
+    scenario: Scenario, plan: PlanDocument, evictions: Iterable[PlanEviction], context: AnswerContext | None = None
 ) -> list[LeavingWorkload]:
     """Evictions by workload, those with the most pods first.
 
     Args:
+        evictions: of the plan.
         context: of an asker who may not see everything.
     """
     pods = scenario.cluster.pods
@@ -137,15 +137,15 @@ def leaving_workloads(
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
     groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
-    for each in evictions:
-        wanting = tuple(sorted({named(key) for key in each.for_pods}))
-        groups.setdefault((named(each.pod.key), each.kind, wanting), []).append(bool(each.to))
+    for eviction in evictions:
+        wanting = tuple(sorted({named(key) for key in plan.keys(eviction.for_pods)}))
+        groups.setdefault((named(eviction.key), eviction.kind, wanting), []).append(bool(eviction.to))
     rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 
 
 def planned_workloads(
-    scenario: Scenario, plan: ScenarioPlan, counts: Callable[[str], bool] = lambda _: True
+    scenario: Scenario, plan: PlanDocument, counts: Callable[[str], bool] = lambda _: True
 ) -> list[PlannedWorkload]:
     """The workloads of the pods that wait before a plan or leave by it.
 
@@ -154,8 +154,8 @@ def planned_workloads(
     """
     cluster = scenario.cluster
     reasons = {key: (NOT_PLANNED, reason) for key, reason in plan.skipped.items()}
-    reasons |= {each.pod.key: (each.code, each.reason) for each in plan.result.unplaced}
-    told = reasons.keys() | {each.pod.key for each in plan.result.placements}
+    reasons |= {plan.pending[pod].key: (plan.codes[reason], plan.reasons[reason]) for pod, reason in plan.unplaced}
+    told = reasons.keys() | plan.nodes_by_pod().keys()
     pods = (
         PlannedWaitingPod(
             workload_of(pod),
@@ -166,6 +166,6 @@ def planned_workloads(
         for pod in scenario.waiting()
         if pod.key in told and counts(pod.key)
     )
-    leaves = (each.pod.key for each in plan.result.evictions)
+    leaves = (each.key for each in plan.evictions)
     leaving = Counter(workload_of(cluster.pods[key]) for key in leaves if counts(key))
     return by_workload(pods, leaving)

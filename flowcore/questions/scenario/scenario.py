@@ -26,7 +26,7 @@ Foreseen = Callable[[Pod], tuple[int, int] | None]
 
 
 def nothing_foreseen(_pod: Pod) -> None:
-    """Nothing is known of what pods will use."""
+    """Foresees no usage for any pod."""
 
 
 @dataclass(slots=True)
@@ -46,6 +46,7 @@ class Scenario:
         awaiting: pods that have a plan and wait for others to leave, by key.
         held: what the operator decided for policies with ``waiting: Auto`` (``BesideCluster``).
         loads, foreseen: what the operator that knew the cluster plans with by measurement (``BesideCluster``).
+        unread: kinds that an API server did not list for the asker; None: a dump, which may lack objects of any kind.
         moment: when the cluster was so, in seconds since the epoch; 0: unknown. Ages count up to it.
     """
 
@@ -63,11 +64,16 @@ class Scenario:
     loads: dict[str, MeasuredLoad] = field(default_factory=dict)
     foreseen: dict[str, tuple[int, int]] = field(default_factory=dict)
     held: dict[str, str] = field(default_factory=dict)
+    unread: frozenset[str] | None = None
     moment: float = 0.0
 
     def running(self) -> list[Pod]:
         """Pods that use a node, also a node that is not known."""
         return [pod for pod in self.cluster.pods.values() if pod.node_name and not pod.terminal]
+
+    def has_namespace(self, name: str) -> bool:
+        """Whether there is a namespace of this name, or a pod of one: a dump need not have namespaces."""
+        return name in self.cluster.namespaces or any(pod.namespace == name for pod in self.cluster.pods.values())
 
     def waiting(self) -> list[Pod]:
         """Pods without a node, in the order in which they came, including pods that may not be placed."""
@@ -158,16 +164,16 @@ class GovernedScenario:
         Then nobody else is evicted for it (PodEligibleToPreemptOthers of kube-scheduler's DefaultPreemption).
         """
         return any(
-            other.node_name == pod.nominated_node
-            and other.deleting
-            and other.pod_class.priority < pod.pod_class.priority
-            for other in (self._scenario.running() if pod.nominated_node else ())
+            running.node_name == pod.nominated_node
+            and running.deleting
+            and running.pod_class.priority < pod.pod_class.priority
+            for running in (self._scenario.running() if pod.nominated_node else ())
         )
 
     def round_input(
         self, waiting: Sequence[Pod], foreseen: Foreseen = nothing_foreseen, *, unplanned: Collection[str] = ()
     ) -> RoundInput:
-        """What a round is told of waiting pods, of those that may be planned.
+        """What a round reads of the waiting pods that may be planned.
 
         Args:
             foreseen: what a pod is expected to use.

@@ -38,25 +38,25 @@ class Verdicts:
     fits: Bools
     by_filter: tuple[tuple[str, tuple[Rejection, ...]], ...]
 
-    def of_node(self, at: int) -> tuple[str, str]:
-        """Filter and reason for node ``at``; two empty strings where it fits."""
+    def of_node(self, node: int) -> tuple[str, str]:
+        """Filter and reason for the node of this row; two empty strings where it fits."""
         for name, rejections in self.by_filter:
-            reasons = [rejection.reason for rejection in rejections if rejection.nodes[at]]
+            reasons = [rejection.reason for rejection in rejections if rejection.nodes[node]]
             if reasons:
-                return name, self.table.nodes[at].problem if name == NODE_UNREADABLE else ", ".join(reasons)
+                return name, self.table.nodes[node].problem if name == NODE_UNREADABLE else ", ".join(reasons)
         return "", ""
 
     def first_filters(self) -> list[str]:
         """The filters that decide a node's verdict, in order: each rejects a node that those before it do not."""
-        undecided, found = np.ones(len(self.table.nodes), dtype=np.bool_), dict[str, None]()
+        undecided, names = np.ones(len(self.table.nodes), dtype=np.bool_), dict[str, None]()
         for name, rejections in self.by_filter:
             rejected = np.zeros_like(undecided)
             for rejection in rejections:
                 rejected |= rejection.nodes
             if (undecided & rejected).any():
-                found[name] = None
+                names[name] = None
             undecided &= ~rejected
-        return list(found)
+        return list(names)
 
     def furthest_filter(self) -> str:
         """The filter that rejects the nodes which pass the most filters; "" where no node is rejected."""
@@ -117,8 +117,8 @@ def round_invariant_fits(
     if node_resources_fit.not_offered(pod_class, snapshot):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for each in ROUND_INVARIANT:
-        for rejection in runner(each, pod_class, signature, snapshot):
+    for which in ROUND_INVARIANT:
+        for rejection in runner(which, pod_class, signature, snapshot):
             fits &= ~rejection.nodes
     return fits
 

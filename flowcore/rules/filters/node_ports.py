@@ -28,9 +28,9 @@ class HeldPorts:
     def clashes(self, others: Iterable[HostPort]) -> bool:
         """Whether any of the others is held already: at the same address, or one of the two at every address."""
         addresses = self._addresses
-        for other in others:
-            there = addresses.get((other.protocol, other.port))
-            if there is not None and (other.ip in there or other.ip == ANY_ADDRESS or ANY_ADDRESS in there):
+        for port in others:
+            taken = addresses.get((port.protocol, port.port))
+            if taken is not None and (port.ip in taken or port.ip == ANY_ADDRESS or ANY_ADDRESS in taken):
                 return True
         return False
 
@@ -51,6 +51,6 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
         return ()
     refused = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     wanted = HeldPorts(pod_class.host_ports)
-    for at, taken in snapshot.ports.items():
-        refused[at] = wanted.clashes(taken)
+    for node, taken in snapshot.ports.items():
+        refused[node] = wanted.clashes(taken)
     return (Rejection(REASON, refused),)

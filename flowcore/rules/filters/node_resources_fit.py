@@ -33,7 +33,11 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
     # No node offers these, so they have no column.
     everywhere = np.ones(len(free), dtype=np.bool_)
     short = dict.fromkeys(not_offered(pod_class, snapshot), everywhere)
-    short |= {name: free[:, at] < requests[at] for at, name in enumerate(snapshot.resources) if requests[at] > 0}
+    short |= {
+        name: free[:, column] < requests[column]
+        for column, name in enumerate(snapshot.resources)
+        if requests[column] > 0
+    }
     pods = Rejection(TOO_MANY_PODS, short.pop(PODS))
     # The order depends on names alone, so a verdict reads the same whether a resource has a column by now.
     first = [name for name in BASE_RESOURCES if name in short]

@@ -62,23 +62,23 @@ class _Loads:
 def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Rejection, ...]:
     """Nodes whose limit would be exceeded, and nodes on which an error prevents the count."""
     with_csi = _with_csi(storage, table)
-    found = []
+    rejected = []
     for migrated, nodes in ((False, ~with_csi), (True, with_csi)):
         wanted = _count(volumes, storage, migrated=migrated, is_new=True)
         if wanted.problem:
-            found.append(Rejection(wanted.problem, nodes))
+            rejected.append(Rejection(wanted.problem, nodes))
         elif migrated and wanted.drivers:
-            found += _exceeded(wanted.drivers, _loads(storage, table))
-    return tuple(found)
+            rejected += _exceeded(wanted.drivers, _loads(storage, table))
+    return tuple(rejected)
 
 
 def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
     uncounted = np.zeros_like(loads.limited)
-    found = []
-    for at, problem in loads.problems.items():
-        one = np.zeros_like(loads.limited)
-        one[at] = uncounted[at] = True
-        found.append(Rejection(problem, one))
+    rejected = []
+    for node, problem in loads.problems.items():
+        only = np.zeros_like(loads.limited)
+        only[node] = uncounted[node] = True
+        rejected.append(Rejection(problem, only))
     over = np.zeros_like(loads.limited)
     for driver, limit in loads.limits.items():
         own = [volume for volume, its in wanted.items() if its == driver]
@@ -87,7 +87,7 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
             for volume in own:
                 fresh[loads.holders.get(volume, [])] -= 1
             over |= (fresh > 0) & (loads.counts[driver] + fresh > limit)
-    return [*found, Rejection(REASON, over & ~uncounted)]
+    return [*rejected, Rejection(REASON, over & ~uncounted)]
 
 
 def _with_csi(storage: Storage, table: NodeTable) -> Bools:
@@ -103,25 +103,25 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
     known: _Loads | None = storage.memo.get(NAME)
     if known is not None and known.table is table:
         return known
-    limited = [at for at, node in enumerate(table.nodes) if _limits(storage.csi_nodes.get(node.name))]
+    limited = [row for row, node in enumerate(table.nodes) if _limits(storage.csi_nodes.get(node.name))]
     limits: dict[str, Int64s] = {}
     counts: dict[str, Int64s] = {}
     holders: dict[str, list[int]] = {}
     problems: dict[int, str] = {}
-    for at in limited:
-        name = table.nodes[at].name
+    for row in limited:
+        name = table.nodes[row].name
         mounted = _count(storage.mounted.get(name, ()), storage, migrated=True, is_new=False)
         if mounted.problem:
-            problems[at] = mounted.problem
+            problems[row] = mounted.problem
             continue
         for unique in mounted.drivers:
-            holders.setdefault(unique, []).append(at)
+            holders.setdefault(unique, []).append(row)
         number = Counter({**_attached(name, storage), **mounted.drivers}.values())
         for driver, limit in _limits(storage.csi_nodes[name]):
             if driver not in limits:
                 limits[driver] = np.full(len(table.nodes), _NO_LIMIT, dtype=np.int64)
                 counts[driver] = np.zeros(len(table.nodes), dtype=np.int64)
-            limits[driver][at], counts[driver][at] = limit, number[driver]
+            limits[driver][row], counts[driver][row] = limit, number[driver]
     mask = np.zeros(len(table.nodes), dtype=np.bool_)
     mask[limited] = True
     made = _Loads(table, limits, counts, holders, mask, problems)
@@ -131,13 +131,13 @@ def _loads(storage: Storage, table: NodeTable) -> _Loads:
 
 def _attached(node: str, storage: Storage) -> dict[str, str]:
     """Volumes that are attached to a node, with their drivers, in use or not."""
-    found = {}
-    for each in storage.attached_to(node):
-        volume = storage.volumes.get(each.volume_name)
+    drivers = {}
+    for attachment in storage.attached_to(node):
+        volume = storage.volumes.get(attachment.volume_name)
         # An in-tree volume that is attached through its driver is not counted.
         if volume is not None and volume.attachment is not None and not volume.plugin:
-            found[f"{each.driver}/{volume.attachment.handle}"] = each.driver
-    return found
+            drivers[f"{attachment.driver}/{volume.attachment.handle}"] = attachment.driver
+    return drivers
 
 
 def _limits(node: CsiNode | None) -> tuple[tuple[str, int], ...]:
@@ -151,28 +151,28 @@ def _count(volumes: Iterable[ClaimVolume | Disk], storage: Storage, *, migrated:
         migrated: the node has a CSINode, so that in-tree volumes count as those of their drivers.
         is_new: of a pod that waits, which cannot run without its claims; a running pod's lost ones are passed over.
     """
-    found: dict[str, str] = {}
-    for each in volumes:
-        if isinstance(each, Disk):
-            attachment = each.attachment if migrated else None
+    drivers: dict[str, str] = {}
+    for source in volumes:
+        if isinstance(source, Disk):
+            attachment = source.attachment if migrated else None
             if attachment is not None and attachment.problem:
                 return _Count(problem=_failed(attachment.problem))
         else:
-            if not each.name:
+            if not source.name:
                 return _Count(problem=_failed("PersistentVolumeClaim had no name"))
-            claim = storage.claims.get(each.key)
+            claim = storage.claims.get(source.key)
             if claim is None:
                 if is_new:
-                    return _Count(problem=f"looking up PVC {each.namespace}/{each.name}: {not_found(each.name)}")
+                    return _Count(problem=f"looking up PVC {source.namespace}/{source.name}: {not_found(source.name)}")
                 continue
-            foreign = not_for_pod(each, claim)
+            foreign = not_for_pod(source, claim)
             if foreign:
                 return _Count(problem=_failed(foreign))
             attachment = _of_claim(claim, storage, migrated=migrated)
         # Without a driver or a handle it has no unique name.
-        if attachment is not None and not attachment.problem and (isinstance(each, Disk) or _is_whole(attachment)):
-            found[f"{attachment.driver}/{attachment.handle}"] = attachment.driver
-    return _Count(found)
+        if attachment is not None and not attachment.problem and (isinstance(source, Disk) or _is_whole(attachment)):
+            drivers[f"{attachment.driver}/{attachment.handle}"] = attachment.driver
+    return _Count(drivers)
 
 
 def _is_whole(attachment: Attachment) -> bool:

@@ -41,9 +41,9 @@ def nodes_rejections(signature: PodSignature, table: NodeTable) -> tuple[Rejecti
     """Nodes that a constraint does not allow the pod."""
     rejected = []
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
-    for each in signature.constraints.allowed_nodes if signature.constraints is not None else ():
-        others = ~meets_all(each.nodes.requirements, table) & ~decided
-        rejected.append(Rejection(f"node(s) are not among those of {each.constraint}", others))
+    for allowed in signature.constraints.allowed_nodes if signature.constraints is not None else ():
+        others = ~meets_all(allowed.nodes.requirements, table) & ~decided
+        rejected.append(Rejection(f"node(s) are not among those of {allowed.constraint}", others))
         decided |= others
     return tuple(rejected)
 

@@ -34,25 +34,25 @@ _NO_PROVISIONER = "kubernetes.io/no-provisioner"
 def prefilter_reason(volumes: Volumes, storage: Storage) -> str:
     """Why every node is rejected, "" if some may fit."""
     used = [each for each in volumes if isinstance(each, ClaimVolume)]
-    for each in used:
-        claim = storage.claims.get(each.key)
+    for source in used:
+        claim = storage.claims.get(source.key)
         if claim is None:
-            if each.made_for is None:
-                return not_found(each.name)
-            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{each.name}"'
+            if source.made_for is None:
+                return not_found(source.name)
+            return f'waiting for ephemeral volume controller to create the persistentvolumeclaim "{source.name}"'
         if claim.lost:
             missing = claim.volume_name
             return f'persistentvolumeclaim "{claim.name}" bound to non-existent persistentvolume "{missing}"'
         if claim.deleting:
             return f'persistentvolumeclaim "{claim.name}" is being deleted'
-        foreign = not_for_pod(each, claim)
+        foreign = not_for_pod(source, claim)
         if foreign:
             return foreign
         if claim.problem:
             return f'persistentvolumeclaim "{claim.name}" cannot be read: {claim.problem}'
     immediate = False
-    for each in used:
-        claim = storage.claims[each.key]
+    for source in used:
+        claim = storage.claims[source.key]
         if not claim.bound:
             storage_class = storage.classes.get(claim.storage_class) if claim.storage_class else None
             mode = "Immediate" if storage_class is None else storage_class.binding_mode
@@ -69,7 +69,7 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     if not claims:
         return ()
     nobody = np.zeros(len(table.nodes), dtype=np.bool_)
-    found, failed = _bound([claim for claim in claims if claim.bound], storage, table)
+    rejected, failed = _bound([claim for claim in claims if claim.bound], storage, table)
     waiting = [claim for claim in claims if not claim.bound]
     if waiting:
         # A node for which another claim is provisioned is checked no further.
@@ -85,23 +85,23 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
         unreadable = next((each for each in waiting if _needs_match(each) and not _is_readable(each)), None)
         if unreadable is not None:
             # Of a node with an error only the error is reported.
-            found = [Rejection(each.reason, each.nodes & ~asked) for each in found]
-            found.append(Rejection(f"{REASON_UNREADABLE}: {unreadable.namespace}/{unreadable.name}", asked))
+            rejected = [Rejection(rejection.reason, rejection.nodes & ~asked) for rejection in rejected]
+            rejected.append(Rejection(f"{REASON_UNREADABLE}: {unreadable.namespace}/{unreadable.name}", asked))
             asked = nobody
-        found.append(Rejection(REASON_NO_VOLUME, elsewhere & ~failed))
-        found += _unbound(waiting, storage, table, asked)
-    return tuple(found)
+        rejected.append(Rejection(REASON_NO_VOLUME, elsewhere & ~failed))
+        rejected += _unbound(waiting, storage, table, asked)
+    return tuple(rejected)
 
 
 def _bound(claims: list[Claim], storage: Storage, table: NodeTable) -> tuple[list[Rejection], Bools]:
     """Nodes that do not reach the volumes of bound claims, by the first claim only; and those with an error."""
     decided = np.zeros(len(table.nodes), dtype=np.bool_)
     failed = np.zeros_like(decided)
-    found = []
+    rejected = []
     for claim in claims:
         volume = storage.volumes.get(claim.volume_name)
         if volume is None:
-            found.append(Rejection(REASON_LOST, ~decided))
+            rejected.append(Rejection(REASON_LOST, ~decided))
             break
         far = ~_reach(volume.affinity, table)
         if volume.plugin:
@@ -109,14 +109,14 @@ def _bound(claims: list[Claim], storage: Storage, table: NodeTable) -> tuple[lis
             if volume.attachment is not None and volume.attachment.problem:
                 here = migrated & ~decided
                 text = f'running "{NAME}" filter plugin: could not translate pv: {volume.attachment.problem}'
-                found.append(Rejection(text, here))
+                rejected.append(Rejection(text, here))
                 failed |= here
                 decided |= here
             else:
                 far = np.where(migrated, ~_reach(volume.migrated_affinity, table), far)
-        found.append(Rejection(REASON_AFFINITY, far & ~decided))
+        rejected.append(Rejection(REASON_AFFINITY, far & ~decided))
         decided |= far
-    return found, failed
+    return rejected, failed
 
 
 def _migrated(plugin: str, storage: Storage, table: NodeTable) -> Bools:
@@ -144,7 +144,7 @@ def _unbound(waiting: list[Claim], storage: Storage, table: NodeTable, asked: Bo
     """
     missing: list[tuple[Claim, Bools]] = [(claim, asked) for claim in waiting if not _needs_match(claim)]
     taken: dict[str, Bools] = {}  # volume -> nodes where an earlier claim of the pod took it
-    to_match = sorted(filter(_needs_match, waiting), key=lambda each: each.size or 0)
+    to_match = sorted(filter(_needs_match, waiting), key=lambda claim: claim.size or 0)
     missing += [(claim, asked & ~_match(claim, storage, table, taken)) for claim in to_match]
     unmet, full = np.zeros_like(asked), np.zeros_like(asked)
     for claim, nodes in missing:

@@ -30,12 +30,12 @@ def prefilter_rejections(
     """Reasons that end a pod's cycle in PreFilter, before any node is filtered: every node is rejected."""
     if not volumes:
         return ()
-    found = []
+    rejected = []
     for name, ask in _PREFILTERS.items():
         reason = ask(volumes, storage)
         if reason:
-            found.append((name, (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)))
-    return tuple(found)
+            rejected.append((name, (Rejection(reason, np.ones(len(table.nodes), dtype=np.bool_)),)))
+    return tuple(rejected)
 
 
 def reads(volumes: Volumes) -> FilterInputs | None:

@@ -36,14 +36,14 @@ def rejections(volumes: Volumes, storage: Storage, table: NodeTable) -> tuple[Re
     disks = [each for each in volumes if isinstance(each, Disk) and each.key]
     if disks:
         for node_name, mounted in storage.mounted.items():
-            at = table.index.get(node_name)
-            if at is not None:
+            row = table.index.get(node_name)
+            if row is not None:
                 others = [each for each in mounted if isinstance(each, Disk)]
-                taken[at] = any(disk.conflicts(other) for disk in disks for other in others)
+                taken[row] = any(disk.conflicts(mounted) for disk in disks for mounted in others)
     alone = {each.key for each in named_claims(volumes) if _ONE_POD in storage.claims[each.key].access_modes}
     in_use = alone and not alone.isdisjoint(_used(storage, table))
-    found = [Rejection(REASON_DISK, taken)] if disks else []
-    return (*found, Rejection(REASON_IN_USE, ~taken)) if in_use else tuple(found)
+    rejected = [Rejection(REASON_DISK, taken)] if disks else []
+    return (*rejected, Rejection(REASON_IN_USE, ~taken)) if in_use else tuple(rejected)
 
 
 def _used(storage: Storage, table: NodeTable) -> frozenset[ClaimKey]:

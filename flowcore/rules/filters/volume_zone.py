@@ -30,12 +30,12 @@ _TODAY = {BETA_ZONE: ZONE, BETA_REGION: REGION, ZONE: ZONE, REGION: REGION}
 
 def prefilter_reason(volumes: Volumes, storage: Storage) -> str:
     """Why every node is rejected, "" if some may fit."""
-    for each in named_claims(volumes):
-        if not each.name:
+    for source in named_claims(volumes):
+        if not source.name:
             return "PersistentVolumeClaim had no name"
-        claim = storage.claims.get(each.key)
+        claim = storage.claims.get(source.key)
         if claim is None:
-            return not_found(each.name)
+            return not_found(source.name)
         problem = _unbound(claim, storage)
         if problem:
             return problem
@@ -83,9 +83,9 @@ def _among(values: frozenset[str], of: tuple[str, ...]) -> Bools:
 
 def _domains(volume: PersistentVolume) -> list[tuple[str, frozenset[str]]]:
     """Zone and region labels of a volume with their values; a label with an empty entry is ignored."""
-    found = []
+    domains = []
     for key, text in volume.labels:
         values = frozenset(value.strip() for value in text.split(ZONE_DELIMITER))
         if key in _TODAY and "" not in values:
-            found.append((key, values))
-    return found
+            domains.append((key, values))
+    return domains

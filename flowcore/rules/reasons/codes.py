@@ -9,9 +9,7 @@ from typing import Final
 
 from flowcore.rules.filters import (
     node_affinity,
-    node_declared_features,
     node_name,
-    node_resource_topology,
     node_unschedulable,
     taint_toleration,
 )
@@ -49,6 +47,9 @@ CODES: Final = frozenset((*_OTHERS, *(each.name for each in IN_ORDER)))
 UNRESOLVABLE: Final = frozenset((
     NO_NODES, GANG_INCOMPLETE, REPLACEMENT, QUEUE_LIMIT, NODE_UNREADABLE, node_unschedulable.NAME, node_name.NAME,
     NETWORK_REFUSED, NETWORK_UNSCHEDULED, CHEAPER_TO_WAIT, taint_toleration.NAME, node_affinity.NAME,
-    node_declared_features.NAME, node_resource_topology.NAME,
 ))  # fmt: skip
-"""Codes of pods for which it would not help if others left."""
+"""Codes of pods for which it would not help if others left.
+
+Of filters only those that come before all others that say so: a code is that of the filter that rejects the nodes
+which pass the most filters, and others may leave a node that an earlier filter rejected.
+"""

@@ -49,11 +49,13 @@ def smallest_exclusion(verdicts: Verdicts) -> Exclusion:
         return Exclusion()
     patterns = _patterns(rejected)[0].tolist()
     # What rejects the nodes of a pattern rejects those of every larger pattern too.
-    least = [each for each in patterns if not any(other & each == other != each for other in patterns)]
+    least = [
+        pattern for pattern in patterns if not any(smaller & pattern == smaller != pattern for smaller in patterns)
+    ]
     sets = (chosen for size in range(1, len(names) + 1) for chosen in combinations(range(len(names)), size))
     # All of them together reject every node.
-    chosen = next(each for each in sets if all(pattern & sum(1 << at for at in each) for pattern in least))
-    return Exclusion(tuple(names[at] for at in chosen), tuple(int(rejected[at].sum()) for at in chosen))
+    chosen = next(chosen for chosen in sets if all(pattern & sum(1 << index for index in chosen) for pattern in least))
+    return Exclusion(tuple(names[index] for index in chosen), tuple(int(rejected[index].sum()) for index in chosen))
 
 
 def way_out(verdicts: Verdicts, hopeless: Bools | None = None) -> WayOut | None:
@@ -69,25 +71,27 @@ def way_out(verdicts: Verdicts, hopeless: Bools | None = None) -> WayOut | None:
     patterns, of_node = _patterns(rejected)
     weights = None if hopeless is None else np.where(hopeless, 0, 1)
     opened = np.bincount(of_node, weights, minlength=len(patterns))
-    best = min(range(len(patterns)), key=lambda at: (int(patterns[at]).bit_count(), -opened[at], int(patterns[at])))
-    filters = tuple(name for at, name in enumerate(names) if int(patterns[best]) >> at & 1)
+    best = min(
+        range(len(patterns)), key=lambda index: (int(patterns[index]).bit_count(), -opened[index], int(patterns[index]))
+    )
+    filters = tuple(name for index, name in enumerate(names) if int(patterns[best]) >> index & 1)
     return WayOut(filters, of_node == best)
 
 
 def _rejected(verdicts: Verdicts) -> tuple[list[str], list[Bools]]:
     """Filters that reject a node, in order, and bool[N] for each: the nodes that it rejects."""
-    found: dict[str, Bools] = {}
+    rejected: dict[str, Bools] = {}
     for name, rejections in verdicts.by_filter:
         for rejection in rejections:
             if rejection.nodes.any():
-                found[name] = found[name] | rejection.nodes if name in found else rejection.nodes
-    return list(found), list(found.values())
+                rejected[name] = rejected[name] | rejection.nodes if name in rejected else rejection.nodes
+    return list(rejected), list(rejected.values())
 
 
 def _patterns(rejected: list[Bools]) -> tuple[Int64s, Int64s]:
     """The sets of filters that reject some node, as bits; and which of them each node has."""
     bits = np.zeros(len(rejected[0]), dtype=np.int64)
-    for at, nodes in enumerate(rejected):
-        bits |= nodes.astype(np.int64) << at
+    for bit, nodes in enumerate(rejected):
+        bits |= nodes.astype(np.int64) << bit
     patterns, of_node = np.unique(bits, return_inverse=True)
     return patterns, of_node

@@ -74,7 +74,7 @@ CURES: Mapping[str, Callable[[str], bool]] = {
 def more_nodes_help(
     pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, verdicts: Verdicts, count: int = 1
 ) -> bool:
-    """Whether other nodes may take so many pods of a class that the nodes that are there do not take.
+    """Whether other nodes may take ``count`` pods of a class that the existing nodes do not take.
 
     Args:
         verdicts: of the class for the snapshot.

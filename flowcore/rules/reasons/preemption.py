@@ -2,9 +2,28 @@
 
 from __future__ import annotations
 
-from flowcore.cluster.arrays.snapshot import PendingPod
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy, PreemptionMode
 from flowcore.model.running_pods import RunningPods
+from flowcore.rules.filters import Verdicts, node_resources_fit
+from flowcore.rules.reasons.exclusion import way_out
+
+
+def too_small(pod_class: PodClass, snapshot: Snapshot) -> Bools:
+    """bool[N]: nodes that would not hold the pod when they are empty."""
+    if node_resources_fit.not_offered(pod_class, snapshot):
+        return np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    small: Bools = np.any(snapshot.allocatable < snapshot.vector(pod_class.requests), axis=1)
+    return small
+
+
+def only_lacks_room(pod_class: PodClass, verdicts: Verdicts, snapshot: Snapshot) -> bool:
+    """Whether a pod that fits on no node would fit on one with more room, so that evictions may help it."""
+    out = way_out(verdicts, too_small(pod_class, snapshot))
+    return out is not None and set(out.filters) == {node_resources_fit.NAME}
 
 
 def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now: float) -> str:
@@ -27,7 +46,7 @@ def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now
     free = [each for each, budgets in protected if not budgets and not each.unevictable_reason]
     if free:
         return "evictions of pods with a lower priority would not make enough room"
-    budgets = sorted({budget for _, found in protected for budget in found})
+    budgets = sorted({budget for _, budgets in protected for budget in budgets})
     if budgets:
         return f"PodDisruptionBudgets allow no eviction now: {', '.join(budgets)}"
     first = lower[0]

@@ -84,4 +84,4 @@ def no_domain(gang: Gang, table: NodeTable) -> str:
 def node_reasons(pod_class: PodClass, after: Snapshot, signature: PodSignature = EMPTY_SIGNATURE) -> dict[str, str]:
     """Each node that a class does not fit on, with the reason."""
     verdicts = run_filters(pod_class, after, signature)
-    return {node.name: verdicts.of_node(at)[1] for at, node in enumerate(after.table.nodes) if not verdicts.fits[at]}
+    return {node.name: verdicts.of_node(row)[1] for row, node in enumerate(after.table.nodes) if not verdicts.fits[row]}

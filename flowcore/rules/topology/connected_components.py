@@ -19,11 +19,11 @@ def connected_components(keys: Sequence[Iterable[Hashable]]) -> list[list[int]]:
             parent[item] = item = parent[parent[item]]
         return item
 
-    for item, mine in enumerate(keys):
-        for key in mine:
-            one, other = find(item), find(first_with.setdefault(key, item))
-            parent[max(one, other)] = min(one, other)
-    found: dict[int, list[int]] = {}
+    for item, item_keys in enumerate(keys):
+        for key in item_keys:
+            root, known_root = find(item), find(first_with.setdefault(key, item))
+            parent[max(root, known_root)] = min(root, known_root)
+    components: dict[int, list[int]] = {}
     for item in range(len(keys)):
-        found.setdefault(find(item), []).append(item)
-    return list(found.values())
+        components.setdefault(find(item), []).append(item)
+    return list(components.values())

@@ -167,8 +167,8 @@ class _Check:
     def _shares(self, key: str, name: str) -> bool:
         """Whether another node is in the node's domain."""
         # Asked of all nodes where pods came and left: no dict for each of them.
-        value, other = self.labels.get(key), self.nodes.get(name)
-        return value is not None and other is not None and value_of(other.labels, key) == value
+        value, node = self.labels.get(key), self.nodes.get(name)
+        return value is not None and node is not None and value_of(node.labels, key) == value
 
     def _inside(self, key: str, name: str) -> bool:
         """The same for a limit, of which the domain without a key is the whole cluster."""

@@ -33,7 +33,7 @@ class CacheStats:
     Attributes:
         hits: the column was up to date.
         refreshed: some entries were stale and computed again.
-        misses: there was no column, or so many entries were stale that all were computed again.
+        misses: there was no column, or it was computed again since too many entries were stale.
         rows: entries that were computed.
     """
 
@@ -62,7 +62,7 @@ class Column:
 
 @dataclass(slots=True)
 class Columns:
-    """See the module.
+    """The columns of one cluster, with the time of the last event at each node.
 
     Attributes:
         node_count: nodes.
@@ -102,11 +102,11 @@ class Columns:
         self._time += 1
         self._known_stale.clear()
         self._last[event] = self._time
-        at = np.fromiter(nodes, dtype=np.int64)
-        if len(at):
+        rows = np.fromiter(nodes, dtype=np.int64)
+        if len(rows):
             if event not in self._last_at:
                 self._last_at[event] = np.zeros(self.node_count, dtype=np.int64)
-            self._last_at[event][at] = self._time
+            self._last_at[event][rows] = self._time
 
     def last_time(self, event: Hashable) -> int:
         """When an event last happened, 0: never."""
@@ -122,7 +122,9 @@ class Columns:
         self._known_stale.clear()
         self._last_at = {event: _gather(times, positions) for event, times in self._last_at.items()}
         self._columns = self._columns.mapped(
-            lambda _key, each: replace(each, values=None if each.values is None else _gather(each.values, positions))
+            lambda _key, column: replace(
+                column, values=None if column.values is None else _gather(column.values, positions)
+            )
         )
 
     # --- questions ---
@@ -147,9 +149,9 @@ class Columns:
         stale = self._stale(held, stale_when)
         if stale is None:
             stats.hits += 1
-            found = replace(held, time=self._time)
-            self._columns.renew(key, found)
-            return found
+            renewed = replace(held, time=self._time)
+            self._columns.renew(key, renewed)
+            return renewed
         if 2 * len(stale) > self.node_count:
             stats.misses += 1
             stats.rows += self.node_count
@@ -190,8 +192,8 @@ class Columns:
 
 def _gather(values: NDArray[Any], positions: Int64s) -> NDArray[Any]:
     moved = np.zeros(len(positions), dtype=values.dtype)
-    there = positions >= 0
-    moved[there] = values[positions[there]]
+    known = positions >= 0
+    moved[known] = values[positions[known]]
     return moved
 
 

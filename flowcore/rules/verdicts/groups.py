@@ -67,7 +67,7 @@ def group(
     """
     one_domain = {name for name, gang in gangs.items() if gang.topology_key}
     readers = _LabelReaders(pending, pod_index)
-    found: dict[
+    groups: dict[
         tuple[
             PodClass,
             str,
@@ -90,7 +90,7 @@ def group(
         )
         pod_class = classes.get(pod.pod_class, pod.pod_class)
         own_gangs = tuple(name for name in pod.gangs if name in one_domain) if one_domain else ()
-        found.setdefault(
+        groups.setdefault(
             (
                 pod_class,
                 pod.policy,
@@ -105,7 +105,7 @@ def group(
         ).append(pod)
     return tuple(
         Group(pod_class, policy, pods[0].signature, tuple(sorted(pods, key=lambda p: (p.waiting_since, p.key))))
-        for (pod_class, policy, *_), pods in found.items()
+        for (pod_class, policy, *_), pods in groups.items()
     )
 
 
@@ -128,7 +128,8 @@ class _LabelReaders:
                 readers.update(weighted_term.term for weighted_term in constraints.preferred)
                 readers.update(AffinityMatch((wish.term,)) for wish in constraints.preferred)
                 readers.update(
-                    SpreadMatch(namespace, each.selector) for each in (*constraints.spread, *constraints.soft_spread)
+                    SpreadMatch(namespace, spread.selector)
+                    for spread in (*constraints.spread, *constraints.soft_spread)
                 )
                 readers.update(limit_match(limit) for limit in constraints.limits)
                 readers.update(penalty_match(penalty) for penalty in constraints.penalties)

@@ -201,10 +201,10 @@ INVALIDATES: tuple[Row, ...] = (
 
 def scopes(rows: Iterable[Row] = INVALIDATES) -> dict[str, dict[Event, Stale]]:
     """The table by filter and event."""
-    found: dict[str, dict[Event, Stale]] = {}
+    by_filter: dict[str, dict[Event, Stale]] = {}
     for row in rows:
-        found.setdefault(row.filter, {})[row.event] = row.scope
-    return found
+        by_filter.setdefault(row.filter, {})[row.event] = row.scope
+    return by_filter
 
 
 def node_events(before: Node, after: Node) -> list[Event]:

@@ -22,7 +22,7 @@ from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.verdicts.columns import MAX_BYTES, CacheStats, Column, Columns
 from flowcore.rules.verdicts.invalidation import INVALIDATES, Event, Row, Stale, node_events, scopes
 
-#: No round has so many pods; counts up to it take half the memory.
+#: More pods than any round has; counts up to it take half the memory.
 _MAX_COUNT = 2**31 - 1
 
 
@@ -60,15 +60,15 @@ class VerdictCache:
                 columns.record_event(Event.NODE_ADDED, added)
             if len(after.nodes) - len(added) < len(before.nodes):
                 columns.record_event(Event.NODE_DELETED)
-        at: dict[Event, list[int]] = {}
+        rows: dict[Event, list[int]] = {}
         labels: set[str] = set()
         for name in names:
             if name in before.index and name in after.index:
                 old, new = before.nodes[before.index[name]], after.nodes[after.index[name]]
                 for event in node_events(old, new):
-                    at.setdefault(event, []).append(after.index[name])
+                    rows.setdefault(event, []).append(after.index[name])
                 labels.update(key for key, _ in set(old.labels) ^ set(new.labels))
-        for event, nodes in at.items():
+        for event, nodes in rows.items():
             columns.record_event(event, nodes)
         for key in labels:
             columns.record_event((Event.NODE_LABELS, key))
@@ -135,13 +135,15 @@ class VerdictCache:
         """
         if not self._is_followed(snapshot, lambda each: each.used):
             return compute(snapshot, None)
-        found = self._column(owner, key, stale_when, snapshot, lambda part, at, _legend: compute(part, at), None).values
-        return np.zeros(len(snapshot.table.nodes), dtype=np.int64) if found is None else found
+        values = self._column(
+            owner, key, stale_when, snapshot, lambda part, rows, _legend: compute(part, rows), None
+        ).values
+        return np.zeros(len(snapshot.table.nodes), dtype=np.int64) if values is None else values
 
     def take_stats(self) -> dict[str, CacheStats]:
         """How often each filter was asked since the last call."""
-        found, self._columns.stats = self._columns.stats, {}
-        return found
+        stats, self._columns.stats = self._columns.stats, {}
+        return stats
 
     @property
     def nbytes(self) -> int:
@@ -181,30 +183,30 @@ class VerdictCache:
     def _version(self, which: Filter, reads: FilterInputs, snapshot: Snapshot) -> Hashable:
         """When each thing last changed on which the verdicts depend, beside the node itself."""
         columns, matching_pods = self._columns, reads.matching_pods
-        found: list[int] = [snapshot.pod_index.forgotten]
+        versions: list[int] = [snapshot.pod_index.forgotten]
         for event, scope in self._scopes.get(which.name, {}).items():
             match scope:
                 case Stale.EVERYWHERE:
-                    found.append(columns.last_time(event))
+                    versions.append(columns.last_time(event))
                 case Stale.LABELS:
-                    found.append(max((columns.last_time((event, key)) for key in reads.label_keys), default=0))
+                    versions.append(max((columns.last_time((event, key)) for key in reads.label_keys), default=0))
                 case Stale.TAINTS:
-                    found.append(columns.last_time(event) if reads.reads_taints else 0)
+                    versions.append(columns.last_time(event) if reads.reads_taints else 0)
                 case Stale.RULES if event is Event.POD_ADDED:
-                    found.append(max((matching.added_revision for matching in matching_pods), default=0))
+                    versions.append(max((matching.added_revision for matching in matching_pods), default=0))
                 case Stale.RULES:
-                    found.append(max((matching.removed_revision for matching in matching_pods), default=0))
+                    versions.append(max((matching.removed_revision for matching in matching_pods), default=0))
                 case Stale.NAMESPACES:
-                    found.append(max((matching.created_revision for matching in matching_pods), default=0))
+                    versions.append(max((matching.created_revision for matching in matching_pods), default=0))
                 case Stale.DOMAIN:
                     # How many of the nodes with these pods are not in the table.
                     index = snapshot.table.index
-                    found.append(
+                    versions.append(
                         sum(len(matching.by_node) - len(matching.to_arrays(index)[0]) for matching in matching_pods)
                     )
                 case Stale.NODE:
                     pass
-        return tuple(found)
+        return tuple(versions)
 
 
 def _encoded(rejections: Iterable[Rejection], legend: list[Any], count: int) -> NDArray[Any]:
@@ -231,16 +233,16 @@ def _encoded(rejections: Iterable[Rejection], legend: list[Any], count: int) -> 
     alike, signatures = np.zeros(count, dtype=np.int64), 1
     for row in np.packbits(rejected, axis=0):
         combined = row if signatures == 1 else alike * 256 + row
-        there = np.bincount(combined) > 0
-        alike, signatures = (np.cumsum(there) - 1)[combined], int(there.sum())
+        occurs = np.bincount(combined) > 0
+        alike, signatures = (np.cumsum(occurs) - 1)[combined], int(occurs.sum())
     first = np.zeros(signatures, dtype=np.int64)
     first[alike] = np.arange(count)  # any node of the set
     of = np.array(numbers)
     codes = [sets.setdefault(tuple(of[rejected[:, node]].tolist()), len(sets)) for node in first.tolist()]
     # Another column may hold the earlier legend: never in place.
     legend[2] = np.zeros((len(reasons), len(sets)), dtype=np.bool_)
-    for at, each in enumerate(sets):
-        legend[2][list(each), at] = True
+    for code, reason_numbers in enumerate(sets):
+        legend[2][list(reason_numbers), code] = True
     return np.array(codes, dtype=np.int64)[alike].astype(np.min_scalar_type(len(sets) - 1))
 
 
@@ -248,7 +250,7 @@ def _decoded(column: Column) -> tuple[Rejection, ...]:
     if column.values is None:
         return ()
     reasons: dict[str, int] = column.legend[0]
-    found = (
+    rejections = (
         Rejection(reason, of_set[column.values]) for reason, of_set in zip(reasons, column.legend[2], strict=False)
     )
-    return tuple(rejection for rejection in found if rejection.nodes.any())
+    return tuple(rejection for rejection in rejections if rejection.nodes.any())

@@ -91,7 +91,7 @@ class _TellingBody(aiohttp.BytesPayload):
         self._on_sent = on_sent
 
     async def write_with_length(self, writer: AbstractStreamWriter, content_length: int | None) -> None:
-        """See aiohttp.Payload."""
+        """Writes the body to the connection."""
         await super().write_with_length(writer, content_length)
         self._on_sent()
 
@@ -244,7 +244,7 @@ class ApiClient:
         return ConnectionLost(problem)
 
     def _options(self) -> dict[str, Any]:
-        # An API server redirects nobody. What stands behind a Service may: to any path, with the login of whoever asks.
+        # An API server never redirects. What stands behind a Service may: to any path, with the caller's login.
         return {
             "ssl": self.credentials.tls,
             "server_hostname": self.credentials.configuration.tls_server_name,
@@ -319,7 +319,7 @@ class FencedSocket(socket.socket):
     fence: Fence
 
     def send(self, *arguments: Any) -> int:
-        """See socket.socket.
+        """Sends bytes, unless the fence is closed.
 
         Raises:
             ConnectionAbortedError: the fence is closed.
@@ -328,7 +328,7 @@ class FencedSocket(socket.socket):
         return super().send(*arguments)
 
     def sendmsg(self, *arguments: Any) -> int:
-        """See ``send``."""
+        """Sends buffers, unless the fence is closed."""
         self._check()
         return super().sendmsg(*arguments)
 

@@ -195,8 +195,8 @@ def _current_context(files: Sequence[Path]) -> str:
 def _context_namespace(files: Sequence[Path], context: str | None) -> str:
     """The namespace of a context; "" if it names none."""
     entries = [entry for path in files for entry in _document(path).get("contexts") or [] if entry["name"] == context]
-    found = entries[0].get("context") if entries else None
-    return str(found.get("namespace") or "") if isinstance(found, dict) else ""
+    entry = entries[0].get("context") if entries else None
+    return str(entry.get("namespace") or "") if isinstance(entry, dict) else ""
 
 
 def _pod_namespace() -> str:

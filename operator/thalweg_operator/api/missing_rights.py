@@ -23,9 +23,9 @@ class MissingRights:
 
     def refused(self, method: str, path: str, error: Refused, outages: Outages) -> None:
         """A write was refused, perhaps for another reason."""
-        found = _REFUSAL.search(error.reason) if error.status == 403 else None
-        if found is not None:
-            topic = f"right to {found[1]} {found[2]}"
+        refusal = _REFUSAL.search(error.reason) if error.status == 403 else None
+        if refusal is not None:
+            topic = f"right to {refusal[1]} {refusal[2]}"
             self._missing[method, _kind(path)] = topic
             outages.failed(topic, "403", error.reason)
 

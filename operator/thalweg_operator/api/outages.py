@@ -14,7 +14,7 @@ import structlog
 _log = structlog.get_logger()
 #: Seconds between two lines about one cause.
 _EVERY = 30.0
-#: A transient cause is logged after so many seconds.
+#: Seconds after which a transient cause is logged.
 _GRACE = 5.0
 
 

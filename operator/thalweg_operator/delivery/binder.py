@@ -22,7 +22,6 @@ from thalweg_operator.api.client import ApiClient, pod_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.api.writes.write_queue import (
-    CARRIED_OUT_WITHIN,
     Finished,
     Outcome,
     Retry,
@@ -99,7 +98,7 @@ class Binder:
         *,
         backoff: Backoff = _BACKOFF,
     ) -> None:
-        """With so many bindings in flight at once.
+        """Keeps at most ``concurrency`` bindings in flight.
 
         Args:
             backoff: pauses between tries of one binding.
@@ -113,8 +112,6 @@ class Binder:
         #: Whether since the last ``put`` a binding was sent, or a try ended.
         self._sent = asyncio.Event()
         self._sent.set()
-        #: Bindings of kube-scheduler without an answer, by the pod's UID: key, and until when it may be carried out.
-        self._of_scheduler: dict[str, tuple[str, float]] = {}
 
     def put(self, write: Bind) -> None:
         """Puts a binding in line."""
@@ -144,39 +141,7 @@ class Binder:
     @property
     def unanswered(self) -> bool:
         """Whether a binding was sent that may still be carried out, or that the watch has not shown."""
-        now, waiting = asyncio.get_running_loop().time(), self._shell.cluster.waiting
-        self._of_scheduler = {
-            uid: (key, until)
-            for uid, (key, until) in self._of_scheduler.items()
-            if until > now and key in waiting and waiting[key].uid == uid
-        }
-        return self._queue.unanswered or bool(self._of_scheduler)
-
-    async def bind_for_scheduler(self, namespace: str, name: str, uid: str, node: str) -> str:
-        """Binds a pod where kube-scheduler has placed it, tried once: its own attempts come again.
-
-        Only a pod that our watch shows by this name and UID, and only where kube-scheduler was let through with it.
-
-        Returns:
-            "" or what is wrong.
-        """
-        key = f"{namespace}/{name}"
-        pod = self._shell.cluster.waiting.get(key)
-        if pod is None or pod.uid != uid:
-            return f'no pending pod "{key}" with UID "{uid}" is known'
-        if not self._shell.ledger.in_flight.is_let_through_to(key, node):
-            return f'pod "{key}" was not let through to node "{node}"'
-        path, body = self._binding(namespace, name, uid, node)
-        problem = ""
-        self._of_scheduler[uid] = (key, asyncio.get_running_loop().time() + CARRIED_OUT_WITHIN)
-        try:
-            await self._api_client.request("POST", path, body=body)
-        except (ConnectionLost, Refused) as error:
-            problem = str(error)
-            if retry_after_error(error).uncertain:
-                return problem
-        self._of_scheduler.pop(uid, None)
-        return problem
+        return self._queue.unanswered
 
     def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
         path = pod_path(namespace, name, "binding")
@@ -238,7 +203,7 @@ class Binder:
         pod, node = write.pod, write.node
         try:
             raw = await self._api_client.request("GET", pod_path(pod.namespace, pod.name))
-            found = _bound_pods.read(raw)
+            actual = _bound_pods.read(raw)
         except Refused as problem:
             if problem.status != 404:
                 return retry_after_error(problem)
@@ -248,11 +213,11 @@ class Binder:
             return retry_after_error(problem)
         except UnreadableJson:
             return Retry("error")
-        if found.metadata.uid != pod.uid:
+        if actual.metadata.uid != pod.uid:
             self._give_up(write, "replaced", "")
-        elif found.spec.node_name == node:
+        elif actual.spec.node_name == node:
             self._bound(write)  # an earlier try got through
-        elif found.spec.node_name:
+        elif actual.spec.node_name:
             self._give_up(write, "bound elsewhere", "")
         else:
             # Still unbound, so it is the pod itself that may not be bound (it is being deleted, or gated).

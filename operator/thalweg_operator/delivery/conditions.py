@@ -5,7 +5,7 @@ The condition's reason is Unschedulable where more nodes would help, else a code
 A pod that kube-scheduler holds has its condition from there already, and every change of the pod would make
 kube-scheduler try it again: it gets the Event alone. One behind our gate keeps the condition's reason, SchedulingGated.
 
-Written only when the reason changes, and no more than so many a second: ten thousand waiting pods whose message counts
+Written only when the reason changes, and at a limited rate: ten thousand waiting pods whose message counts
 nodes would otherwise flood the API server with every node that comes or goes. Pods never told before go first, in turns
 between their namespaces.
 """
@@ -125,7 +125,7 @@ class ConditionWriter:
             tasks.create_task(self._enqueue_due())
 
     async def _enqueue_due(self) -> None:
-        """Puts what is due in line, so many a second."""
+        """Puts due conditions in line, at a limited rate."""
         while True:
             due = self._due()
             # Also where none of them waits any more: the loop must turn.
@@ -144,10 +144,14 @@ class ConditionWriter:
         now = self._clock()
         if now - self._pruned_at >= _PRUNE_EVERY:
             self._pruned_at = now
-            self._written = {key: at for key, at in self._written.items() if key in self._shell.cluster.waiting}
+            self._written = {
+                key: written for key, written in self._written.items() if key in self._shell.cluster.waiting
+            }
             self._wanted = {key: wanted for key, wanted in self._wanted.items() if key in self._shell.cluster.waiting}
         due = sorted(
-            (each.due, key) for key, each in self._wanted.items() if each.due <= now and key not in self._sending
+            (condition.due, key)
+            for key, condition in self._wanted.items()
+            if condition.due <= now and key not in self._sending
         )
         # By place within their namespace: namespaces take turns.
         places: Counter[tuple[str, bool]] = Counter()
@@ -156,7 +160,7 @@ class ConditionWriter:
             lane = key.partition("/")[0], key in self._written
             ordered.append((lane[1], places[lane], key))
             places[lane] += 1
-        ordered.sort(key=lambda each: each[:2])
+        ordered.sort(key=lambda entry: entry[:2])
         return [key for *_, key in ordered]
 
     async def _try(self, key: str, _tries: int) -> Outcome:
@@ -206,7 +210,7 @@ class ConditionWriter:
         self._written[pod.key] = _Written(pod.uid, wanted.reason, self._clock(), event_only)
 
     async def _patch(self, pod: Pod, condition: dict[str, str | None]) -> bool:
-        """Writes a condition; whether the pod has a node."""
+        """Writes a condition. Returns whether the pod has a node."""
         body = msgspec.json.encode({"metadata": {"uid": pod.uid}, "status": {"conditions": [condition]}})
         path = pod_path(pod.namespace, pod.name, "status")
         answer = await self._api_client.request("PATCH", path, body=body, content_type=STRATEGIC_MERGE_PATCH)

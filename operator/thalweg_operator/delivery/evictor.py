@@ -49,7 +49,7 @@ _PREEMPTED = "PreemptionByScheduler"
 
 
 class Evictor:
-    """See the module."""
+    """Sends evictions and their dry runs, with retries."""
 
     def __init__(
         self,

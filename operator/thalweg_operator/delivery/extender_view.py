@@ -29,7 +29,7 @@ MOST_WAITING = 8
 
 
 class ExtenderView:
-    """See the module.
+    """Answers the extender's questions about pods from the ledger.
 
     Args:
         problem: why nothing can be said now: something is not known yet, or this replica does not lead; "": nothing.

@@ -55,7 +55,7 @@ class Nominator:
         backoff: Backoff = _BACKOFF,
         refused: Backoff = _REFUSED,
     ) -> None:
-        """With so many writes in flight at once.
+        """Keeps at most ``concurrency`` writes in flight.
 
         Args:
             backoff: pauses between tries of one write.

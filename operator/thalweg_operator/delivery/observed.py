@@ -28,7 +28,7 @@ class _WrittenEvent:
 
 
 class ObserveEvents:
-    """See the module."""
+    """Writes an Event to a pod when its plan differs from the last Event."""
 
     def __init__(self, events: EventWriter, clock: Callable[[], float] = time.monotonic) -> None:
         self._events, self._clock = events, clock
@@ -44,12 +44,12 @@ class ObserveEvents:
         if len(self._written) > len(pods) + _MAX_STALE:
             known = {pod.key for pod in pods}
             self._written = {key: said for key, said in self._written.items() if key in known}
-        for at, node in ((each.pod, each.node) for each in reply.placements):
-            if observes[request.pending[at].policy]:
-                self._write(pods[at], f"Thalweg would place this pod on {node}")
-        for at, reason in reply.unplaced:
-            if observes[request.pending[at].policy]:
-                self._write(pods[at], f"Thalweg would leave this pod pending: {reply.reasons[reason]}")
+        for position, node in ((placement.pod, placement.node) for placement in reply.placements):
+            if observes[request.pending[position].policy]:
+                self._write(pods[position], f"Thalweg would place this pod on {node}")
+        for position, reason in reply.unplaced:
+            if observes[request.pending[position].policy]:
+                self._write(pods[position], f"Thalweg would leave this pod pending: {reply.reasons[reason]}")
 
     def _write(self, pod: Pod, plan: str) -> None:
         now, said = self._clock(), self._written.get(pod.key)

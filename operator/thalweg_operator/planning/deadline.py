@@ -7,7 +7,7 @@ from collections import deque
 #: Shortest deadline in seconds, and the seconds that each pod and each class adds: caches may be cold.
 _LEAST = 5.0
 _PER_POD, _PER_CLASS = 0.002, 0.02
-#: The deadline is so many times the longest of the last so many rounds.
+#: The deadline is this multiple of the longest of the last rounds; how many rounds are remembered.
 _TIMES, _ROUNDS = 10.0, 100
 
 
@@ -30,7 +30,7 @@ class RoundDeadline:
         self._durations.append(seconds)
 
     def seconds_for(self, pods: int, classes: int) -> float:
-        """Deadline in seconds of a round with so many pods in so many classes."""
+        """Deadline in seconds of a round with these numbers of pods and classes."""
         if not self._durations:
             return self._max_seconds
         least = _LEAST + _PER_POD * pods + _PER_CLASS * classes

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import Counter, deque
 from collections.abc import Collection, Hashable, Mapping, Sequence
 
-#: When so many pods of a class failed alone, the whole class is at fault.
+#: When this number of pods of a class failed alone, the whole class is at fault.
 _CLASS_FAILURES = 3
 
 
@@ -61,7 +61,7 @@ class FaultSearch:
         return part
 
     def planned(self, count: int, classes: Collection[Hashable]) -> None:
-        """Records a round that planned so many items of these classes."""
+        """Records a round that planned ``count`` items of these classes."""
         self._plannable_classes.update(classes)
         self.largest_planned = max(self.largest_planned, count)
 
@@ -88,7 +88,7 @@ class FaultSearch:
         if item not in self._failed_once and not self._failures[pod_class]:
             # The worker may have ended for another reason: plan the other classes first.
             self._failed_once.add(item)
-            same_class = [part for part in self._parts if all(self._classes[other] == pod_class for other in part)]
+            same_class = [part for part in self._parts if all(self._classes[member] == pod_class for member in part)]
             others = (part for part in self._parts if part not in same_class)
             self._parts = deque((*others, (item,), *same_class))
             return None

@@ -22,7 +22,7 @@ class PendingRound:
         blocked: pods that may not be planned, each with its policy.
         paused: pods that pause, for example since a write for them was refused.
         backing_off: pods that the quarantine leaves out for now, with the reason.
-        awaiting_turn: those of ``deferred`` that are told that they wait for their turn.
+        awaiting_turn: pods of ``deferred`` that get the condition that they wait for their turn.
         deferred: pods whose turn comes later, each with its policy.
         by_turns: whether turns chose the pods.
         has_more: whether other pods wait for the next round.

@@ -4,28 +4,18 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from functools import lru_cache
-
-import msgspec
 
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import CheapestPlanned, PlannedEviction, PlannedPlacement, PricesPlanned
+from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned
 
 
-def _planned(entry: PlanEviction) -> PlannedEviction:
-    return PlannedEviction(
-        entry.key, entry.uid, Departure(entry.kind), entry.to, reason=entry.reason, by_controller=entry.by_controller
-    )
-
-
-def independent_evictions(reply: RoundReply) -> list[PlannedEviction]:
+def independent_evictions(reply: RoundReply) -> list[PlanEviction]:
     """Running pods that leave though no placement waits for their room."""
     awaited = {place for placement in reply.placements for place in placement.victims}
     return [
-        _planned(entry)
+        entry
         for place, entry in enumerate(reply.evictions)
         if place not in awaited and (entry.by_controller or not entry.for_pods)
     ]
@@ -37,46 +27,58 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
     Args:
         pods: the pods of ``request.pending``, in this order.
     """
-    evictions = [_planned(entry) for entry in reply.evictions]
-    victims: dict[int, dict[int, PlannedEviction]] = {}
-    for place, (eviction, entry) in enumerate(zip(evictions, reply.evictions, strict=True)):
-        for index in entry.for_pods if not entry.by_controller else ():
+    victims: dict[int, dict[int, PlanEviction]] = {}
+    for place, eviction in enumerate(reply.evictions):
+        for index in eviction.for_pods if not eviction.by_controller else ():
             victims.setdefault(index, {})[place] = eviction
-    for each in reply.placements:
-        victims.setdefault(each.pod, {}).update({place: evictions[place] for place in each.victims})
+    for placement in reply.placements:
+        victims.setdefault(placement.pod, {}).update({place: reply.evictions[place] for place in placement.victims})
     groups = (*reply.atomic_groups, "")
     waiting = {
-        groups[each.atomic_group] for each in reply.placements if victims.get(each.pod) and each.atomic_group >= 0
+        groups[placement.atomic_group]
+        for placement in reply.placements
+        if victims.get(placement.pod) and placement.atomic_group >= 0
     }
-    for each in reply.placements:
-        policy, group = request.policies[request.pending[each.pod].policy], groups[each.atomic_group]
-        leaving = tuple(victims.get(each.pod, {}).values())
+    for placement in reply.placements:
+        policy, group = request.policies[request.pending[placement.pod].policy], groups[placement.atomic_group]
+        leaving = tuple(victims.get(placement.pod, {}).values())
         waits = bool(leaving) or group in waiting
-        turn = each.chain, each.wave
+        turn = placement.chain, placement.wave
         yield PlannedPlacement(
-            pods[each.pod], policy, each.node, turn, group, each.optional, leaving, waits, each.saving
+            pods[placement.pod],
+            policy,
+            placement.node,
+            turn,
+            group,
+            placement.optional,
+            leaving,
+            waits,
+            placement.saving,
         )
 
 
-def planned_prices(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
-    """What nodes cost one more pod of each class that kube-scheduler binds."""
-    positions = _positions(reply.node_names)
-    for entry in reply.node_prices:
-        policy = request.policies[request.pending[entry.pod].policy].name
-        above = array("H", entry.above)
-        yield PricesPlanned(
-            pods[entry.pod].pod_class, policy, positions, entry.least, above, entry.tolerance, reply.generation
-        )
+class PriceReader:
+    """Reads the prices of each reply. It remembers the order of the nodes, which a reply has only where it changed."""
 
+    def __init__(self) -> None:
+        self._positions: Mapping[str, int] = {}
 
-def cheapest_nodes(request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[CheapestPlanned]:
-    """Which nodes cost one more pod of each class least, for pods that we bind."""
-    for index, nodes in reply.cheapest:
-        policy = request.policies[request.pending[index].policy].name
-        yield CheapestPlanned(pods[index].pod_class, policy, nodes, reply.generation)
+    def read(self, request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
+        """What nodes cost one more pod of each class.
 
-
-@lru_cache(maxsize=2)
-def _positions(names: bytes) -> Mapping[str, int]:
-    """Position of each node by name. The names are mostly those of the last reply."""
-    return {name: at for at, name in enumerate(msgspec.msgpack.decode(names, type=list[str]))} if names else {}
+        Args:
+            pods: the pods of ``request.pending``, in this order.
+        """
+        if reply.node_names:
+            self._positions = {name: position for position, name in enumerate(reply.node_names)}
+        for entry in reply.node_prices:
+            yield PricesPlanned(
+                pods[entry.pod].pod_class,
+                request.policies[request.pending[entry.pod].policy].name,
+                self._positions,
+                entry.base,
+                entry.step,
+                array("H", entry.codes),
+                entry.tolerance,
+                reply.generation,
+            )

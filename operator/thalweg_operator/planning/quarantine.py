@@ -120,9 +120,9 @@ def _by_turns(items: Mapping[str, Sequence[Pod]], keys: Sequence[str]) -> Sequen
     """The items of each namespace in turn, so that a namespace with many pods does not go before one with few."""
     places: list[tuple[int, int, str]] = []
     counts: Counter[str] = Counter()
-    for at, key in enumerate(keys):
+    for turn, key in enumerate(keys):
         namespace = items[key][0].namespace
-        places.append((counts[namespace], at, key))
+        places.append((counts[namespace], turn, key))
         counts[namespace] += 1
     return [key for _, _, key in sorted(places)]
 
@@ -243,7 +243,7 @@ class Quarantine:
     def next_retry(self, after: float) -> float | None:
         """End of the first pause that ends later than ``after``; None without one."""
         ends = [max(backoff.retry_at, self._earliest_retry) for backoff in self._backoffs.values()]
-        ends += [at + _BACKOFF_PER_LOST_SECOND * (debt - _ALLOWED_DEBT) for debt, at in self._debts.values()]
+        ends += [end + _BACKOFF_PER_LOST_SECOND * (debt - _ALLOWED_DEBT) for debt, end in self._debts.values()]
         if self._batch_limit is not None:
             ends.append(self._batch_limit.until)
         return min((end for end in ends if end > after), default=None)

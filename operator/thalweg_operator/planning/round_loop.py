@@ -26,10 +26,9 @@ from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.pending_round import PendingRound
 from thalweg_operator.planning.planned_placements import (
-    cheapest_nodes,
+    PriceReader,
     independent_evictions,
     planned_placements,
-    planned_prices,
 )
 from thalweg_operator.planning.quarantine import Quarantine
 from thalweg_operator.planning.reports.phases import Stopwatch
@@ -47,7 +46,6 @@ from thalweg_operator.reservations.events import (
     PlanMade,
     PodsBlocked,
     PodsUnplaced,
-    ScoresPlanned,
     UnplacedPod,
 )
 from thalweg_operator.reservations.ledger import backoff
@@ -61,7 +59,7 @@ _log = structlog.get_logger()
 _BACKOFF = Backoff(first=0.05, longest=10.0)
 #: Seconds that a pod waits at least for a cheaper node before it is planned again without any change.
 _LEAST_SETTLING = 1.0
-#: And at least so many times as long as the last round took: such rounds take at most a tenth of the time.
+#: And at least this multiple of what the last round took: such rounds take at most a tenth of the time.
 _SETTLING_PER_ROUND = 9
 #: Rounds per generation of the caches. An entry without a use in the present and the previous generation is dropped.
 CACHE_GENERATION = 64
@@ -113,7 +111,7 @@ class RoundLoop:
             wall_clock: seconds since the epoch, for waiting times and for times that are shown.
             round_timeout: upper limit of a round in seconds.
             observers: called after the plan of a round was delivered.
-            tracer: takes the trace of each round; None: nobody does.
+            tracer: takes the trace of each round; None: rounds are not traced.
             budgets_known: whether PodDisruptionBudgets are watched now.
             usage: measured usage; None: nothing is measured.
             bindings_sent: returns when a binding of the plan has left, if there is any, or after a moment.
@@ -139,6 +137,7 @@ class RoundLoop:
         self._turns = NamespaceTurns(self._quarantine.class_key)
         #: uids of pods that the next round has to plan: others may be evicted for them.
         self._retried: frozenset[str] = frozenset()
+        self._prices = PriceReader()
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
         #: When time alone is a reason for a round, and how often it was, or room was kept for a gang: that counts like
@@ -191,7 +190,7 @@ class RoundLoop:
         self.liveness.round_ended(success=self._worker_in_sync)
 
     def discard_changes(self) -> None:
-        """Forgets what changed: the worker is told everything before the next round."""
+        """Forgets what changed: the worker gets the whole state before the next round."""
         self._worker_in_sync = False
         self._shell.cluster.take_changes(pods=False)
         self._shell.ledger.begin_plan(asked=False)
@@ -272,7 +271,7 @@ class RoundLoop:
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += holds or now >= self._due_at
         planning_input = self._builder.planning_input()
-        # What helps from now on, the worker is told with the next request.
+        # The worker learns with the next request what helps from now on.
         helped = ledger.helped + self._helped_by_time
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
@@ -341,16 +340,12 @@ class RoundLoop:
         async for placements in bursts(planned_placements(request, reply, pods)):
             apply(PlanMade(request.number, reply.generation, placements, reply.atomic_groups, first=first, last=False))
             first = False
-        for prices in planned_prices(request, reply, pods):
+        for prices in self._prices.read(request, reply, pods):
             apply(prices)
-        for cheapest in cheapest_nodes(request, reply, pods):
-            apply(cheapest)
         rest = independent_evictions(reply)
         apply(
             PlanMade(request.number, reply.generation, (), reply.atomic_groups, first=first, last=True, evictions=rest)
         )
-        for index, scores in reply.scores:
-            apply(ScoresPlanned(pods[index].pod_class, policies[index].name, scores))
         conditions = [
             condition_reason(code, more_nodes_help=curable)
             for code, curable in zip(reply.codes, reply.more_nodes_help, strict=True)

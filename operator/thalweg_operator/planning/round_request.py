@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from flowcore.cluster.changes import ClusterChanges
+from flowcore.cluster.changes import TakenChanges
 from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass
@@ -17,15 +17,13 @@ from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker, operator_round_input
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
-from thalweg_operator.planning.worker.messages import (
-    RoundRequest,
-    to_node_report,
-    to_pending_entry,
-    to_running_entry,
-)
+from thalweg_operator.planning.worker.messages import RoundRequest, to_pending_entry, to_running_entry
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
+
+#: Changes that are no work by themselves: reports refer to the images, and loads are sent where pods wait or run.
+_NO_WORK = frozenset({"images", "measured"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +38,7 @@ class PlanningInput:
     """
 
     generation: int
-    changes: ClusterChanges
+    changes: TakenChanges
     policies: Sequence[Policy]
     uids: Mapping[str, str]
 
@@ -92,18 +90,15 @@ class RequestBuilder:
             reset: whether the worker has no state.
         """
         self._number += 1
-        changes = planning_input.changes
+        changes = planning_input.changes.changes
+        # Usage that changes during these steps is sent in its newest state, and again with the next request.
+        async for _ in yielding(planning_input.changes.steps()):
+            pass
         classes: dict[PodClass, int] = {}
         signatures: dict[PodSignature, int] = {}
-        pod_deltas = [
-            (signatures.setdefault(signature, len(signatures)), on)
-            async for signature, on in yielding(changes.pod_deltas.items())
-        ]
-        # Usage that changes during this loop is sent in its newest state, and again with the next request.
-        usage = [sums.to_usage(name) async for name, sums in yielding(changes.usage.items())]
         policies, now = planning_input.policies, self._wall_clock()
         governed = [GovernedPod(pod, policies[place], policies[place].delivery) async for pod, place in yielding(pods)]
-        stays_above = self._persistent_usage.due(governed, now, fresh=reset)
+        stays_above = await self._persistent_usage.due(governed, now, fresh=reset)
         round_input = operator_round_input(
             self._state, governed, self._clock(), now, self._measured_usage.foreseen, stays_above
         )
@@ -117,32 +112,22 @@ class RequestBuilder:
         running_changes = await self._running_pods.update(changes.namespaces, fresh=reset)
         running = [to_running_entry(pod, classes, signatures) async for pod in yielding(running_changes.put)]
         plans = bool(pods) or running_changes.state is not None
-        measured = await self._measured_usage.changes(
+        changes.measured = await self._measured_usage.changes(
             changes.nodes, changes.removed_nodes, self._wall_clock(), planned=plans, fresh=reset
         )
-        numa, removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
-        images: dict[tuple[str, int], int] = {}
-        reports = [to_node_report(name, report, images) async for name, report in yielding(changes.reports.items())]
+        changes.numa, changes.removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         queues = round_input.queues
         return RoundRequest(
             number=self._number,
             generation=planning_input.generation,
             now=self._wall_clock(),
             reset=reset,
-            nodes=changes.nodes,
-            removed_nodes=changes.removed_nodes,
-            usage=usage,
-            namespaces=changes.namespaces,
-            signatures=list(signatures),
-            pod_deltas=pod_deltas,
-            images=list(images),
-            reports=reports,
+            changes=changes,
             policies=await self._learnt_costs.applied(planning_input.policies),
             classes=list(classes),
+            signatures=list(signatures),
             pending=pending,
             budget=self._budget,
-            storage=changes.storage,
-            removed_storage=changes.removed_storage,
             gangs=round_input.gangs,
             persistent_usage=round_input.persistent_usage,
             backfill_history=BackfillHistory(self._clock(), self.backfill_records),
@@ -151,9 +136,6 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
-            measured=measured,
-            numa=numa,
-            removed_numa=removed_numa,
             deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
         )
 
@@ -163,15 +145,6 @@ def has_changes(request: RoundRequest) -> bool:
 
     Running pods change, and some may have to leave by themselves as time passes.
     """
-    changes = (
-        request.nodes,
-        request.removed_nodes,
-        request.usage,
-        request.namespaces,
-        request.pod_deltas,
-        request.reports,
-        request.numa,
-        request.removed_numa,
-    )
-    rest = request.storage or request.removed_storage or request.queues or request.running_state
-    return any(changes) or bool(rest)
+    changes = request.changes
+    changed = any(getattr(changes, name) for name in changes.__struct_fields__ if name not in _NO_WORK)
+    return changed or bool(request.queues or request.running_state)

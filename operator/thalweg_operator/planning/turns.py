@@ -4,7 +4,7 @@ The worker measures how long a round takes for the pods of each namespace. While
 round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
 
 - Pods that no round has planned yet, unless pods of their namespace are known to cost much each: a burst is not cut.
-- Of the others, so many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
+- Of the others, as many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
 - Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
 
 After changes that help nobody who waits, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
@@ -37,7 +37,7 @@ _CHEAP = 0.001
 _RETRY_SHARE = 0.25
 #: Seconds for which rounds with new pods leave them out after some were planned again.
 _REST = 0.4
-#: At most so many seconds pass without one after a round that took long on a busy machine.
+#: Most seconds without one after a round that took long on a busy machine.
 _LONGEST_REST = 10.0
 #: Seconds after which they have a turn again though nothing helped them but the cluster changed.
 _CALM_PERIOD = 2.0
@@ -47,7 +47,7 @@ _PER_POD = 0.01
 _HALF_LIFE = 60.0
 #: Seconds for a lot below which a namespace is forgotten: 500 such lots are less than ``CALM_BOUND``.
 _LEAST_COST = 0.0001
-#: Seconds that a pod waits for its first turn before it is told so.
+#: Seconds that a pod waits for its first turn before its condition says so.
 _TOLD_AFTER = 2.0
 
 
@@ -98,18 +98,18 @@ class _Record:
         per_size: seconds for a lot of size 1.
         size: of its lots in the round in which they cost so much.
         used: seconds in all rounds that were planned by turns.
-        at: time of these values; seconds count half after ``_HALF_LIFE``.
+        time: of these values; seconds count half after ``_HALF_LIFE``.
         turns: how many it had with new lots (True), and with others.
     """
 
     per_size: float = 0.0
     size: float = 1.0
     used: float = 0.0
-    at: float = 0.0
+    time: float = 0.0
     turns: Counter[bool] = field(default_factory=Counter)
 
     def measured(self, seconds: float, size: float, *, was_long: bool) -> None:
-        """A round took so many seconds for lots of this size.
+        """Records the seconds that a round took for lots of this size.
 
         Cheap lots do not hide dear ones: the cost falls by half only once as many were cheap as had been dear.
         """
@@ -121,8 +121,8 @@ class _Record:
 
     def now(self, now: float) -> _Record:
         """The same record as it counts now."""
-        factor = 0.5 ** (max(0.0, now - self.at) / _HALF_LIFE)
-        self.per_size, self.used, self.at = self.per_size * factor, self.used * factor, now
+        factor = 0.5 ** (max(0.0, now - self.time) / _HALF_LIFE)
+        self.per_size, self.used, self.time = self.per_size * factor, self.used * factor, now
         return self
 
 
@@ -144,7 +144,7 @@ class NamespaceTurns:
         self._planned: dict[str, int] = {}
         self._waits_since: dict[str, float] = {}
         #: Lots have a turn if no round has planned them since ``_due_round``, which began at ``_due_since``: since then
-        #: the cluster is that of ``_generation``, or has changed in ways that help nobody.
+        #: the cluster is that of ``_generation``, or has changed in ways that help no pod.
         self._due_round, self._due_since = 0, float("-inf")
         self._round, self._generation, self._helped = 0, -1, -1
         self._pods: Sequence[Pod] = ()
@@ -152,7 +152,7 @@ class NamespaceTurns:
         #: Seconds that pods may be planned again for, and the time of that value; and when some were.
         self._allowance, self._allowance_at = BOUND, 0.0
         self._retried_at = float("-inf")
-        #: When the round was chosen that runs, and until when nobody is planned again unless something helps.
+        #: When the running round was chosen, and until when no pod is planned again unless something helps.
         self._chosen_at, self._rests_until = 0.0, float("-inf")
         self._next_at: float | None = None
 
@@ -206,8 +206,8 @@ class NamespaceTurns:
         # A new pod does not wait until others are planned again that were planned in vain.
         has_new = any(lot.is_new for lot in lots)
         rests = (has_new and now - self._retried_at < _REST) or (calm and now < self._rests_until)
-        part = CALM_BOUND if has_new else bound
-        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, part, costs, now)
+        share = CALM_BOUND if has_new else bound
+        taken = self._take([lot for lot in limited if lot.is_new] if rests else limited, share, costs, now)
         if any(not lot.is_new for lot in taken):
             self._retried_at = now
         picked = {pod.uid for lot in (*free, *taken) for pod in lot.pods}
@@ -245,7 +245,7 @@ class NamespaceTurns:
         for namespace, size in sizes.items():
             seconds = by_namespace.get(namespace, 0.0)
             if was_long:
-                self._records.setdefault(namespace, _Record(at=now))
+                self._records.setdefault(namespace, _Record(time=now))
             if (record := self._records.get(namespace)) is not None:
                 record.now(now).measured(seconds, size, was_long=was_long)
                 record.used += seconds if self._in_turns else 0.0
@@ -289,7 +289,7 @@ class NamespaceTurns:
 
     # --- turns ---
 
-    def _take(self, limited: Sequence[_Lot], part: float, costs: Mapping[str, float], now: float) -> list[_Lot]:
+    def _take(self, limited: Sequence[_Lot], share: float, costs: Mapping[str, float], now: float) -> list[_Lot]:
         """The lots that the round plans.
 
         Args:
@@ -298,12 +298,12 @@ class NamespaceTurns:
         """
         new = self._within(BOUND, [lot for lot in limited if lot.is_new], costs, now)
         left = max(BOUND - _cost(new, costs), BOUND * _RETRY_SHARE)
-        again = self._within(min(left, part, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
+        again = self._within(min(left, share, self._allowance), [lot for lot in limited if not lot.is_new], costs, now)
         self._allowance -= _cost(again, costs)
         return [*new, *again]
 
     def _within(self, seconds: float, some: Sequence[_Lot], costs: Mapping[str, float], now: float) -> list[_Lot]:
-        """Lots that cost no more than so many seconds; one that costs more where it is due."""
+        """Lots that cost at most ``seconds`` together; one that costs more where it is due."""
         lots: dict[str, list[_Lot]] = {}
         for lot in some if seconds > 0 else ():
             lots.setdefault(lot.namespace, []).append(lot)
@@ -320,7 +320,7 @@ class NamespaceTurns:
                     share, left = share - cost, left - cost
                 elif self._is_by_age(lot):
                     break  # a dear lot is not passed over by cheap ones in each turn
-        # Lots that cost more than a share: one of each namespace while there is time, of those that used least first.
+        # Lots that cost more than a share: one of each namespace while there is time, the one that used least first.
         # One lot may cost more than that, if the namespaces with cheap lots used as much: they always have some.
         served = {lot.namespace for lot in taken}
         used = {name: self._records[name].now(now).used for name in lots}

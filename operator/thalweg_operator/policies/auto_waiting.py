@@ -14,7 +14,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.model.policies import Policy, WaitingMode
 from thalweg_operator.reservations.ledger.ledger import Ledger
 
-#: New pods are gated from so many waiting pods on, and until there are fewer than that. So held pods cost
+#: Numbers of waiting pods from which on new pods are gated, and below which they are not. So held pods cost
 #: kube-scheduler nine attempts a second: 2 % of its time on 1,000 nodes, 7 % on 5,000 where rules make them dear.
 GATE_FROM, HOLD_BELOW = 100, 50
 

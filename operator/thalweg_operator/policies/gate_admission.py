@@ -45,7 +45,7 @@ _Key = tuple[str, str]
 
 
 class GateAdmission:
-    """See the module.
+    """Writes the parameters and the heartbeat of the admission policy that gates pods.
 
     Attributes:
         problems: why new pods of a policy are not gated, by the policy's name, where they should be.

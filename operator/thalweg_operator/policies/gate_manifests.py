@@ -40,18 +40,20 @@ def gate_rules(policy: Policy, ordered: Iterable[Policy], gating: AbstractSet[st
     ``others`` where it does not. The last one is the policy itself.
 
     Args:
-        ordered: all policies in force, the one that comes first first. One that may bind or only observe pods which
+        ordered: all policies in force, in the order in which they govern. One that may bind or only observe pods which
             this one would gate is among the result: nobody would open their gates.
         gating: names of policies of Auto whose new pods are gated (auto_waiting.py).
     """
-    names, mine = set(policy.selects.scheduler_names), _gated_pods(policy, gating)
+    names, gated_pods = set(policy.selects.scheduler_names), _gated_pods(policy, gating)
     first: list[Manifest] = []
-    for other in ordered:
-        if other.name == policy.name:
+    for earlier in ordered:
+        if earlier.name == policy.name:
             break
-        ungated = any(wants and not gates for wants, gates in zip(mine, _gated_pods(other, gating), strict=True))
-        if ungated and not other.selects.nothing and not names.isdisjoint(other.selects.scheduler_names):
-            first.append(_gate_rule(other, gating))
+        ungated = any(
+            wants and not gates for wants, gates in zip(gated_pods, _gated_pods(earlier, gating), strict=True)
+        )
+        if ungated and not earlier.selects.nothing and not names.isdisjoint(earlier.selects.scheduler_names):
+            first.append(_gate_rule(earlier, gating))
     return [*first, _gate_rule(policy, gating)]
 
 
@@ -80,6 +82,6 @@ def _gate_rule(policy: Policy, gating: AbstractSet[str]) -> Manifest:
 
 def _requirements(selector: LabelSelector | None) -> list[Manifest]:
     return [
-        {"key": each.key, "operator": each.operator, "values": list(each.values)}
-        for each in (selector.requirements if selector is not None else ())
+        {"key": requirement.key, "operator": requirement.operator, "values": list(requirement.values)}
+        for requirement in (selector.requirements if selector is not None else ())
     ]

@@ -95,7 +95,7 @@ class _KopfThread(threading.Thread):
         self.problem = ""
 
     def run(self) -> None:
-        """See threading.Thread."""
+        """Runs kopf until ``stop``."""
         try:
             with asyncio.Runner(loop_factory=lambda: self._loop) as runner:
                 runner.run(self._serve())

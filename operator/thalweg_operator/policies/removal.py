@@ -99,10 +99,10 @@ async def remove(api_client: ApiClient, report: Callable[[str], None], *, polici
     refused: dict[str, str] = {}
     while True:
         late = time.monotonic() - since >= _SETTLED
-        found = await _open_all(api_client, done, refused, report)
-        if late and not found:
+        opened = await _open_all(api_client, done, refused, report)
+        if late and not opened:
             break
-        await asyncio.sleep(0 if found else _SETTLED / 3)
+        await asyncio.sleep(0 if opened else _SETTLED / 3)
     done.problems += [f"the gate of pod {pod} is not opened: {problem}" for pod, problem in refused.items()]
     if policies:
         for name in await _names(api_client, POLICIES_PATH, {}):
@@ -142,16 +142,16 @@ async def _open_all(
     api_client: ApiClient, done: Removed, refused: dict[str, str], report: Callable[[str], None]
 ) -> int:
     """One pass over all pods without a node; returns how many had our gate, without those refused before."""
-    found, token = 0, ""
+    count, token = 0, ""
     while True:
         page = await _page(api_client, token)
         gated = [
-            each
-            for each in page.items or ()
-            if f"{each.metadata.namespace}/{each.metadata.name}" not in refused
-            and any(gate.name == GATE for gate in each.spec.scheduling_gates)
+            pod
+            for pod in page.items or ()
+            if f"{pod.metadata.namespace}/{pod.metadata.name}" not in refused
+            and any(gate.name == GATE for gate in pod.spec.scheduling_gates)
         ]
-        found += len(gated)
+        count += len(gated)
         for start in range(0, len(gated), _CONCURRENCY):
             await asyncio.gather(
                 *(_open(api_client, each.metadata, done, refused) for each in gated[start : start + _CONCURRENCY])
@@ -160,7 +160,7 @@ async def _open_all(
             report(f"opened the gates of {done.gates_opened} pods")
         token = page.metadata.token
         if not token:
-            return found
+            return count
 
 
 async def _page(api_client: ApiClient, token: str) -> _Page:

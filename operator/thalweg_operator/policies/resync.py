@@ -19,7 +19,7 @@ from thalweg_operator.policies.store import PolicyStore
 _log = structlog.get_logger()
 #: Seconds between two lists of all policies.
 _RESYNC = 10.0
-#: Between tries to list them while somebody waits for that.
+#: Seconds between tries to list them while a caller waits for that.
 _BACKOFF = Backoff(first=0.5, longest=5.0)
 
 
@@ -140,15 +140,15 @@ class PolicyResync:
             for standing in before:
                 self._store.forget(standing.name, standing.uid)
             return False
-        found = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
-        for meta, item in found:
+        listed = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
+        for meta, item in listed:
             try:
                 spec = _specs.read(item).spec
             except UnreadableJson as error:
                 self._bad_input.refuse("policy", "spec", meta.name, str(error))
                 continue  # the last version stays in force
             self._store.offer(meta.name, meta.uid, meta.generation, spec)
-        uids = {meta.uid for meta, _ in found}
+        uids = {meta.uid for meta, _ in listed}
         for standing in before:
             if standing.uid not in uids:
                 self._store.forget(standing.name, standing.uid)

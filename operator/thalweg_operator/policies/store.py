@@ -51,7 +51,7 @@ class PolicyStore:
         models: KnownModels = BUILT_IN_MODELS,
         put_in_force: Callable[[tuple[Policy, ...]], object] = lambda _accepted: None,
     ) -> None:
-        """``put_in_force``: told of all accepted policies whenever one comes, changes or goes."""
+        """``put_in_force``: called with all accepted policies whenever one comes, changes or goes."""
         self.models, self._put_in_force = models, put_in_force
         self._records: dict[str, PolicyRecord] = {}
 

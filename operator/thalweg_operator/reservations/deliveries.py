@@ -18,7 +18,7 @@ class PodDelivery(Protocol):
 
     @property
     def owner(self) -> Owner | None:
-        """Whose the reservations of its placements are; None: nothing is reserved or written, only observed."""
+        """Owner of the reservations of its placements; None: placements are only observed, not reserved or written."""
 
     @property
     def steered(self) -> bool:
@@ -28,7 +28,7 @@ class PodDelivery(Protocol):
         """Whether no round may plan a pod."""
 
     def is_told(self, pod: Pod, /) -> bool:
-        """Whether a pod that no round may plan is told so by us."""
+        """Whether we tell a pod why no round may plan it."""
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
         """Whether kube-scheduler may choose a node for a pod that the plan has none for."""
@@ -40,15 +40,15 @@ class ObserveDelivery:
     owner, steered = None, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return bool(pod.skip_reason(DeliveryName.OBSERVE))
 
     def is_told(self, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether we tell a pod why no round may plan it."""
         return False
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether kube-scheduler may choose a node for a pod without a plan."""
         return False
 
 
@@ -58,15 +58,15 @@ class BinderDelivery:
     owner, steered = Owner.BINDER, False
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return pod.gated or bool(pod.skip_reason(DeliveryName.BINDER))
 
     def is_told(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether we tell a pod why no round may plan it."""
         return _speaks(pod)
 
     def may_choose(self, _policy: Policy, _pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether kube-scheduler may choose a node for a pod without a plan."""
         return False
 
 
@@ -76,20 +76,20 @@ class ExtenderDelivery:
     owner, steered = Owner.STEERING, True
 
     def blocked(self, pod: Pod, /) -> bool:
-        """See PodDelivery."""
+        """Whether no round may plan the pod."""
         return bool(pod.skip_reason(DeliveryName.EXTENDER))
 
     def is_told(self, pod: Pod, /) -> bool:
-        """See Delivery: kube-scheduler judges what we do not; it may not even see a pod that cannot be read."""
+        """Whether we tell a pod why no round may plan it: kube-scheduler judges other pods itself."""
         return _speaks(pod) and bool(pod.blocked_reason)
 
     def may_choose(self, policy: Policy, pod: Pod, /) -> bool:
-        """See Delivery: where the plan is but a wish, and the pod is of no gang."""
+        """Whether kube-scheduler may choose: the policy only prefers the planned node, and the pod is of no gang."""
         return policy.steering is Steering.PREFER and not pod.gated and pod.gang is None
 
 
 def _speaks(pod: Pod) -> bool:
-    """Whether nobody else tells the pod: a closed gate is written on it by the API server itself, in its own words."""
+    """Whether we tell the pod: the API server itself writes a closed gate on it, in its own words."""
     return not pod.deleting and "scheduling gates" not in pod.blocked_reason
 
 

@@ -13,7 +13,7 @@ from flowcore.model.running_pods import EvictionKind
 
 
 class _Effect(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """Base of all effects."""
 
 
 # --- writes: each is answered (events.WriteAnswered) ---

@@ -14,11 +14,12 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
-from thalweg_operator.reservations.effects import Departure, Write
+from flowcore.planning.plan_document import PlanEviction
+from thalweg_operator.reservations.effects import Write
 
 
 class _Event(msgspec.Struct, frozen=True, gc=False):
-    """See the module."""
+    """Base of all events."""
 
 
 # --- the watches ---
@@ -71,23 +72,6 @@ class ObjectSet(_Event, frozen=True, gc=False):
 # --- plans ---
 
 
-class PlannedEviction(msgspec.Struct, frozen=True, gc=False):
-    """A running pod that leaves for planned pods.
-
-    Attributes:
-        to: the node where room for its replacement is reserved; "": none.
-        reason: why it leaves, for people; "": the departure says it.
-        by_controller: another controller evicts it.
-    """
-
-    key: str
-    uid: str
-    departure: Departure
-    to: str = ""
-    reason: str = ""
-    by_controller: bool = False
-
-
 class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     """One placement of a plan.
 
@@ -108,7 +92,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     wave: tuple[int, int]
     atomic_group: str
     optional: bool
-    victims: tuple[PlannedEviction, ...] = ()
+    victims: tuple[PlanEviction, ...] = ()
     waits: bool = False
     saving: int | None = None
 
@@ -130,7 +114,7 @@ class PlanMade(_Event, frozen=True, gc=False):
     atomic_groups: Sequence[str] = ()
     first: bool = True
     last: bool = True
-    evictions: Sequence[PlannedEviction] = ()
+    evictions: Sequence[PlanEviction] = ()
 
 
 class UnplacedPod(msgspec.Struct, frozen=True, gc=False):
@@ -163,32 +147,19 @@ class PodsBlocked(_Event, frozen=True, gc=False):
     pods: Sequence[tuple[Pod, Policy]]
 
 
-class ScoresPlanned(_Event, frozen=True, gc=False):
-    """What the last plan's costs say of nodes for pods of a class that ``Prefer`` governs."""
-
-    pod_class: PodClass
-    policy: str
-    scores: bytes
-
-
 class PricesPlanned(_Event, frozen=True, gc=False):
-    """What nodes cost one more pod of a class after the plan in hand, each of whose pods has its reservation."""
+    """What nodes cost one more pod of a class after the plan in hand, each of whose pods has its reservation.
+
+    Attributes: see ``PlannedPrices``.
+    """
 
     pod_class: PodClass
     policy: str
     positions: Mapping[str, int]
-    least: int
-    above: Sequence[int]
+    base: int
+    step: int
+    codes: Sequence[int]
     tolerance: int
-    generation: int
-
-
-class CheapestPlanned(_Event, frozen=True, gc=False):
-    """Which nodes cost one more pod of a class least after a plan, for pods that we bind (``CheapestNodes``)."""
-
-    pod_class: PodClass
-    policy: str
-    nodes: Sequence[str]
     generation: int
 
 
@@ -271,8 +242,6 @@ class TimePassed(_Event, frozen=True, gc=False):
 
 
 ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet
-PlanEvent: TypeAlias = (
-    PlanMade | PodsUnplaced | PodsBlocked | ScoresPlanned | PricesPlanned | CheapestPlanned | GateUnneeded
-)
+PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | GateUnneeded
 SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -17,7 +17,7 @@ import structlog
 
 from flowcore.api.metrics import to_node_sample, to_pod_sample
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.usage_samples import UsageStore
+from flowcore.cluster.usage_samples import STALE_AFTER, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod
@@ -69,7 +69,7 @@ class _Poll:
 
 
 class UsagePoller:
-    """See the module.
+    """Polls the metrics API and Prometheus at each interval.
 
     Attributes:
         store: the samples.
@@ -89,7 +89,7 @@ class UsagePoller:
         """``wall_clock``: seconds since the epoch."""
         self._api_client, self._cluster, self._settings = api_client, cluster, settings
         self._metrics, self._bad_input, self._wall_clock = metrics, bad_input, wall_clock
-        self.store = UsageStore(_SAMPLES, settings.stale_after)
+        self.store = UsageStore(_SAMPLES)
         self.polls = 0
         self.report: UsageReport | None = None
         #: By source: why it could not be read last, "" where it was.
@@ -115,10 +115,10 @@ class UsagePoller:
 
     def oldest_begin(self, now: float) -> float:
         """A time before which no sample began that is not stale."""
-        return now - self._settings.stale_after - _LONGEST_WINDOW
+        return now - STALE_AFTER - _LONGEST_WINDOW
 
     async def poll(self, prometheus: PrometheusClient | None) -> None:
-        """Reads all sources once. What cannot be read, or used, is told and stops nothing else."""
+        """Reads all sources once. What cannot be read, or used, is reported and stops nothing else."""
         began, poll = time.monotonic(), _Poll(self._wall_clock())
         asked, queries = asks_for_usage(self._cluster), self._settings.queries
         if not asked:
@@ -155,7 +155,6 @@ class UsagePoller:
             len(nodes),
             len(nodes) - len(unmeasured),
             min(unmeasured, default=""),
-            self._settings.stale_after,
             poll.refused,
             poll.refusal,
         )
@@ -163,7 +162,7 @@ class UsagePoller:
     def _forget(self) -> None:
         """No policy asks any more."""
         if self.report is not None:
-            self.report, self.store = None, UsageStore(_SAMPLES, self._settings.stale_after)
+            self.report, self.store = None, UsageStore(_SAMPLES)
             self.polls += 1
             for state in ("measured", "unmeasured"):
                 self._metrics.usage_nodes.labels(state).set(0)
@@ -226,21 +225,21 @@ class UsagePoller:
             self._put_nodes(dict(some), poll, "Prometheus")
 
     async def _query(self, prometheus: PrometheusClient, name: str, poll: _Poll) -> NodeValues | None:
-        found, problem = None, ""
+        values, problem = None, ""
         try:
-            found = await prometheus.node_values(name, self._settings.queries[name], poll.now)
+            values = await prometheus.node_values(name, self._settings.queries[name], poll.now)
         except QueryFailed as error:
             problem = f"query {name} of Prometheus failed: {error}"
         self._was_read(f"query {name}", problem, poll)
-        async for sentence in yielding(() if found is None else found.refused):
+        async for sentence in yielding(() if values is None else values.refused):
             self._refuse("Prometheus", sentence, poll)
-        return found
+        return values
 
     async def _query_bandwidth(self, prometheus: PrometheusClient, poll: _Poll) -> None:
         """Bandwidth of nodes, from Prometheus."""
-        found = await self._query(prometheus, "bandwidth", poll)
+        answer = await self._query(prometheus, "bandwidth", poll)
         by_time: dict[float, dict[str, int]] = {}
-        for node, (when, bits) in {} if found is None else found.values.items():
+        for node, (when, bits) in {} if answer is None else answer.values.items():
             by_time.setdefault(when, {})[node] = round(bits)
         for when, measured in by_time.items():
             for sentence in self.store.put_bandwidth(measured, when, self._cluster.nodes):

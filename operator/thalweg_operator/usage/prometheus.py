@@ -84,13 +84,13 @@ class PrometheusClient:
         Raises:
             QueryFailed: there is no result.
         """
-        found = NodeValues()
+        values = NodeValues()
         async for raw in yielding(await self._result(expression)):
             try:
-                _add(found.values, raw, now)
+                _add(values.values, raw, now)
             except ModelError as error:
-                found.refused.append(f"query {name}: {error}")
-        return found
+                values.refused.append(f"query {name}: {error}")
+        return values
 
     async def _result(self, expression: str) -> list[msgspec.Raw]:
         """The samples of an expression now."""
@@ -98,9 +98,9 @@ class PrometheusClient:
         try:
             async with self._session.get(url, params={"query": expression}) as response:
                 parts, size = list[bytes](), 0
-                async for part in response.content.iter_any():
-                    parts.append(part)
-                    size += len(part)
+                async for chunk in response.content.iter_any():
+                    parts.append(chunk)
+                    size += len(chunk)
                     if size > _LARGEST_ANSWER:
                         raise QueryFailed(f"the answer has over {_LARGEST_ANSWER:,} bytes: write sum by (node) (...)")
         except (aiohttp.ClientError, TimeoutError, OSError) as error:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flowcore.cluster.usage_samples import STALE_AFTER
+
 
 @dataclass(frozen=True, slots=True)
 class UsageReport:
@@ -13,7 +15,6 @@ class UsageReport:
         problems: a sentence for each source that could not be read.
         nodes, measured: nodes of the cluster, and those whose measured load counts.
         unmeasured: a node whose requests count, "" where there is none.
-        stale_after: seconds after which a sample does not count any more.
         refused: samples that cannot be used.
         refusal: a sentence about the first of them.
     """
@@ -22,7 +23,6 @@ class UsageReport:
     nodes: int = 0
     measured: int = 0
     unmeasured: str = ""
-    stale_after: float = 0.0
     refused: int = 0
     refusal: str = ""
 
@@ -33,11 +33,11 @@ class UsageReport:
             return "False", "Unavailable", f"{'; '.join(self.problems)}. {counts}"
         if self.measured < self.nodes:
             which = f"{self.nodes - self.measured} of {self.nodes} nodes, such as {self.unmeasured},"
-            return "False", "NoSample", f"{which} have no sample of the last {self.stale_after:g} s. {counts}"
+            return "False", "NoSample", f"{which} have no sample of the last {STALE_AFTER:g} s. {counts}"
         if self.refused:
             what = "1 sample is" if self.refused == 1 else f"{self.refused} samples are"
             return "False", "SampleRefused", f"{what} refused: {self.refusal}. The others count."
-        return "True", "Measured", f"All {self.nodes} nodes have a sample of the last {self.stale_after:g} s."
+        return "True", "Measured", f"All {self.nodes} nodes have a sample of the last {STALE_AFTER:g} s."
 
 
 #: Before the first poll.

@@ -193,7 +193,7 @@ class DrivenLedger:
 
     def take_changes(self) -> ClusterChanges:
         """What changed since the last call; the drift begins anew."""
-        changes = self.cluster.take_changes()
+        changes = self.cluster.take_changes().complete()
         self.ledger.begin_plan()
         return changes
 

@@ -8,12 +8,9 @@ from dataclasses import dataclass, field
 from support.fake_cluster.api_server import ApiServer
 from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.events import (
-    CheapestPlanned,
     GateUnneeded,
     PlanMade,
-    PlannedEviction,
     PlannedPlacement,
     PodsUnplaced,
     PricesPlanned,
@@ -21,7 +18,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.backoff import is_backing_off
-from thalweg_operator.reservations.steering.records.planned_prices import NO_PRICE
+from thalweg_operator.reservations.steering.records.planned_prices import NOT_ALLOWED
 from thalweg_operator.reservations.victims.replacements import recent_moves
 
 from flowcore.cluster.arrays.snapshot import Snapshot
@@ -29,6 +26,7 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
+from flowcore.planning.plan_document import PlanEviction
 from flowcore.planning.round import run_round
 from flowcore.planning.round_input import GovernedPod
 
@@ -40,8 +38,7 @@ class Plan:
     Attributes:
         placements: those that were not delivered yet.
         groups: names of the atomic groups of the whole plan.
-        classes: that kube-scheduler binds, and their policies; to them all nodes cost the same.
-        bound_classes: likewise, that we bind.
+        classes: of its pods, and their policies; to them all nodes cost the same.
         unplaced: pods without a node, delivered after the placements.
         evictions: of pods that no placement waits for, delivered with the last placements.
     """
@@ -50,10 +47,9 @@ class Plan:
     generation: int
     placements: list[PlannedPlacement]
     unplaced: list[UnplacedPod] = field(default_factory=list)
-    evictions: list[PlannedEviction] = field(default_factory=list)
+    evictions: list[PlanEviction] = field(default_factory=list)
     groups: tuple[str, ...] = ()
     classes: frozenset[tuple[PodClass, str]] = frozenset()
-    bound_classes: frozenset[tuple[PodClass, str]] = frozenset()
     first: bool = True
 
 
@@ -101,7 +97,7 @@ class Rounds(ApiServer):
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
         evictions = {
-            each.pod.key: PlannedEviction(each.pod.key, each.pod.uid, Departure(each.kind), each.to)
+            each.pod.key: PlanEviction(each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to)
             for each in result.evictions
         }
         leaving = {
@@ -136,9 +132,7 @@ class Rounds(ApiServer):
     def bring(self, plan: Plan) -> None:
         """A plan is there to be delivered."""
         plan.groups = tuple(sorted({each.atomic_group for each in plan.placements if each.atomic_group}))
-        classes = {(each.pod.pod_class, each.policy.name): delivery_of(each.policy).steered for each in plan.placements}
-        plan.classes = frozenset(key for key, steered in classes.items() if steered)
-        plan.bound_classes = frozenset(classes.keys() - plan.classes)
+        plan.classes = frozenset((each.pod.pod_class, each.policy.name) for each in plan.placements)
         self.plan = plan
 
     def _selects(self, pod_class: PodClass, name: str) -> bool:
@@ -179,10 +173,8 @@ class Rounds(ApiServer):
         if last:
             positions = {name: at for at, name in enumerate(sorted(self.cluster.nodes))}
             for pod_class, policy in sorted(plan.classes, key=repr):
-                above = [0 if self._selects(pod_class, name) else NO_PRICE for name in positions]
-                self.apply(PricesPlanned(pod_class, policy, positions, 0, above, 1, plan.generation))
-            for pod_class, policy in sorted(plan.bound_classes, key=repr):
-                self.apply(CheapestPlanned(pod_class, policy, list(positions), plan.generation))
+                codes = [0 if self._selects(pod_class, name) else NOT_ALLOWED for name in positions]
+                self.apply(PricesPlanned(pod_class, policy, positions, 0, 1, codes, 1, plan.generation))
             rest = plan.evictions
             self.apply(PlanMade(plan.number, plan.generation, (), plan.groups, first=False, last=True, evictions=rest))
             self.plan = None

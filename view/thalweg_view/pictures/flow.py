@@ -174,7 +174,7 @@ class _Ids:
         """Ids of the ``most`` largest; of all, if there is at most one more."""
         ordered = sorted(counts, key=lambda name: (-counts[name], name))
         kept = ordered if len(ordered) <= most else ordered[: most - 1]
-        return cls(letter, {name: f"{letter}{at}" for at, name in enumerate(kept)}, len(ordered) - len(kept))
+        return cls(letter, {name: f"{letter}{number}" for number, name in enumerate(kept)}, len(ordered) - len(kept))
 
     @property
     def others(self) -> str:
@@ -206,10 +206,10 @@ def answer_flow(data: ViewData, query: FlowQuery, context: AnswerContext) -> Flo
     groups = _Ids.of("g", pods_by_group, MAX_GROUPS)
     targets = _Ids.of("n", pods_by_node, MAX_NODES)
     sums: dict[tuple[str, str], _Sum] = {}
-    for each in plan.placements:
-        group = groups[domains.get(each.node, "")]
-        for link in ((sources[names[each.pod]], group), (group, _target(targets, each.node, group))):
-            sums.setdefault(link, _Sum()).add(each.price)
+    for placement in plan.placements:
+        group = groups[domains.get(placement.node, "")]
+        for link in ((sources[names[placement.pod]], group), (group, _target(targets, placement.node, group))):
+            sums.setdefault(link, _Sum()).add(placement.price)
     return FlowAnswer(
         data.generation,
         plan.number,
@@ -241,8 +241,8 @@ def _source_names(data: ViewData, plan: PlanDocument, of: str, context: AnswerCo
         case "class":
             names = [class_name(each.requests) for each in plan.classes]
             by_class = [
-                f"{name}, priority {each.priority}" if each.priority else name
-                for name, each in zip(names, plan.classes, strict=True)
+                f"{name}, priority {pod_class.priority}" if pod_class.priority else name
+                for name, pod_class in zip(names, plan.classes, strict=True)
             ]
             return [by_class[pod.pod_class] for pod in plan.pending]
         case "policy":
@@ -267,16 +267,16 @@ def _sources(plan: PlanDocument, names: list[str], sources: _Ids, of: str) -> li
         source = sources[name]
         pods[source] += 1
         policies.setdefault(source, set()).add(pod.policy)
-    shown = {found: name for name, found in sources.shown.items()}
+    shown = {identifier: name for name, identifier in sources.shown.items()}
 
     def policy(source: str) -> str:
         return plan.policies[next(iter(policies[source]))].name if len(policies[source]) == 1 else ""
 
-    found = [FlowSource(each, shown[each], pods[each], policy(each)) for each in shown]
+    rows = [FlowSource(source, shown[source], pods[source], policy(source)) for source in shown]
     if sources.summed:
         rest = f"{OTHERS} ({sources.summed} {'classes' if of == 'class' else 'more'})"
-        found.append(FlowSource(sources.others, rest, pods[sources.others], policy(sources.others), sources.summed))
-    return found
+        rows.append(FlowSource(sources.others, rest, pods[sources.others], policy(sources.others), sources.summed))
+    return rows
 
 
 def _groups(domains: dict[str, str], pods: Counter[str], groups: _Ids) -> list[FlowGroup]:
@@ -287,24 +287,24 @@ def _groups(domains: dict[str, str], pods: Counter[str], groups: _Ids) -> list[F
             nodes[groups[domain]] += count
     for domain, count in pods.items():
         pods_by_id[groups[domain]] += count
-    found = [FlowGroup(each, name, nodes[each], pods_by_id[each]) for name, each in groups.shown.items()]
+    rows = [FlowGroup(group, name, nodes[group], pods_by_id[group]) for name, group in groups.shown.items()]
     if groups.summed:
         name = f"{OTHERS} ({groups.summed})"
-        found.append(FlowGroup(groups.others, name, nodes[groups.others], pods_by_id[groups.others], groups.summed))
-    return found
+        rows.append(FlowGroup(groups.others, name, nodes[groups.others], pods_by_id[groups.others], groups.summed))
+    return rows
 
 
 def _nodes(domains: dict[str, str], pods: Counter[str], groups: _Ids, targets: _Ids) -> list[FlowNode]:
-    found = [FlowNode(each, groups[domains.get(name, "")], name, pods[name]) for name, each in targets.shown.items()]
+    rows = [FlowNode(target, groups[domains.get(name, "")], name, pods[name]) for name, target in targets.shown.items()]
     rest: dict[str, list[int]] = {}
     for name, count in pods.items():
         if name not in targets.shown:
             rest.setdefault(groups[domains.get(name, "")], []).append(count)
-    found.extend(
+    rows.extend(
         FlowNode(f"{targets.others}-{group}", group, f"{len(counts)} {OTHERS}", sum(counts), len(counts))
         for group, counts in rest.items()
     )
-    return found
+    return rows
 
 
 def _left(
@@ -320,5 +320,5 @@ def _left(
             told[key] = reasons.text(plan.reasons[reason])
     return [
         FlowLeft(source, code, told.get((source, code), ""), pods)
-        for (source, code), pods in sorted(counts.items(), key=lambda each: (-each[1], each[0]))
+        for (source, code), pods in sorted(counts.items(), key=lambda entry: (-entry[1], entry[0]))
     ]

@@ -28,11 +28,11 @@ def nodes_of(data: ViewData, plan: PlanDocument | None) -> list[PlanNode]:
     if plan is not None and plan.nodes is not None:
         return plan.nodes
     cluster = data.scenario.cluster
-    found = []
+    rows = []
     for node in cluster.nodes.values():
         usage = cluster.occupancy.usage_of(node.name)
-        found.append(PlanNode.of(node, tuple(usage.amounts.items()), usage.pods))
-    return found
+        rows.append(PlanNode.of(node, tuple(usage.amounts.items()), usage.pods))
+    return rows
 
 
 def is_not_ready(node: PlanNode) -> bool:
@@ -43,21 +43,21 @@ def is_not_ready(node: PlanNode) -> bool:
 def planned_pods(data: ViewData, plan: PlanDocument) -> Iterator[tuple[str, Amounts]]:
     """Node and requests of each placement that the nodes do not count as used yet."""
     waiting, classes, pending = data.scenario.cluster.waiting, plan.classes, plan.pending
-    for each in plan.placements:
-        pod = pending[each.pod]
+    for placement in plan.placements:
+        pod = pending[placement.pod]
         if plan.nodes is not None or pod.key in waiting:
-            yield each.node, classes[pod.pod_class].requests
+            yield placement.node, classes[pod.pod_class].requests
 
 
 def planned_usage(data: ViewData, plan: PlanDocument | None) -> dict[str, Counter[str]]:
     """What the plan adds on each node, by name of the node and resource; the resource ``pods`` counts the pods."""
-    found: dict[str, Counter[str]] = {}
+    usage: dict[str, Counter[str]] = {}
     for node, requests in planned_pods(data, plan) if plan is not None else ():
-        sums = found.setdefault(node, Counter())
+        sums = usage.setdefault(node, Counter())
         sums[PODS] += 1
         for resource, amount in requests:
             sums[resource] += amount
-    return found
+    return usage
 
 
 def label_of(word: str, nodes: Iterable[PlanNode]) -> str:
@@ -70,10 +70,10 @@ def label_of(word: str, nodes: Iterable[PlanNode]) -> str:
     for key in (*_WORDS.get(word, ()), word):
         if key in keys:
             return key
-    found = min((key for key in keys if key.rpartition("/")[2] == word), default="")
-    if not found and word not in _WORDS:
+    label = min((key for key in keys if key.rpartition("/")[2] == word), default="")
+    if not label and word not in _WORDS:
         raise ModelError("by", f'no node has the label "{word}"')
-    return found
+    return label
 
 
 def grouping_labels(nodes: list[PlanNode]) -> list[str]:
@@ -82,7 +82,9 @@ def grouping_labels(nodes: list[PlanNode]) -> list[str]:
     for node in nodes:
         for key, value in node.labels:
             values.setdefault(key, set()).add(value)
-    return sorted(key for key, found in values.items() if 1 < len(found) <= min(_MAX_DOMAINS, len(nodes) - 1))
+    return sorted(
+        key for key, label_values in values.items() if 1 < len(label_values) <= min(_MAX_DOMAINS, len(nodes) - 1)
+    )
 
 
 def domain_of(node: PlanNode, label: str) -> str:

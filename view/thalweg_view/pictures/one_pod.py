@@ -68,7 +68,9 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
     key = f"{query.namespace}/{query.name}"
     plan = data.rounds.find(query.round)
     known = data.scenario.cluster.pods.get(key) if plan is None or plan.nodes is None else None
-    place = None if plan is None else next((at for at, pod in enumerate(plan.pending) if pod.key == key), None)
+    place = (
+        None if plan is None else next((position for position, pod in enumerate(plan.pending) if pod.key == key), None)
+    )
     evicted = None if plan is None else next((each for each in plan.evictions if each.key == key), None)
     if not context.sees(query.namespace) or (known is None and place is None and evicted is None):
         raise UnknownName("pod", f'"{key}" is not known')
@@ -83,9 +85,9 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         answer.reason = Reasons(data, plan, context).text(evicted.reason)
     if answer.state == "Waiting":
         waiting = waiting_pods(data, plan, context, newest=not query.round)
-        found = next((each for each in waiting if each.pod == key), None)
-        if found is not None:
-            answer.position, answer.code, answer.reason = found.position, found.code, found.reason
+        row = next((each for each in waiting if each.pod == key), None)
+        if row is not None:
+            answer.position, answer.code, answer.reason = row.position, row.code, row.reason
     return answer
 
 
@@ -110,12 +112,12 @@ def _add_planned(answer: PodAnswer, plan: PlanDocument, place: int, context: Ans
     answer.priority = plan.classes[pod.pod_class].priority
     answer.policy, answer.queue, answer.gangs = plan.policies[pod.policy].name, pod.queue, list(pod.gangs)
     answer.created, answer.since = pod.created, pod.since or pod.created
-    found = next((each for each in plan.placements if each.pod == place), None)
-    if found is None:
+    placement = next((each for each in plan.placements if each.pod == place), None)
+    if placement is None:
         return
-    answer.price = found.price
+    answer.price = placement.price
     if answer.state == "Waiting":
-        answer.state, answer.node = "Planned", found.node
+        answer.state, answer.node = "Planned", placement.node
     victims = [each.key for each in plan.evictions if place in each.for_pods]
     answer.victims = context.visible(victims)
     answer.other_victims = len(victims) - len(answer.victims)

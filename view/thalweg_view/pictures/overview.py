@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 
 import msgspec
 
@@ -11,7 +12,7 @@ from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_list import nodes_of, planned_usage
 from thalweg_view.pictures.shapes import RoundQuery
-from thalweg_view.pictures.waiting import waiting_pods
+from thalweg_view.pictures.waiting import PodWithoutNode, waiting_pods
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
 
@@ -30,10 +31,11 @@ class OverviewAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """A cluster and a round.
 
     Attributes:
-        source: "live", "dump" or "record".
+        source: "live", "dump", "record", or "listing": objects of an API server, planned by who asks.
         name: of the cluster, the file or the folder.
         version: of Thalweg.
-        nodes, running, waiting: numbers of nodes and pods.
+        nodes, running: numbers of nodes, and of pods with a node.
+        waiting: number of pods that the round leaves without a node, and of those that it did not plan.
         codes: how many pods wait for which code of reason, the most first.
         round: the round in the timeline; None: there was none yet.
         rounds: number of rounds in the timeline.
@@ -72,7 +74,6 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
     for added in planned_usage(data, plan).values():
         planned.update(added)
     waiting = waiting_pods(data, plan, context, newest=not query.round)
-    codes = Counter(each.code for each in waiting)
     return OverviewAnswer(
         data.generation,
         data.source.kind,
@@ -81,7 +82,7 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
         len(nodes),
         used[PODS],
         len(waiting),
-        dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
+        codes_of(waiting),
         [
             ResourceSum(name, unit_of(name), allocatable[name], used[name], planned[name])
             for name in sorted(allocatable)
@@ -89,3 +90,9 @@ def answer_overview(data: ViewData, query: RoundQuery, context: AnswerContext) -
         None if plan is None else data.rounds.row(plan.number),
         len(data.rounds.rows),
     )
+
+
+def codes_of(pods: Iterable[PodWithoutNode]) -> dict[str, int]:
+    """How many of these pods wait for which code of reason, the most first."""
+    codes = Counter(each.code for each in pods)
+    return dict(sorted(codes.items(), key=lambda each: (-each[1], each[0])))

@@ -76,27 +76,27 @@ def answer_pending(data: ViewData, query: PendingQuery, context: AnswerContext) 
         raise ModelError("limit", f"offset must be at least 0, limit between 0 and {MAX_ITEMS}")
     plan = data.rounds.find(query.round)
     text = query.query.casefold()
-    found = [
-        each
-        for each in waiting_pods(data, plan, context, newest=not query.round)
-        if context.may_name(each.pod) and (not text or _contains(each, text))
+    waiting_rows = [
+        pod
+        for pod in waiting_pods(data, plan, context, newest=not query.round)
+        if context.may_name(pod.pod) and (not text or _contains(pod, text))
     ]
     codes: dict[str, int] = {}
-    for each in found:
-        codes[each.code] = codes.get(each.code, 0) + 1
-    rows = [each for each in workload_rows(data, plan, found, context) if each.waiting]
-    found.sort(key=key, reverse=downwards)
+    for pod in waiting_rows:
+        codes[pod.code] = codes.get(pod.code, 0) + 1
+    rows = [each for each in workload_rows(data, plan, waiting_rows, context) if each.waiting]
+    waiting_rows.sort(key=key, reverse=downwards)
     return PendingAnswer(
         data.generation,
         0 if plan is None else plan.number,
-        len(found),
-        dict(sorted(codes.items(), key=lambda each: (-each[1], each[0]))),
-        found[query.offset : query.offset + query.limit],
+        len(waiting_rows),
+        dict(sorted(codes.items(), key=lambda entry: (-entry[1], entry[0]))),
+        waiting_rows[query.offset : query.offset + query.limit],
         rows[:MAX_ITEMS],
         len(rows),
     )
 
 
-def _contains(each: PodWithoutNode, text: str) -> bool:
-    fields = (each.pod, each.code, each.policy, each.queue, each.gang, each.workload, each.reason)
+def _contains(pod: PodWithoutNode, text: str) -> bool:
+    fields = (pod.pod, pod.code, pod.policy, pod.queue, pod.gang, pod.workload, pod.reason)
     return any(text in field.casefold() for field in fields)

@@ -130,16 +130,16 @@ def _row(policy: Policy) -> PolicyRow:
 def selector_text(selector: LabelSelector) -> str:
     """A selector as kubectl writes it."""
     texts = []
-    for each in selector.requirements:
-        match each.operator:
-            case "In" if len(each.values) == 1:
-                texts.append(f"{each.key}={each.values[0]}")
+    for requirement in selector.requirements:
+        match requirement.operator:
+            case "In" if len(requirement.values) == 1:
+                texts.append(f"{requirement.key}={requirement.values[0]}")
             case "In" | "NotIn":
-                texts.append(f"{each.key} {each.operator.lower()} ({','.join(each.values)})")
+                texts.append(f"{requirement.key} {requirement.operator.lower()} ({','.join(requirement.values)})")
             case "DoesNotExist":
-                texts.append(f"!{each.key}")
+                texts.append(f"!{requirement.key}")
             case _:
-                texts.append(each.key)
+                texts.append(requirement.key)
     return ",".join(texts) or "any labels"
 
 

@@ -9,7 +9,7 @@ from thalweg_view.view_data import ViewData
 
 
 class RoundsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """``last``: so many rounds, the newest; 0: all that are kept."""
+    """``last``: number of newest rounds; 0: all that are kept."""
 
     last: int = 0
 

@@ -65,9 +65,9 @@ def waiting_pods(
             out.
     """
     reasons = Reasons(data, plan, context)
-    found = list(_left(data, plan, reasons, newest=newest)) if plan is not None else []
-    found.extend(_not_planned(data, plan, reasons, newest=newest))
-    return found
+    pods = list(_left(data, plan, reasons, newest=newest)) if plan is not None else []
+    pods.extend(_not_planned(data, plan, reasons, newest=newest))
+    return pods
 
 
 def _left(data: ViewData, plan: PlanDocument, texts: Reasons, *, newest: bool) -> Iterator[PodWithoutNode]:
@@ -131,7 +131,7 @@ def _earlier(data: ViewData, keys: set[str]) -> dict[tuple[str, float], tuple[st
     Returns:
         By key and time of creation: a pod that was made anew has no reason yet.
     """
-    found: dict[tuple[str, float], tuple[str, str]] = {}
+    known: dict[tuple[str, float], tuple[str, str]] = {}
     wanted = set(keys)
     for plan in data.rounds.newest_whole():
         if not wanted:
@@ -141,5 +141,5 @@ def _earlier(data: ViewData, keys: set[str]) -> dict[tuple[str, float], tuple[st
             if pod.key in wanted:
                 wanted.discard(pod.key)
                 if place in reasons:
-                    found[pod.key, pod.created] = plan.codes[reasons[place]], plan.reasons[reasons[place]]
-    return found
+                    known[pod.key, pod.created] = plan.codes[reasons[place]], plan.reasons[reasons[place]]
+    return known

@@ -41,8 +41,7 @@ def workload_rows(
         waiting: what still waits, as far as the asker may see it.
     """
     left = (
-        planned_workloads.PlannedWaitingPod(each.workload, each.code, each.reason, each.since, each.queue)
-        for each in waiting
+        planned_workloads.PlannedWaitingPod(pod.workload, pod.code, pod.reason, pod.since, pod.queue) for pod in waiting
     )
     return by_workload([*left, *_placed(data, plan, context)])
 

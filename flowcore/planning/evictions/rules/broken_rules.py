@@ -54,11 +54,11 @@ def broken_rules(snapshot: Snapshot, running: RunningPods) -> tuple[BrokenRule, 
         (pod for pod in watched if pod.node in snapshot.table.index),
         key=lambda pod: (pod.priority, -pod.started, pod.key),
     )
-    found = {broken.pod.key: broken for broken in _of_nodes(watched, snapshot.table)}
-    leaving = [broken.pod for broken in found.values()]
-    others = [pod for pod in watched if pod.key not in found]
-    found |= {broken.pod.key: broken for broken in _between_pods(others, leaving, snapshot)}
-    return tuple(found[pod.key] for pod in watched if pod.key in found)
+    broken_by_pod = {broken.pod.key: broken for broken in _of_nodes(watched, snapshot.table)}
+    leaving = [broken.pod for broken in broken_by_pod.values()]
+    others = [pod for pod in watched if pod.key not in broken_by_pod]
+    broken_by_pod |= {broken.pod.key: broken for broken in _between_pods(others, leaving, snapshot)}
+    return tuple(broken_by_pod[pod.key] for pod in watched if pod.key in broken_by_pod)
 
 
 def _of_nodes(pods: Iterable[RunningPod], table: NodeTable) -> Iterator[BrokenRule]:
@@ -66,14 +66,14 @@ def _of_nodes(pods: Iterable[RunningPod], table: NodeTable) -> Iterator[BrokenRu
     selected: dict[object, Bools] = {}
     seconds: dict[object, int | None] = {}
     for pod in pods:
-        pod_class, at = pod.pod_class, table.index[pod.node]
+        pod_class, node = pod.pod_class, table.index[pod.node]
         rules = (pod_class.node_selector, pod_class.required_affinity)
         if rules not in selected:
             selected[rules] = affinity_matches(pod_class, table)
-        if not selected[rules][at]:
+        if not selected[rules][node]:
             yield BrokenRule(pod, node_affinity.NAME, f"node {pod.node} does not match its node affinity or selector")
             continue
-        taints = table.nodes[at].taints
+        taints = table.nodes[node].taints
         if pod.during_execution is not DuringExecution.REPLACE or not taints:
             continue
         if (pod_class.tolerations, taints) not in seconds:
@@ -98,14 +98,14 @@ def _between_pods(
             continue
         if pod.signature not in broken_now:
             broken_now[pod.signature] = _rejected_nodes(pod.signature, now, table)
-        at = table.index[pod.node]
-        if not any(broken[at] for broken in broken_now[pod.signature]):
+        node = table.index[pod.node]
+        if not any(broken[node] for broken in broken_now[pod.signature]):
             continue
         # Its rules may hold once those before it have left.
         lonely, crowded = _rejected_nodes(pod.signature, later, table)
-        if lonely[at]:
+        if lonely[node]:
             reason = f"node {pod.node} is not near a pod that its required pod affinity names"
-        elif crowded[at]:
+        elif crowded[node]:
             reason = f"node {pod.node} is near a pod that its required pod anti-affinity excludes"
         else:
             continue

@@ -24,21 +24,21 @@ def evict_for_rules(
 
     A pod without a node to go to stays, unless it is to be evicted in any case.
     """
-    numbers = {pod.key: at for at, pod in enumerate(state.residents.pods[: state.residents.running_count])}
+    numbers = {pod.key: resident for resident, pod in enumerate(state.residents.pods[: state.residents.running_count])}
     table = state.snapshot().table
-    for each in broken:
-        at = numbers[each.pod.key]
-        by_controller = each.evicted_in is not None
+    for rule in broken:
+        resident = numbers[rule.pod.key]
+        by_controller = rule.evicted_in is not None
         # The taint-eviction controller deletes pods: it asks no PodDisruptionBudget.
-        if not moves.within_limits(at) or not (by_controller or moves.may_be_evicted(at)):
+        if not moves.within_limits(resident) or not (by_controller or moves.may_be_evicted(resident)):
             continue
         checkpoint = state.checkpoint()
-        state.let_leave(at, EvictionKind.RULE, (), reason=each.reason, by_controller=by_controller)
-        node = destinations.find(at, _evicting(each.pod.pod_class, table))
+        state.let_leave(resident, EvictionKind.RULE, (), reason=rule.reason, by_controller=by_controller)
+        node = destinations.find(resident, _evicting(rule.pod.pod_class, table))
         if node >= 0:
-            state.reserve_replacement(at, node, is_move=True)
-        elif each.pod.during_execution is DuringExecution.EVICT:
-            state.count_move(at)
+            state.reserve_replacement(resident, node, is_move=True)
+        elif rule.pod.during_execution is DuringExecution.EVICT:
+            state.count_move(resident)
         else:
             state.roll_back(checkpoint)
 

@@ -75,37 +75,39 @@ class ExactSearch:
     def improve(self, checkpoint: Checkpoint, candidates: Sequence[Candidates], priority: int) -> None:
         """Decides again, on a few nodes; the decisions stay where that brings nothing."""
         state = self._state
-        found = state.decisions_since(checkpoint)
-        if not self._knows_all(found, candidates):
+        decisions = state.decisions_since(checkpoint)
+        if not self._knows_all(decisions, candidates):
             return
         state.roll_back(checkpoint)
-        nodes = self._nodes(found, candidates)
+        nodes = self._nodes(decisions, candidates)
         kept = self._program(nodes, candidates, priority) if nodes else None
-        hint = None if kept is None else self._hint(kept, found, candidates)
+        hint = None if kept is None else self._hint(kept, decisions, candidates)
         if kept is not None and hint is not None and size_of(kept.program) <= _MAX_SIZE:
             better = solve_program(kept.program, hint, work=_WORK, seed=self._seed)
             if better is not None and self._apply(kept, better, candidates):
                 return
         state.roll_back(checkpoint)
-        state.replay(found)
+        state.replay(decisions)
 
-    def _knows_all(self, found: Decisions, candidates: Sequence[Candidates]) -> bool:
+    def _knows_all(self, decisions: Decisions, candidates: Sequence[Candidates]) -> bool:
         """Whether a program can speak of all that was decided."""
         known = {pod.key for each in candidates for pod in each.pods}
         pods = self._state.residents.pods
         return (
             all(each.fit_check.by_node for each in candidates)
-            and all(arrival.pod.key in known for arrival in found.arrivals)
-            and not any(pods[at].gang or leaving.kind is EvictionKind.RECLAIM for at, leaving in found.leaving)
+            and all(arrival.pod.key in known for arrival in decisions.arrivals)
+            and not any(
+                pods[resident].gang or leaving.kind is EvictionKind.RECLAIM for resident, leaving in decisions.leaving
+            )
         )
 
-    def _nodes(self, found: Decisions, candidates: Sequence[Candidates]) -> tuple[int, ...]:
+    def _nodes(self, decisions: Decisions, candidates: Sequence[Candidates]) -> tuple[int, ...]:
         """The nodes of the decisions, then the best of each demand in turn; none that is overcommitted."""
         state, residents = self._state, self._state.residents
         sound = np.all(state.free >= 0, axis=1).tolist()
-        decided = {arrival.node for arrival in found.arrivals}
-        for at, leaving in found.leaving:
-            decided |= {int(residents.nodes[at]), leaving.to} - {-1}
+        decided = {arrival.node for arrival in decisions.arrivals}
+        for resident, leaving in decisions.leaving:
+            decided |= {int(residents.nodes[resident]), leaving.to} - {-1}
         if len(decided) > _MAX_NODES or not all(sound[node] for node in decided):
             return ()
         room = np.argsort(-state.free_now.astype(np.float64).sum(axis=1), kind="stable").tolist()
@@ -119,20 +121,25 @@ class ExactSearch:
         alike: dict[tuple[object, ...], list[int]] = {}
         abilities: dict[int, tuple[bool, bool]] = {}
         for node in nodes:
-            for at in residents.on(node):
-                pod = residents.pods[at]
+            for resident in residents.on(node):
+                pod = residents.pods[resident]
                 if pod.gang or any(state.budgets[budget] <= 0 for budget in pod.budgets):
                     continue
-                evicted = self._eligibility.may_leave(at, priority)
-                moved = self._moves.any and self._moves.may_move(at, priority) and self._destinations.allowed(at)[0]
+                evicted = self._eligibility.may_leave(resident, priority)
+                moved = (
+                    self._moves.any
+                    and self._moves.may_move(resident, priority)
+                    and self._destinations.allowed(resident)[0]
+                )
                 if evicted or moved:
-                    abilities[at] = evicted, moved
-                    key = (node, residents.usage[at].tobytes(), pod.priority, pod.budgets, pod.owner, pod.policy,
+                    abilities[resident] = evicted, moved
+                    key = (node, residents.usage[resident].tobytes(), pod.priority, pod.budgets, pod.owner, pod.policy,
                            pod.pod_class, pod.signature, evicted, moved)  # fmt: skip
-                    alike.setdefault(key, []).append(at)
+                    alike.setdefault(key, []).append(resident)
         members = tuple(tuple(group) for group in alike.values())
         tiers = {
-            each: rank for rank, each in enumerate(sorted({residents.pods[group[0]].priority for group in members}))
+            priority: rank
+            for rank, priority in enumerate(sorted({residents.pods[group[0]].priority for group in members}))
         }
         limits: dict[object, int] = {}
         sizes: list[int] = []
@@ -147,17 +154,17 @@ class ExactSearch:
 
         outgoing = []
         for group in members:
-            at, pod = group[0], residents.pods[group[0]]
-            evicted, moved = abilities[at]
-            kind = (pod.pod_class, pod.signature, residents.usage[at].tobytes())
+            resident, pod = group[0], residents.pods[group[0]]
+            evicted, moved = abilities[resident]
+            kind = (pod.pod_class, pod.signature, residents.usage[resident].tobytes())
             if moved and kind not in kinds:
                 kinds[kind] = len(examples)
-                examples.append(at)
-            move_limits = self._moves.limits(at) if moved else {}
+                examples.append(resident)
+            move_limits = self._moves.limits(resident) if moved else {}
             outgoing.append(
                 Outgoing(
-                    node=nodes.index(int(residents.nodes[at])),
-                    usage=residents.usage[at],
+                    node=nodes.index(int(residents.nodes[resident])),
+                    usage=residents.usage[resident],
                     tier=tiers[pod.priority],
                     most_victims=len(group) if evicted else 0,
                     most_moved=len(group) if moved else 0,
@@ -168,25 +175,27 @@ class ExactSearch:
                 )
             )
         incoming = [
-            Incoming(state.demands[each.demand].requests, each.fit_check.possible[place], len(each.pods), each.group)
-            for each in candidates
+            Incoming(
+                state.demands[demand.demand].requests, demand.fit_check.possible[place], len(demand.pods), demand.group
+            )
+            for demand in candidates
         ]
-        destinations: list[Bools] = [self._destinations.allowed(at)[1][place] for at in examples]
+        destinations: list[Bools] = [self._destinations.allowed(resident)[1][place] for resident in examples]
         program = EvictionProgram(state.free[place], state.free_now[place], incoming, outgoing, destinations, sizes)
         return _Kept(program, nodes, members, tuple(examples))
 
-    def _hint(self, kept: _Kept, found: Decisions, candidates: Sequence[Candidates]) -> EvictionSolution | None:
+    def _hint(self, kept: _Kept, decisions: Decisions, candidates: Sequence[Candidates]) -> EvictionSolution | None:
         """The decisions in the program's terms; None: it cannot express them."""
-        program, place = kept.program, {node: at for at, node in enumerate(kept.nodes)}
+        program, place = kept.program, {node: place_of for place_of, node in enumerate(kept.nodes)}
         arrivals = np.zeros((len(candidates), len(kept.nodes)), dtype=np.int64)
         victims, moved = (np.zeros(len(kept.members), dtype=np.int64) for _ in range(2))
         replacements = np.zeros((len(kept.kinds), len(kept.nodes)), dtype=np.int64)
         demand_of = {pod.key: number for number, each in enumerate(candidates) for pod in each.pods}
-        for arrival in found.arrivals:
+        for arrival in decisions.arrivals:
             arrivals[demand_of[arrival.pod.key], place[arrival.node]] += 1
-        group_of = {at: number for number, group in enumerate(kept.members) for at in group}
-        for at, leaving in found.leaving:
-            group = group_of.get(at)
+        group_of = {resident: number for number, group in enumerate(kept.members) for resident in group}
+        for resident, leaving in decisions.leaving:
+            group = group_of.get(resident)
             if group is None:
                 return None
             if leaving.kind is EvictionKind.MIGRATION:
@@ -199,12 +208,12 @@ class ExactSearch:
         return EvictionSolution(arrivals, victims, moved, replacements)
 
     def _apply(self, kept: _Kept, solution: EvictionSolution, candidates: Sequence[Candidates]) -> bool:
-        """Decides what a solution says; whether every moved pod found a node that is not its own."""
+        """Applies a solution. Returns whether every moved pod found another node."""
         state, residents = self._state, self._state.residents
         arriving = [
-            (each.demand, pod, node)
-            for number, each in enumerate(candidates)
-            for pod, node in zip(each.pods, np.repeat(kept.nodes, solution.arrivals[number]).tolist(), strict=False)
+            (demand.demand, pod, node)
+            for number, demand in enumerate(candidates)
+            for pod, node in zip(demand.pods, np.repeat(kept.nodes, solution.arrivals[number]).tolist(), strict=False)
         ]
         keys_on: dict[int, list[str]] = {}
         for _, pod, node in arriving:
@@ -214,14 +223,14 @@ class ExactSearch:
         for number, group in enumerate(kept.members):
             least_important_first = group[::-1]
             victims, moved = int(solution.victims[number]), int(solution.moved[number])
-            for at in least_important_first[:victims]:
-                state.let_leave(at, self._eligibility.kind, keys_on.get(int(residents.nodes[at]), every))
-            for at in least_important_first[victims : victims + moved]:
-                state.let_leave(at, self._moves.kind, keys_on.get(int(residents.nodes[at]), every))
-                moving.setdefault(kept.program.outgoing[number].kind, []).append(at)
+            for resident in least_important_first[:victims]:
+                state.let_leave(resident, self._eligibility.kind, keys_on.get(int(residents.nodes[resident]), every))
+            for resident in least_important_first[victims : victims + moved]:
+                state.let_leave(resident, self._moves.kind, keys_on.get(int(residents.nodes[resident]), every))
+                moving.setdefault(kept.program.outgoing[number].kind, []).append(resident)
         for kind, members in moving.items():
             for node in np.repeat(kept.nodes, solution.replacements[kind]).tolist():
-                elsewhere = [at for at in members if int(residents.nodes[at]) != node]
+                elsewhere = [resident for resident in members if int(residents.nodes[resident]) != node]
                 if not elsewhere:
                     return False
                 members.remove(elsewhere[0])

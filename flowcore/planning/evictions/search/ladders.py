@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.evictions.residents import PRIORITY_OFFSET, Residents
 
-#: Priorities that are told apart; of more, neighbours count as the lowest of them.
+#: Most distinct priorities; with more, neighbours count as the lowest of them.
 _MAX_TIERS = 16
 #: Sums of floats may be too small by this much.
 _ROUNDING = 1 + 1e-9
@@ -26,9 +26,9 @@ class Bounds:
 
     Attributes:
         nodes: int64[M].
-        priority: int64[M], the highest priority of those that leave is at least this.
+        priority: int64[M], lower bound of the highest priority among the pods that leave.
         total: float64[M], the sum of priorities (with kube-scheduler's offset) is at least this.
-        count: int64[M], at least so many leave.
+        count: int64[M], lower bound of the pods that leave.
     """
 
     nodes: Int64s
@@ -81,8 +81,8 @@ class Ladders:
         """int64[N]: the priority at which the next tier begins."""
         tiers = self._tiers(may_leave)
         ends = np.append(tiers[1:], 2**40)
-        found: Int64s = ends[np.clip(np.searchsorted(tiers, lowest, side="right") - 1, 0, len(tiers) - 1)]
-        return found
+        tier_ends: Int64s = ends[np.clip(np.searchsorted(tiers, lowest, side="right") - 1, 0, len(tiers) - 1)]
+        return tier_ends
 
     def _lowest_priorities(self, may_leave: Bools, missing: Int64s, columns: Int64s) -> tuple[Int64s, Bools]:
         """int64[N]: the tier up to which all must leave; bool[N]: whether that suffices."""
@@ -114,12 +114,12 @@ class Ladders:
         before = (sums - usage)[first]
         inside = sums - np.repeat(before, np.diff(np.append(np.nonzero(first)[0], len(nodes))))
         lacking = inside * _ROUNDING < missing[nodes]
-        found: Int64s = np.bincount(nodes[lacking], minlength=len(missing)) + (missing > 0)
-        return found
+        counts: Int64s = np.bincount(nodes[lacking], minlength=len(missing)) + (missing > 0)
+        return counts
 
     def _least_important(self, may_leave: Bools, count: int) -> Int64s:
         """int64[N]: the lowest priority of a resident that may leave."""
-        found = np.full(count, 2**31, dtype=np.int64)
+        lowest = np.full(count, 2**31, dtype=np.int64)
         chosen = np.nonzero(may_leave)[0]
-        np.minimum.at(found, self._residents.nodes[chosen], self._residents.priorities[chosen])
-        return found
+        np.minimum.at(lowest, self._residents.nodes[chosen], self._residents.priorities[chosen])
+        return lowest

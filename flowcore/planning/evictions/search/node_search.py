@@ -14,13 +14,13 @@ from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.search.ladders import Bounds, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Nodes of equal bounds that are looked at one by one.
 _MAX_TIES = 128
-#: The same for pods whose every verdict takes all filters, at least, and one in so many nodes: as kube-scheduler does
-#: (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
+#: The same for pods whose every verdict takes all filters: at least this, and a share of the nodes: as kube-scheduler
+#: does (minCandidateNodesAbsolute and minCandidateNodesPercentage of DefaultPreemptionArgs).
 _MIN_FILTERED_TIES, _FILTERED_TIES_OF_NODES = 100, 10
 
 
@@ -86,7 +86,7 @@ class NodeSearch:
             self._decisions += 1
 
     def best(self, eligibility: Eligibility, count: int) -> Victims | None:
-        """The node and victims that cost least for each pod, of up to ``count`` pods; None: nobody's leaving helps."""
+        """The node and victims that cost least for each pod, for up to ``count`` pods; None: no eviction helps."""
         if self._bounds is None:
             mask = eligibility.mask(self.priority)
             self._bounds = self.bounds(mask, self.fit_check.possible_without(mask))
@@ -104,18 +104,18 @@ class NodeSearch:
                 return None
             if not self._heap:
                 continue
-            _, version, found = heapq.heappop(self._heap)
-            if self.fit_check.by_node and version != self._version_of(found.node):
+            _, version, victims = heapq.heappop(self._heap)
+            if self.fit_check.by_node and version != self._version_of(victims.node):
                 continue
-            if version == self._version_of(found.node) and found.count <= count and self._holds(found):
-                return found
-            self._push(eligibility, found.node, count)
+            if version == self._version_of(victims.node) and victims.count <= count and self._holds(victims):
+                return victims
+            self._push(eligibility, victims.node, count)
 
     def _version_of(self, node: int) -> int:
         return self._version.get(node, 0) + self._decisions
 
     def _judge_anew(self, eligibility: Eligibility, count: int) -> bool:
-        """Looks at all nodes again that were looked at before the last decision; whether there are any."""
+        """Searches again the nodes that were searched before the last decision. Returns whether there are any."""
         if self.fit_check.by_node or self._judged_at == self._decisions:
             return False
         self._judged_at = self._decisions
@@ -141,13 +141,13 @@ class NodeSearch:
         filtered_ties = max(_MIN_FILTERED_TIES, len(self._state.free) // _FILTERED_TIES_OF_NODES)
         return self._ties <= (_MAX_TIES if self.fit_check.by_node else filtered_ties)
 
-    def _holds(self, found: Victims) -> bool:
+    def _holds(self, victims: Victims) -> bool:
         state = self._state
         needed: dict[str, int] = {}
-        for at in found.members:
-            if at in state.leaving:
+        for member in victims.members:
+            if member in state.leaving:
                 return False
-            for budget in state.residents.pods[at].budgets:
+            for budget in state.residents.pods[member].budgets:
                 needed[budget] = needed.get(budget, 0) + 1
         return all(state.budgets[budget] >= number for budget, number in needed.items())
 
@@ -156,23 +156,23 @@ class NodeSearch:
         if not choices:
             return
         residents = self._state.residents
-        found = choose_victims(residents, self.fit_check, node, choices)
-        if found is None:
+        victims = choose_victims(residents, self.fit_check, node, choices)
+        if victims is None:
             return
-        options = [found]
+        options = [victims]
         if count > 1 and self.fit_check.by_node:
             most = self._most(node, choices[0], count)
             if most > 1:
                 shared = choose_victims(residents, self.fit_check, node, choices, most)
                 if shared is not None:
                     options.append(shared)
-        best = min(options, key=lambda each: (each.key[:3], -each.count, each.key))
+        best = min(options, key=lambda option: (option.key[:3], -option.count, option.key))
         heapq.heappush(self._heap, ((*best.key[:3], -best.count, best.key[3], node), self._version_of(node), best))
 
     def _most(self, node: int, evictions: Sequence[PossibleEviction], count: int) -> int:
-        """How many pods fit on a node if everybody of a choice leaves, ``count`` at most."""
+        """How many pods fit on a node if all pods of a choice leave, ``count`` at most."""
         free = self._state.free[node].copy()
         for eviction in evictions:
-            for at in eviction.here:
-                free += self._state.residents.usage[at]
+            for member in eviction.here:
+                free += self._state.residents.usage[member]
         return min(count, int(count_fitting(self._demand.requests, free[np.newaxis])[0]))

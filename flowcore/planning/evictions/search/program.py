@@ -116,8 +116,8 @@ class _Builder:
 
     def row(self, terms: Iterable[tuple[int, float]], lower: float, upper: float) -> None:
         """A new constraint."""
-        at = len(self.row_lower)
-        self.entries += [(at, column, value) for column, value in terms if value]
+        row_number = len(self.row_lower)
+        self.entries += [(row_number, column, value) for column, value in terms if value]
         self.row_lower.append(lower)
         self.row_upper.append(upper)
 
@@ -163,10 +163,10 @@ def solve_program(this: EvictionProgram, hint: EvictionSolution, *, work: float,
     _add_rows(builder, this, columns)
     program = builder.program()
     known = _to_values(this, columns, hint, len(program.costs))
-    found = solve_mip(program, deterministic_time=work, seed=seed, hint=known)
-    if found is None or program.costs @ found.values >= program.costs @ known - 0.5:
+    solved = solve_mip(program, deterministic_time=work, seed=seed, hint=known)
+    if solved is None or program.costs @ solved.values >= program.costs @ known - 0.5:
         return None
-    return _from_values(this, columns, found.values)
+    return _from_values(this, columns, solved.values)
 
 
 def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
@@ -180,17 +180,21 @@ def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
             grouped[demand.group] = grouped.get(demand.group, 0) + demand.count
     return _Columns(
         arrivals={
-            (at, node): builder.column(-placed_cost if demand.group < 0 else 0.0, demand.count)
-            for at, demand in enumerate(this.incoming)
+            (index, node): builder.column(-placed_cost if demand.group < 0 else 0.0, demand.count)
+            for index, demand in enumerate(this.incoming)
             for node in np.nonzero(demand.possible)[0].tolist()
         },
         groups={group: builder.column(-placed_cost * count, 1) for group, count in grouped.items()},
         victims={
-            at: builder.column(_VICTIM + each.tier, each.most_victims)
-            for at, each in enumerate(this.outgoing)
-            if each.most_victims
+            index: builder.column(_VICTIM + outgoing.tier, outgoing.most_victims)
+            for index, outgoing in enumerate(this.outgoing)
+            if outgoing.most_victims
         },
-        moved={at: builder.column(_MOVE, each.most_moved) for at, each in enumerate(this.outgoing) if each.most_moved},
+        moved={
+            index: builder.column(_MOVE, outgoing.most_moved)
+            for index, outgoing in enumerate(this.outgoing)
+            if outgoing.most_moved
+        },
         replacements={
             (kind, node): builder.column(0.0, 2**20)
             for kind, possible in enumerate(this.destinations)
@@ -210,71 +214,75 @@ def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> No
     resources = this.free.shape[1]
     usage_of_kind = {each.kind: each.usage for each in this.outgoing if each.most_moved}
     for node in range(len(this.free)):
-        leaving = [(at, each) for at, each in enumerate(this.outgoing) if each.node == node]
-        coming = [(at, demand) for at, demand in enumerate(this.incoming) if (at, node) in columns.arrivals]
+        leaving = [(index, outgoing) for index, outgoing in enumerate(this.outgoing) if outgoing.node == node]
+        coming = [(index, demand) for index, demand in enumerate(this.incoming) if (index, node) in columns.arrivals]
         moving_in = [kind for kind in usage_of_kind if (kind, node) in columns.replacements]
         for resource in range(resources):
             moved_in = [(columns.replacements[kind, node], float(usage_of_kind[kind][resource])) for kind in moving_in]
-            terms = [(columns.arrivals[at, node], float(demand.requests[resource])) for at, demand in coming]
-            for at, each in leaving:
-                amount = -float(each.usage[resource])
-                terms += [(known[at], amount) for known in (columns.victims, columns.moved) if at in known]
+            terms = [(columns.arrivals[index, node], float(demand.requests[resource])) for index, demand in coming]
+            for index, outgoing in leaving:
+                amount = -float(outgoing.usage[resource])
+                terms += [(known[index], amount) for known in (columns.victims, columns.moved) if index in known]
             if any(value > 0 for _, value in (*terms, *moved_in)):
                 builder.row([*terms, *moved_in], -np.inf, float(this.free[node, resource]))
             if any(value > 0 for _, value in moved_in):
                 builder.row(moved_in, -np.inf, float(max(0, this.free_now[node, resource])))
-        for at, each in leaving:
-            both = [(known[at], 1.0) for known in (columns.victims, columns.moved) if at in known]
+        for index, outgoing in leaving:
+            both = [(known[index], 1.0) for known in (columns.victims, columns.moved) if index in known]
             if len(both) > 1:
-                builder.row(both, 0.0, float(each.count))
-            if at in columns.victims:
-                for tier in range(each.tier + 1):
+                builder.row(both, 0.0, float(outgoing.count))
+            if index in columns.victims:
+                for tier in range(outgoing.tier + 1):
                     if (node, tier) in columns.tiers:
-                        terms = [(columns.victims[at], 1.0), (columns.tiers[node, tier], -float(each.most_victims))]
+                        terms = [
+                            (columns.victims[index], 1.0),
+                            (columns.tiers[node, tier], -float(outgoing.most_victims)),
+                        ]
                         builder.row(terms, -np.inf, 0.0)
-    for at, demand in enumerate(this.incoming):
-        terms = [(column, 1.0) for (other, _), column in columns.arrivals.items() if other == at]
+    for index, demand in enumerate(this.incoming):
+        terms = [(column, 1.0) for (incoming, _), column in columns.arrivals.items() if incoming == index]
         if demand.group < 0:
             builder.row(terms, 0.0, float(demand.count))
         else:
             builder.row([*terms, (columns.groups[demand.group], -float(demand.count))], 0.0, 0.0)
     for kind in range(len(this.destinations)):
         terms = [
-            (columns.moved[at], -1.0)
-            for at, each in enumerate(this.outgoing)
-            if each.kind == kind and at in columns.moved
+            (columns.moved[index], -1.0)
+            for index, outgoing in enumerate(this.outgoing)
+            if outgoing.kind == kind and index in columns.moved
         ]
-        terms += [(column, 1.0) for (other, _), column in columns.replacements.items() if other == kind]
+        terms += [(column, 1.0) for (incoming_kind, _), column in columns.replacements.items() if incoming_kind == kind]
         builder.row(terms, 0.0, 0.0)
     for number, most in enumerate(this.limits):
         terms = []
-        for at, each in enumerate(this.outgoing):
-            if number in each.limits:
-                terms += [(known[at], 1.0) for known in (columns.victims, columns.moved) if at in known]
-            elif number in each.move_limits and at in columns.moved:
-                terms.append((columns.moved[at], 1.0))
+        for index, outgoing in enumerate(this.outgoing):
+            if number in outgoing.limits:
+                terms += [(known[index], 1.0) for known in (columns.victims, columns.moved) if index in known]
+            elif number in outgoing.move_limits and index in columns.moved:
+                terms.append((columns.moved[index], 1.0))
         if terms:
             builder.row(terms, -np.inf, float(max(0, most)))
 
 
 def _to_values(this: EvictionProgram, columns: _Columns, solution: EvictionSolution, count: int) -> Float64s:
     values = np.zeros(count)
-    for (at, node), column in columns.arrivals.items():
-        values[column] = solution.arrivals[at, node]
+    for (index, node), column in columns.arrivals.items():
+        values[column] = solution.arrivals[index, node]
     for group, column in columns.groups.items():
         values[column] = all(
-            int(solution.arrivals[at].sum()) == demand.count
-            for at, demand in enumerate(this.incoming)
+            int(solution.arrivals[index].sum()) == demand.count
+            for index, demand in enumerate(this.incoming)
             if demand.group == group
         )
     for known, numbers in ((columns.victims, solution.victims), (columns.moved, solution.moved)):
-        for at, column in known.items():
-            values[column] = numbers[at]
+        for index, column in known.items():
+            values[column] = numbers[index]
     for (kind, node), column in columns.replacements.items():
         values[column] = solution.replacements[kind, node]
     for (node, tier), column in columns.tiers.items():
         values[column] = any(
-            solution.victims[at] and each.node == node and each.tier >= tier for at, each in enumerate(this.outgoing)
+            solution.victims[index] and outgoing.node == node and outgoing.tier >= tier
+            for index, outgoing in enumerate(this.outgoing)
         )
     return values
 
@@ -284,11 +292,11 @@ def _from_values(this: EvictionProgram, columns: _Columns, values: Float64s) -> 
     arrivals = np.zeros((len(this.incoming), nodes), dtype=np.int64)
     replacements = np.zeros((len(this.destinations), nodes), dtype=np.int64)
     victims, moved = (np.zeros(len(this.outgoing), dtype=np.int64) for _ in range(2))
-    for (at, node), column in columns.arrivals.items():
-        arrivals[at, node] = round(values[column])
+    for (index, node), column in columns.arrivals.items():
+        arrivals[index, node] = round(values[column])
     for (kind, node), column in columns.replacements.items():
         replacements[kind, node] = round(values[column])
     for known, numbers in ((columns.victims, victims), (columns.moved, moved)):
-        for at, column in known.items():
-            numbers[at] = round(values[column])
+        for index, column in known.items():
+            numbers[index] = round(values[column])
     return EvictionSolution(arrivals, victims, moved, replacements)

@@ -35,8 +35,8 @@ class ReclaimEligibility(Eligibility):
         #: bool[V] and str[V]: residents that may be evicted for a share at all, and their queues.
         self._reclaimable: Bools = self._residents.evictable & np.array(
             [
-                self._residents.is_running(at) and reclaim.is_reclaimable(pod)
-                for at, pod in enumerate(self._residents.pods)
+                self._residents.is_running(resident) and reclaim.is_reclaimable(pod)
+                for resident, pod in enumerate(self._residents.pods)
             ],
             dtype=np.bool_,
         )
@@ -49,36 +49,36 @@ class ReclaimEligibility(Eligibility):
         state = self._state
         made = tuple(arrival.pod.key for arrival in state.arrivals), frozenset(state.leaving)
         if self._known[0] != made:
-            found = self._first.fork()
+            reclaim = self._first.fork()
             for arrival in state.arrivals:
-                found.place(arrival.pod)
-            for at in state.leaving:
-                found.leave(self._residents.pods[at])
-            self._known = made, found
+                reclaim.place(arrival.pod)
+            for resident in state.leaving:
+                reclaim.leave(self._residents.pods[resident])
+            self._known = made, reclaim
         return self._known[1]
 
     def mask(self, priority: int) -> Bools:
         """bool[V]: residents that may leave for the pod in hand as far as shares, budgets and gangs do not matter."""
         queue = "" if self._pod is None else self._pod.queue
-        found: Bools = self._reclaimable & (self._residents.priorities <= priority) & (self._queues != queue)
-        found[list(self._state.leaving)] = False
-        return found
+        reclaimable: Bools = self._reclaimable & (self._residents.priorities <= priority) & (self._queues != queue)
+        reclaimable[list(self._state.leaving)] = False
+        return reclaimable
 
-    def may_leave(self, at: int, priority: int) -> bool:  # noqa: ARG002 - the shares have seen it
+    def may_leave(self, resident: int, priority: int) -> bool:  # noqa: ARG002 - the shares have seen it
         """Whether a resident may leave for the pod in hand, but for budgets and gangs."""
-        return at in self._allowed
+        return resident in self._allowed
 
     def evictions(self, node: int, priority: int) -> list[list[PossibleEviction]]:
-        """See Eligibility; the least important may leave first."""
+        """Evictions on a node in the orders to try; the least important pods may leave first."""
         residents, pod, mask = self._residents, self._pod, self.mask(priority)
         if pod is None:
             return []
         here = residents.on(node)[::-1]
-        gangs = {residents.pods[at].gang for at in here} - {""}
-        others = (at for gang in sorted(gangs) for at in residents.by_gang[gang])
-        candidates = [at for at in dict.fromkeys([*here, *others]) if mask[at]]
-        allowed = self._reclaim().allowed(pod, [residents.pods[at] for at in candidates])
-        self._allowed = frozenset(at for at, may in zip(candidates, allowed.tolist(), strict=True) if may)
+        gangs = {residents.pods[resident].gang for resident in here} - {""}
+        others = (resident for gang in sorted(gangs) for resident in residents.by_gang[gang])
+        candidates = [resident for resident in dict.fromkeys([*here, *others]) if mask[resident]]
+        allowed = self._reclaim().allowed(pod, [residents.pods[resident] for resident in candidates])
+        self._allowed = frozenset(resident for resident, may in zip(candidates, allowed.tolist(), strict=True) if may)
         return super().evictions(node, priority)
 
     def best(self, this: NodeSearch, pod: PendingPod) -> Victims | None:
@@ -86,10 +86,10 @@ class ReclaimEligibility(Eligibility):
         if not self._reclaim().may_reclaim(pod):
             return None
         self._pod = pod
-        found = (
+        bests = (
             victims
             for node in this.bounds(self.mask(this.priority)).nodes[:_MAX_NODES].tolist()
             if (choices := self.evictions(node, this.priority))
             and (victims := choose_victims(self._residents, this.fit_check, node, choices)) is not None
         )
-        return min(islice(found, _MAX_FOUND), key=lambda each: each.key, default=None)
+        return min(islice(bests, _MAX_FOUND), key=lambda victims: victims.key, default=None)

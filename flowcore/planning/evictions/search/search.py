@@ -69,13 +69,13 @@ class Search:
         state, this = self._state, self._state.demands[demand]
         # Waiting pods that have come may bring rules about others.
         ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
-        found = self._fit_checks.get((demand, ruled))
-        if found is None:
+        check = self._fit_checks.get((demand, ruled))
+        if check is None:
             everybody = state.snapshot(leavers_stay=True) if ruled else self._before
             plain = is_plain(this.group.pod_class, this.group.signature, everybody)
-            found = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
-            self._fit_checks[demand, ruled] = found
-        return found
+            check = ResourceFit(state, this) if plain else FilteredFit(state, this, self._before, self._cache)
+            self._fit_checks[demand, ruled] = check
+        return check
 
     def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
@@ -90,26 +90,26 @@ class Search:
         if not preempts:
             return 0
         eligibility = self._eligibility
-        found = this.best(eligibility, len(pods))
-        if found is None and self._reclaims is not None:
+        victims = this.best(eligibility, len(pods))
+        if victims is None and self._reclaims is not None:
             eligibility = self._reclaims
-            found = self._reclaims.best(this, pods[0])
-        if found is None:
+            victims = self._reclaims.best(this, pods[0])
+        if victims is None:
             return 0
-        chosen = pods[: found.count]
-        for at in found.members:
-            self._state.let_leave(at, eligibility.kind, [pod.key for pod in chosen])
+        chosen = pods[: victims.count]
+        for resident in victims.members:
+            self._state.let_leave(resident, eligibility.kind, [pod.key for pod in chosen])
         for pod in chosen:
-            self._state.arrive(pod, this.number, found.node)
-        this.changed({found.node, *self._nodes_of(found.members)})
+            self._state.arrive(pod, this.number, victims.node)
+        this.changed({victims.node, *self._nodes_of(victims.members)})
         return len(chosen)
 
     def _nodes_of(self, members: Sequence[int]) -> set[int]:
         """The nodes of residents, and of the gangs that they belong to."""
         residents = self._state.residents
-        gangs = {residents.pods[at].gang for at in members} - {""}
-        others = (at for name in gangs for at in residents.by_gang[name])
-        return {int(residents.nodes[at]) for at in (*members, *others)}
+        gangs = {residents.pods[member].gang for member in members} - {""}
+        others = (resident for name in gangs for resident in residents.by_gang[name])
+        return {int(residents.nodes[resident]) for resident in (*members, *others)}
 
     def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
         """Moves pods off one node for a waiting pod, as few as possible."""
@@ -119,33 +119,33 @@ class Search:
         places = KnownPlaces(self.destinations)
         for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
             movable = [
-                at
-                for at in residents.on(node)
-                if mask[at] and self._moves.may_move(at, this.priority) and places.has_any(at)
+                resident
+                for resident in residents.on(node)
+                if mask[resident] and self._moves.may_move(resident, this.priority) and places.has_any(resident)
             ]
             if movable:
-                each_alone = [PossibleEviction((at,), (at,)) for at in movable]
-                found = choose_victims(residents, this.fit_check, node, [each_alone])
-                if found is not None:
-                    candidates.append(found)
-        candidates.sort(key=lambda each: (len(each.members), each.key))
-        for found in candidates[:_MAX_TRIES]:
+                each_alone = [PossibleEviction((resident,), (resident,)) for resident in movable]
+                victims = choose_victims(residents, this.fit_check, node, [each_alone])
+                if victims is not None:
+                    candidates.append(victims)
+        candidates.sort(key=lambda victims: (len(victims.members), victims.key))
+        for victims in candidates[:_MAX_TRIES]:
             checkpoint = state.checkpoint()
-            if self._move(found.members, pod.key):
-                state.arrive(pod, this.number, found.node)
-                this.changed({found.node, *(state.leaving[at].to for at in found.members)})
+            if self._move(victims.members, pod.key):
+                state.arrive(pod, this.number, victims.node)
+                this.changed({victims.node, *(state.leaving[resident].to for resident in victims.members)})
                 return True
             state.roll_back(checkpoint)
         return False
 
     def _move(self, members: Sequence[int], key: str) -> bool:
         """Decides moves one by one, so that each counts for the limits of the next."""
-        order = sorted(members, key=lambda at: -int(self._state.residents.usage[at].max()))
-        for at in order:
-            if not self._moves.may_move(at, 2**31):
+        order = sorted(members, key=lambda resident: -int(self._state.residents.usage[resident].max()))
+        for resident in order:
+            if not self._moves.may_move(resident, 2**31):
                 return False
-            self._state.let_leave(at, self._moves.kind, [key])
-            if not self.destinations.reserve(at, is_move=True):
+            self._state.let_leave(resident, self._moves.kind, [key])
+            if not self.destinations.reserve(resident, is_move=True):
                 return False
         return True
 
@@ -160,7 +160,9 @@ class Search:
         """
         state = self._state
         arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
-        priorities = {state.demands[at].group.pod_class.priority for at in arrived or {at for at, _, _ in demands}}
+        priorities = {
+            state.demands[demand].group.pod_class.priority for demand in arrived or {demand for demand, _, _ in demands}
+        }
         if len(priorities) != 1:
             return
         (priority,) = priorities
@@ -170,10 +172,12 @@ class Search:
             return
         may_leave = self._eligibility.mask(priority) | self._moves.mask(priority)
         candidates = []
-        for at, pods, group in demands:
-            fit_check = self._fit_check(at)
-            nodes = NodeSearch(state, at, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
-            candidates.append(Candidates(at, tuple(pods), group, fit_check, tuple(nodes)))
+        for demand, pods, group in demands:
+            fit_check = self._fit_check(demand)
+            nodes = (
+                NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
+            )
+            candidates.append(Candidates(demand, tuple(pods), group, fit_check, tuple(nodes)))
         exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
         exact.improve(checkpoint, candidates, priority)
 
@@ -186,13 +190,13 @@ class Search:
             holds: whether every filter still passes for the whole plan.
         """
         state, residents = self._state, self._state.residents
-        for at, leaving in sorted(state.leaving.items(), key=lambda each: -residents.pods[each[0]].priority):
-            pod = residents.pods[at]
-            if leaving.to >= 0 or not residents.is_running(at) or not pod.owner or pod.gang:
+        for resident, leaving in sorted(state.leaving.items(), key=lambda entry: -residents.pods[entry[0]].priority):
+            pod = residents.pods[resident]
+            if leaving.to >= 0 or not residents.is_running(resident) or not pod.owner or pod.gang:
                 continue
-            is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(at)
+            is_move = leaving.kind is EvictionKind.PREEMPTION and self._moves.may_leave_as_move(resident)
             checkpoint = state.checkpoint()
-            if self.destinations.reserve(at, is_move=is_move) and holds():
+            if self.destinations.reserve(resident, is_move=is_move) and holds():
                 if is_move:
                     leaving.kind = self._moves.kind
             else:

@@ -48,16 +48,18 @@ def choose_victims(
         leaving = _take_back(fit_check, node, evictions, count)
         if leaving is None:
             continue
-        found = _victims(residents, node, leaving, count)
+        victims = _victims(residents, node, leaving, count)
         if len(leaving) > 1 and isinstance(fit_check, ResourceFit):
-            found = min(found, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda each: each.key)
-        if best is None or found.key < best.key:
-            best = found
+            victims = min(
+                victims, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda option: option.key
+            )
+        if best is None or victims.key < best.key:
+            best = victims
     return best
 
 
 def _victims(residents: Residents, node: int, evictions: Sequence[PossibleEviction], count: int) -> Victims:
-    members = tuple(dict.fromkeys(at for eviction in evictions for at in eviction.members))
+    members = tuple(dict.fromkeys(member for eviction in evictions for member in eviction.members))
     return Victims(node, members, count, victims_key(residents, members, count))
 
 
@@ -69,14 +71,14 @@ def _take_back(
     if not fit_check.fits(node, _here(leaving), count):
         return None
     for eviction in evictions:
-        rest = [other for other in leaving if other is not eviction]
+        rest = [kept for kept in leaving if kept is not eviction]
         if fit_check.fits(node, _here(rest), count):
             leaving = rest
     return leaving
 
 
 def _here(evictions: Sequence[PossibleEviction]) -> list[int]:
-    return [at for each in evictions for at in each.here]
+    return [member for eviction in evictions for member in eviction.here]
 
 
 def _fewer(
@@ -93,30 +95,35 @@ def _fewer(
     allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= best.key[0]]
     missing = [amount for amount in fit_check.missing(node, count) if amount > 0]
     columns = [place for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
-    freed = {id(each): [sum(fit_check.usage(at)[place] for at in each.here) for place in columns] for each in allowed}
-    fewest = max(_at_least(amount, [freed[id(each)][at] for each in allowed]) for at, amount in enumerate(missing))
+    freed = {
+        id(eviction): [sum(fit_check.usage(member)[place] for member in eviction.here) for place in columns]
+        for eviction in allowed
+    }
+    fewest = max(
+        _at_least(amount, [freed[id(eviction)][place] for eviction in allowed]) for place, amount in enumerate(missing)
+    )
     if fewest >= len(known):
         return best
     # The largest first: sets that suffice are found early. Of equal ones the least important goes first.
     least_important_first = allowed[::-1]
-    order = sorted(least_important_first, key=lambda each: [-amount for amount in freed[id(each)]])
+    order = sorted(least_important_first, key=lambda eviction: [-amount for amount in freed[id(eviction)]])
     tries = 0
 
     def search(start: int, chosen: list[PossibleEviction], lacking: Sequence[int], most: int) -> None:
         nonlocal best, tries
-        for at in range(start, len(order)):
+        for turn in range(start, len(order)):
             tries += 1
-            this, before = order[at], order[at - 1]
+            this, before = order[turn], order[turn - 1]
             # Those that come later free no more of the first resource.
             if tries > _MAX_TRIES or freed[id(this)][0] * (most - len(chosen)) < lacking[0]:
                 return
-            if at > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before):
+            if turn > start and freed[id(this)] == freed[id(before)] and _alike(residents, this, before):
                 continue  # the same set but for a pod that is as good
             left = [amount - less for amount, less in zip(lacking, freed[id(this)], strict=True)]
             if all(amount <= 0 for amount in left):
-                best = min(best, _victims(residents, node, [*chosen, this], count), key=lambda each: each.key)
+                best = min(best, _victims(residents, node, [*chosen, this], count), key=lambda option: option.key)
             elif len(chosen) + 1 < most:
-                search(at + 1, [*chosen, this], left, most)
+                search(turn + 1, [*chosen, this], left, most)
 
     for most in range(fewest, len(known)):
         search(0, [], missing, most)
@@ -133,6 +140,8 @@ def _at_least(missing: int, freed: Sequence[int]) -> int:
     return len(freed)
 
 
-def _alike(residents: Residents, one: PossibleEviction, other: PossibleEviction) -> bool:
+def _alike(residents: Residents, first: PossibleEviction, second: PossibleEviction) -> bool:
     """Whether two differ in nothing but their start."""
-    return [residents.pods[at].priority for at in one.members] == [residents.pods[at].priority for at in other.members]
+    return [residents.pods[member].priority for member in first.members] == [
+        residents.pods[member].priority for member in second.members
+    ]

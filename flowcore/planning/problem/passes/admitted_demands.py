@@ -1,4 +1,4 @@
-"""Once it is decided which atomic groups are placed: the pods that may be placed, for methods that know no groups."""
+"""The pods that may be placed after it is decided which atomic groups are, for methods that know no groups."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.problem.atomic_groups import no_atomic_groups
-from flowcore.planning.problem.candidate import Candidate
-from flowcore.planning.problem.commits import Commit
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 
 #: Sums of prices of 100,000 pods stay within int64.
@@ -35,17 +35,17 @@ class AdmittedDemands(Pass):
         atomic_groups, admitted = problem.atomic_groups, self._candidate.admitted
         demands = self._candidate.demands
         lift = int(min(sum(float(demand.prices.sum()) for demand in demands), _MAX_LIFT)) + 1
-        found: list[Demand] = []
+        kept: list[Demand] = []
         indices, must_place = [], []
-        for at, demand in enumerate(demands):
-            order = atomic_groups.placement_order(at, admitted)
+        for index, demand in enumerate(demands):
+            order = atomic_groups.placement_order(index, admitted)
             if len(order):
-                required = atomic_groups.required(at, admitted)
-                found.append(_reordered(demand, order, required, lift))
-                indices.append(at)
+                required = atomic_groups.required(index, admitted)
+                kept.append(_reordered(demand, order, required, lift))
+                indices.append(index)
                 must_place.append(required)
         self._demand_indices = tuple(indices)
-        return problem.with_demands(tuple(found), no_atomic_groups(found), tuple(must_place))
+        return problem.with_demands(tuple(kept), no_atomic_groups(kept), tuple(must_place))
 
     def restrict(self, candidate: Candidate, problem: Problem) -> Candidate:
         """A candidate that admits the same groups, as one of the problem that ``apply`` made."""

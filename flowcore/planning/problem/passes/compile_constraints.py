@@ -35,7 +35,7 @@ def compile_constraints(
     """
     if not any(policy.constraints for policy in policies.values()):
         return snapshot, ()
-    found = contradictions(snapshot, policies)
+    contradictory = contradictions(snapshot, policies)
     known: dict[tuple[str, PodSignature], PodSignature] = {}
 
     def with_constraints(pod: PendingPod) -> PendingPod:
@@ -45,11 +45,11 @@ def compile_constraints(
         signature = known.get((policy.name, pod.signature))
         if signature is None:
             signature = known[policy.name, pod.signature] = _with_contradiction(
-                with_policy_constraints(pod.signature, policy), policy, found
+                with_policy_constraints(pod.signature, policy), policy, contradictory
             )
         return pod if signature is pod.signature else msgspec.structs.replace(pod, signature=signature)
 
-    return replace(snapshot, pending=tuple(map(with_constraints, snapshot.pending))), found
+    return replace(snapshot, pending=tuple(map(with_constraints, snapshot.pending))), contradictory
 
 
 def _with_contradiction(

@@ -61,7 +61,7 @@ def with_constraint_gangs(snapshot: Snapshot, policies: Mapping[str, Policy]) ->
         name: _gang(name, sizes[name], policy, constraint, snapshot)
         for name, (policy, constraint) in constraint_by_gang.items()
     }
-    for name in with_victim:  # it may be of another namespace than those that are told
+    for name in with_victim:  # its namespace may differ from that of the pods that read the reason
         reason = f"{name} has a pod that is to take another's place: that is decided for it alone"
         gangs[name] = msgspec.structs.replace(gangs[name], unschedulable_reason=reason)
     return replace(snapshot, pending=pending, gangs={**snapshot.gangs, **gangs})
@@ -71,7 +71,9 @@ def _gang(name: str, size: int, policy: Policy, constraint: OneDomain | Global, 
     nodes = _nodes_with_pods(policy, constraint, snapshot)
     if isinstance(constraint, Global):
         # Nodes that have one already need none; a limit keeps further pods away from them.
-        matching = {at for at, node in enumerate(snapshot.table.nodes) if constraint.nodes.matches(node.labels)}
+        matching = {
+            node_row for node_row, node in enumerate(snapshot.table.nodes) if constraint.nodes.matches(node.labels)
+        }
         lacking = matching - set(nodes.tolist())
         return Gang(name, len(lacking), partially_placed=len(lacking) < len(matching))
     column = snapshot.table.column(constraint.topology_key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flowcore.costs.shares.queue_admission import held_back
-from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Unplaced
 from flowcore.rules.reasons.codes import QUEUE_LIMIT

@@ -23,9 +23,9 @@ from flowcore.costs.model import Load
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
-from flowcore.planning.problem.candidate import NOTHING_DECIDED, Candidate, Decided
-from flowcore.planning.problem.demands import Demand
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.passes.round_pass import Pass
+from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.filters import run_filters
@@ -91,13 +91,13 @@ class _ClusterChange:
 
     def apply(self, pod: PendingPod, victim: Victim) -> None:
         """The pod has the place of its victim."""
-        at, requests = self._snapshot.table.index[victim.node], pod.pod_class.requests
-        self._used[at] += np.maximum(self._snapshot.vector(requests) - self._row(victim.usage), 0)
-        self._assumed[at] += np.maximum(_assumed(requests) - _assumed(victim.usage), 0)
+        row, requests = self._snapshot.table.index[victim.node], pod.pod_class.requests
+        self._used[row] += np.maximum(self._snapshot.vector(requests) - self._row(victim.usage), 0)
+        self._assumed[row] += np.maximum(_assumed(requests) - _assumed(victim.usage), 0)
         if pod.pod_class.host_ports:
-            self._ports[at] = self._ports.get(at, frozenset()) | frozenset(pod.pod_class.host_ports)
+            self._ports[row] = self._ports.get(row, frozenset()) | frozenset(pod.pod_class.host_ports)
         if pod.pod_class.numa is not None and self._numa is not None:
-            self._numa.take(pod.pod_class.numa, np.array([at]), np.array([1]))
+            self._numa.take(pod.pod_class.numa, np.array([row]), np.array([1]))
         self._added.append((victim.node, pod.signature))
         self._removed.append((victim.node, victim.signature))
         if not victim.has_left:
@@ -110,24 +110,24 @@ class _ClusterChange:
         if not self._added:
             return replace(snapshot, pending=pending)
         pod_index = snapshot.pod_index.with_changes(self._added, self._removed)
-        found = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
-        return replace(found, pending=pending, numa=self._numa)
+        changed = snapshot.with_usage(self._used, self._assumed, self._ports, pod_index)
+        return replace(changed, pending=pending, numa=self._numa)
 
     def without(self, victim: Victim) -> Snapshot | None:
         """The snapshot without one more victim and with nobody in its place; None: its node does not exist."""
         snapshot = self._snapshot
-        at = snapshot.table.index.get(victim.node)
-        if at is None:
+        row = snapshot.table.index.get(victim.node)
+        if row is None:
             return None
         used, assumed, ports = self._used.copy(), self._assumed.copy(), dict(self._ports)
         # Where a sum was capped it is unknown what is left without the victim.
-        used[at] -= np.where(used[at] < MAX_AMOUNT, self._row(victim.usage), 0)
-        assumed[at] = np.maximum(assumed[at] - _assumed(victim.usage), 0)
+        used[row] -= np.where(used[row] < MAX_AMOUNT, self._row(victim.usage), 0)
+        assumed[row] = np.maximum(assumed[row] - _assumed(victim.usage), 0)
         if victim.host_ports:
-            ports[at] = ports.get(at, frozenset()) - frozenset(victim.host_ports)
+            ports[row] = ports.get(row, frozenset()) - frozenset(victim.host_ports)
         pod_index = snapshot.pod_index.with_changes(self._added, [*self._removed, (victim.node, victim.signature)])
-        found = snapshot.with_usage(used, assumed, ports, pod_index)
-        return replace(found, storage=snapshot.storage.without(victim.node, victim.volumes), numa=self._numa)
+        changed = snapshot.with_usage(used, assumed, ports, pod_index)
+        return replace(changed, storage=snapshot.storage.without(victim.node, victim.volumes), numa=self._numa)
 
     def _row(self, usage: Amounts) -> Int64s:
         """int64[R]: what a victim uses, of the resources of the snapshot."""
@@ -150,13 +150,13 @@ def _without_victim(pod: PendingPod, victim: Victim, change: _ClusterChange) -> 
     without = change.without(victim)
     if without is None:
         return f"the pod it replaces, {victim.key}, is on node {victim.node}, which does not exist"
-    verdicts, at = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
-    if verdicts.fits[at]:
+    verdicts, row = run_filters(pod.pod_class, without, pod.signature), without.table.index[victim.node]
+    if verdicts.fits[row]:
         return without
     does = f"cannot replace {victim.key}" if victim.key else "cannot take the room that is reserved for it"
-    return f"{does} on node {victim.node}: {verdicts.of_node(at)[1]}"
+    return f"{does} on node {victim.node}: {verdicts.of_node(row)[1]}"
 
 
-def _price(demand: Demand, without: Snapshot, at: int) -> int:
-    load = Load.of(without, demand.potential.utilisation).at(np.array([at], dtype=np.int64))
-    return int(demand.arc[at]) + int(demand.potential.increase(load, demand.size)[0])
+def _price(demand: Demand, without: Snapshot, row: int) -> int:
+    load = Load.of(without, demand.potential.utilisation).at(np.array([row], dtype=np.int64))
+    return int(demand.arc[row]) + int(demand.potential.increase(load, demand.size)[0])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from flowcore.planning.problem.candidate import Candidate
+from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
 
@@ -23,13 +23,13 @@ class Pass(Protocol):
 
 def apply_all(passes: Sequence[Pass], problem: Problem) -> Problem:
     """The problem after each pass in turn."""
-    for each in passes:
-        problem = each.apply(problem)
+    for round_pass in passes:
+        problem = round_pass.apply(problem)
     return problem
 
 
 def invert_all(passes: Sequence[Pass], candidate: Candidate) -> Candidate:
     """A candidate of the last problem as one of the first."""
-    for each in reversed(passes):
-        candidate = each.invert(candidate)
+    for round_pass in reversed(passes):
+        candidate = round_pass.invert(candidate)
     return candidate

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from flowcore.planning.problem.atomic_groups import no_atomic_groups
+from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
 from flowcore.planning.problem.passes.round_pass import Pass
 from flowcore.planning.problem.problem import Problem
 

@@ -38,7 +38,7 @@ class Rank(NamedTuple):
         left: how many of the pods wait on.
         losers: how many pods lose their places.
         priorities: theirs, from the highest down.
-        breaks_rules: 1 where it gives up what somebody wrote, else 0.
+        breaks_rules: 1 where it gives up a rule that a user wrote, else 0.
         moves: how many pods run on on another node.
         size: how much is changed.
     """
@@ -90,7 +90,7 @@ def _opens_pools(change: Change, scenario: Scenario, pods: Sequence[Pod], outcom
 
 
 def _breaks_rules(change: Change, scenario: Scenario, pods: Sequence[Pod]) -> int:
-    """1: it gives up what somebody wrote on purpose, of a pod or of a pool of nodes."""
+    """1 where it gives up a rule of a pod or of a pool of nodes that a user wrote on purpose, else 0."""
     match change:
         case DropNodeSelector() | DropPodRules() | RemoveTaint() | Request():
             return 1

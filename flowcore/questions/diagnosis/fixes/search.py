@@ -18,13 +18,13 @@ from flowcore.questions.diagnosis.fixes.displacement import (
     eviction_of_victims,
     priority_levels,
 )
-from flowcore.questions.diagnosis.fixes.more_nodes import MAX_NODES, node_additions
-from flowcore.questions.diagnosis.fixes.moves import moves
-from flowcore.questions.diagnosis.fixes.proposals import Proposal, Relaxed
-from flowcore.questions.diagnosis.fixes.queue_limits import queue_limits
+from flowcore.questions.diagnosis.fixes.proposals.filter_proposals import Proposal, Relaxed
+from flowcore.questions.diagnosis.fixes.proposals.more_nodes import MAX_NODES, node_additions
+from flowcore.questions.diagnosis.fixes.proposals.moves import moves
+from flowcore.questions.diagnosis.fixes.proposals.queue_limits import queue_limits
+from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.ranking import Rank, rank, size
 from flowcore.questions.diagnosis.fixes.replanning import PlanDifference, Replanning
-from flowcore.questions.diagnosis.fixes.waiting_pods import Judge, Wanted, wanted_pods
 from flowcore.questions.diagnosis.fixes.words import sentence
 from flowcore.questions.scenario import Scenario, ScenarioPlan
 from flowcore.questions.scenario.context import AnswerContext
@@ -41,7 +41,7 @@ from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED, REPLA
 
 #: Most fixes.
 DEFAULT_LIMIT = 5
-#: Plans that are made for them: so many that they read about so many pods, within these bounds.
+#: How many plans are made: they read about this number of pods together, within these bounds.
 _PODS_READ, _FEWEST_PLANS, _MOST_PLANS = 600_000, 3, 8
 #: Plans more for the least number of new nodes: enough for any number up to MAX_NODES; they read as many pods.
 _MOST_NODE_PLANS = 8
@@ -81,7 +81,9 @@ def find_fixes(
     """
     asked = set(keys)
     unplaced = [
-        each.pod.key for each in plan.result.unplaced if each.pod.key in asked and each.code not in _BEYOND_CHANGES
+        unplaced.pod.key
+        for unplaced in plan.result.unplaced
+        if unplaced.pod.key in asked and unplaced.code not in _BEYOND_CHANGES
     ]
     if not unplaced:
         return []
@@ -114,7 +116,7 @@ class _Search:
         self._found: list[tuple[Rank, Fix]] = []
 
     def run(self, limit: int) -> list[Fix]:
-        """See find_fixes."""
+        """The cheapest fixes, at most ``limit``."""
         self._try(queue_limits(self._scenario, self._plan, self._pods), _MAX_SINGLES)
         # Half of the plans are kept for other sorts of changes.
         self._try(self._by_size(self._relaxed.singles()), max(1, self._replanning.left // 2))
@@ -131,7 +133,7 @@ class _Search:
             self._try(self._by_size(self._relaxed.pairs()), _MAX_PAIRS)
         if not self._found:
             self._relax_and_make_room()
-        self._found.sort(key=lambda each: each[0])
+        self._found.sort(key=lambda fix_entry: fix_entry[0])
         return [fix for _, fix in self._found[:limit]]
 
     def _harmless(self) -> int:
@@ -141,7 +143,7 @@ class _Search:
     # --- sorts of changes ---
 
     def _by_size(self, proposals: Iterable[Proposal]) -> list[Proposal]:
-        return sorted(proposals, key=lambda each: size(each, self._pods))
+        return sorted(proposals, key=lambda proposal: size(proposal, self._pods))
 
     def _moves(self) -> Iterable[Proposal]:
         running = self._plan.before.running
@@ -202,7 +204,7 @@ class _Search:
         return AddNodes(count, enough.like), least >= count
 
     def _displace(self, before: Proposal) -> None:
-        """A higher priority, and the eviction of those that would leave for it."""
+        """A higher priority, and the eviction of the pods that would leave for it."""
         levels = priority_levels(self._scenario, self._pods)
         if not levels:
             return
@@ -218,11 +220,11 @@ class _Search:
         """The lowest priority that leaves no more pods waiting, as far as some plans tell."""
         left, displaced = self._left(highest), displaced_priority(self._scenario, highest)
         least, most = 0, len(levels) - 1
-        for at in range(_MAX_BISECTIONS):
+        for step in range(_MAX_BISECTIONS):
             if least >= most:
                 break
             # Whom the highest priority displaces is what is most likely needed.
-            middle = bisect_left(levels, displaced + 1, least, most - 1) if not at else (least + most) // 2
+            middle = bisect_left(levels, displaced + 1, least, most - 1) if not step else (least + most) // 2
             outcome = self._outcome((*before, *at_priority(self._pods, levels[middle])))
             if outcome is not None and self._left(outcome) <= left:
                 most = middle
@@ -242,7 +244,7 @@ class _Search:
     # --- plans ---
 
     def _try(self, proposals: Iterable[Proposal], most: int, *, enough: int = _ENOUGH) -> None:
-        """Plans with at most so many proposals, until so many have helped."""
+        """Plans with the first ``most`` proposals at most, until ``enough`` have helped."""
         helped = 0
         for proposal in islice(proposals, most):
             helped += self._offer(proposal)

@@ -80,16 +80,18 @@ def compare_one_by_one(scenario: Scenario, plan: ScenarioPlan, models: Mapping[s
     snapshot, result = plan.before, plan.result
     governed = GovernedScenario(scenario)
     policies = {name: scored_as_kube_scheduler(policy) for name, policy in governed.policies.items()}
-    other = run_one_by_one(snapshot, policies, models)
-    ours, theirs = ({placement.pod.key for placement in each.placements} for each in (result, other))
+    sequential = run_one_by_one(snapshot, policies, models)
+    placed, placed_one_by_one = (
+        {placement.pod.key for placement in outcome.placements} for outcome in (result, sequential)
+    )
     return Comparison(
         gangs=sum(gang.min_placed > 0 for gang in snapshot.gangs.values()),
         allocatable={name: amount for name, amount in _amounts(snapshot, snapshot.allocatable).items() if amount},
         used_before=_amounts(snapshot, snapshot.used),
         thalweg=_outcome(snapshot, result, len(plan.skipped)),
-        one_by_one=_outcome(snapshot, other, len(plan.skipped)),
-        only_thalweg=tuple(pod.key for pod in snapshot.pending if pod.key in ours - theirs),
-        only_one_by_one=tuple(pod.key for pod in snapshot.pending if pod.key in theirs - ours),
+        one_by_one=_outcome(snapshot, sequential, len(plan.skipped)),
+        only_thalweg=tuple(pod.key for pod in snapshot.pending if pod.key in placed - placed_one_by_one),
+        only_one_by_one=tuple(pod.key for pod in snapshot.pending if pod.key in placed_one_by_one - placed),
     )
 
 

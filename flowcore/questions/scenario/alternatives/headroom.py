@@ -43,7 +43,7 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
             ExtendedResourceToleration lets it.
         tolerate: keys of taints that it tolerates too.
         namespace: of the pod that ``requests`` describe.
-        limit: stop counting at so many pods.
+        limit: counting stops at this number of pods.
         scale_ups: how many shapes of new nodes to plan.
     """
 
@@ -138,7 +138,9 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
         waiting=before.summary.waiting,
         more_nodes_help=len(helped),
         cost=before.summary.cost,
-        scale_ups=sorted((each for each in planned if each.pods), key=lambda each: (-each.pods, each.cost, each.count)),
+        scale_ups=sorted(
+            (shape for shape in planned if shape.pods), key=lambda shape: (-shape.pods, shape.cost, shape.count)
+        ),
         notes=[redacted(each) for each in before.warnings],
         now=moment_text(context.now),
         tolerates=list(dict.fromkeys(each.key for each in _tolerations(query))),
@@ -187,7 +189,7 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
 
 
 def _tolerations(query: HeadroomQuery) -> tuple[Toleration, ...]:
-    """Of a pod described by its requests."""
+    """Tolerations of a pod described by its requests."""
     devices = (Toleration(name, "Exists", effect="NoSchedule") for name in query.requests if is_extended(name))
     return (*devices, *(Toleration(key, "Exists") for key in query.tolerate))
 

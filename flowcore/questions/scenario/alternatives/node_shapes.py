@@ -60,8 +60,8 @@ def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Itera
     running = [(node.name, pod.usage, pod.pod_class.host_ports) for node in shapes for pod in here[node.name]]
     fresh = build_snapshot(generation=0, now=now, table=table, running=running, pending=())
     classes: dict[tuple[PodClass, int], int] = defaultdict(int)
-    for each in unplaced:
-        classes[each.pod.pod_class, each.price] += 1
+    for pod_left in unplaced:
+        classes[pod_left.pod.pod_class, pod_left.price] += 1
     # The dearest first; of these the smallest, so that as many as possible find room.
     order = sorted(classes.items(), key=lambda item: (-item[0][1], sum(amount for _, amount in item[0][0].requests)))
     fits = {pod_class: run_filters(pod_class, fresh).fits for pod_class, _ in classes}
@@ -101,7 +101,7 @@ def label_keys(pod_class: PodClass) -> Iterable[str]:
 
 
 def _offer(fresh: Snapshot, position: int, waiting: Sequence[tuple[PodClass, int, int]]) -> Offer:
-    """Fills new nodes like node ``at`` with waiting pods: class, price and number of pods."""
+    """Fills new nodes, like the one at this position, with waiting pods: class, price and number of pods."""
     free = np.repeat(fresh.free[position : position + 1], MAX_NODES, axis=0)
     used, pods, value = 0, 0, 0
     for pod_class, price, count in waiting:

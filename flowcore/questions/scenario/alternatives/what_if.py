@@ -142,7 +142,7 @@ class PodsAfterPlan:
 
     @property
     def keys(self) -> Iterable[str]:
-        """Of all pods."""
+        """Keys of all pods."""
         yield from self.waiting
         yield from self.running
 
@@ -200,9 +200,9 @@ def _summary(
     with_node = sum(map(bool, nodes.values()))
     used, allocatable = (_sums(each) for each in (after.used.tolist(), after.allocatable.tolist()))
     resources = {
-        name: ResourceUse(used[at], allocatable[at])
-        for at, name in enumerate(after.resources)
-        if allocatable and (allocatable[at] or used[at])
+        name: ResourceUse(used[column], allocatable[column])
+        for column, name in enumerate(after.resources)
+        if allocatable and (allocatable[column] or used[column])
     }
     return PlanSummary(
         nodes=len(after.table.nodes),
@@ -269,8 +269,8 @@ def compare(
     )
 
 
-def resource_order(one: PlanSummary, other: PlanSummary) -> list[str]:
+def resource_order(before: PlanSummary, after: PlanSummary) -> list[str]:
     """The resources that pods request in one of two plans, those that every node has first; the number of pods last."""
-    asked = (name for each in (one, other) for name, use in each.resources.items() if use.requested)
+    asked = (name for summary in (before, after) for name, use in summary.resources.items() if use.requested)
     names = list(dict.fromkeys(asked))
     return [name for name in names if name != PODS] + ([PODS] if PODS in names else [])

@@ -42,7 +42,7 @@ class WorkloadChange(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def namespace(self) -> str:
-        """Of the workload."""
+        """Namespace of the workload."""
         return self.workload.split("/")[1]
 
     @property
@@ -66,13 +66,15 @@ def workload_changes(
         ran: node of each pod that ran before both plans, by key.
         before, after: node of each pod once the plan is carried out, by key; "": it waits.
     """
-    one, other = (_counts(workloads, ran, nodes) for nodes in (before, after))
+    counts_before, counts_after = (_counts(workloads, ran, nodes) for nodes in (before, after))
     none = WorkloadCount()
     changes = (
-        WorkloadChange(name, one.get(name, none), other.get(name, none)) for name in dict.fromkeys((*one, *other))
+        WorkloadChange(name, counts_before.get(name, none), counts_after.get(name, none))
+        for name in dict.fromkeys((*counts_before, *counts_after))
     )
     return sorted(
-        (each for each in changes if each.before != each.after), key=lambda each: (each.gained, each.workload)
+        (change for change in changes if change.before != change.after),
+        key=lambda change: (change.gained, change.workload),
     )
 
 

@@ -71,19 +71,19 @@ def hindrances(edits: Edits, leaving: Iterable[Pod], context: AnswerContext) -> 
     """Sentences on why evictions would take longer, or lose pods, in a real cluster."""
     staying = [pod for pod in leaving if not pod.deleting]
     budgets = edits.scenario.cluster.budgets.objects.values()
-    found = []
+    texts = []
     for budget in budgets:
         protected = sum(budget.selects(pod.namespace, pod.labels) for pod in staying)
         if protected > budget.allowed and context.may_name(budget.key):
-            found.append(
+            texts.append(
                 f"PodDisruptionBudget {budget.key} allows {budget.allowed} evictions now, and {protected} of its pods "
                 "leave; the others wait until it allows more"
             )
     bare = [pod.key for pod in staying if not pod.owner]
     if bare:
         which = f"pod {context.name(bare[0])} has" if len(bare) == 1 else f"{len(bare)} pods have"
-        found.append(f"{which} no controller: nobody creates such a pod anew, though it is planned here")
-    return found
+        texts.append(f"{which} no controller: nobody creates such a pod anew, though it is planned here")
+    return texts
 
 
 def remove(edits: Edits, names: Iterable[str], context: AnswerContext) -> None:
@@ -115,12 +115,12 @@ def nodes_of_domain(edits: Edits, change: FailDomain) -> list[str]:
             break
     if not values:
         raise UnknownName("", f"no node has the label {label}")
-    found = [node.name for node in nodes if value_of(node.labels, label) == change.value]
-    if not found:
+    names = [node.name for node in nodes if value_of(node.labels, label) == change.value]
+    if not names:
         known = sorted(values)
         shown = ", ".join(known[:5]) + (f" and {len(known) - 5} more" if len(known) > 5 else "")
         raise UnknownName("", f"no node has {label}={change.value}; there are {shown}")
-    return found
+    return names
 
 
 def add(edits: Edits, change: AddNodes) -> list[str]:
@@ -158,13 +158,13 @@ def as_new(like: Node, name: str) -> Node:
 
 
 def _new_names(edits: Edits, like: str, wanted: int) -> Iterator[str]:
-    nodes, found = edits.scenario.cluster.nodes, 0
+    nodes, taken = edits.scenario.cluster.nodes, 0
     for number in count(1):
-        if found == wanted:
+        if taken == wanted:
             return
         name = f"{like}-new-{number}"
         if name not in nodes:
-            found += 1
+            taken += 1
             yield name
 
 

@@ -65,11 +65,11 @@ def running(edits: Edits, keys: Iterable[str], context: AnswerContext) -> list[P
     Raises:
         UnknownName: there is no such pod, or it does not run.
     """
-    found = [find_pod(edits, key, context) for key in keys]
-    for pod in found:
+    pods = [find_pod(edits, key, context) for key in keys]
+    for pod in pods:
         if not pod.node_name or pod.terminal:
             raise UnknownName("", f"pod {pod.key} does not run, so it cannot be evicted")
-    return found
+    return pods
 
 
 def move(edits: Edits, change: MovePod, context: AnswerContext) -> None:

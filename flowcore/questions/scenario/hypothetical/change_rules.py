@@ -21,13 +21,13 @@ def raise_cap(edits: Edits, change: RaiseCap) -> None:
     policy = edits.scenario.policies.get(change.policy)
     if policy is None:
         raise UnknownName("", f"there is no FlowSchedulingPolicy {change.policy}")
-    found = next((each for each in policy.constraints if each.name == change.constraint), None)
-    if not isinstance(found, Conflict | Exclusive):
+    rule = next((constraint for constraint in policy.constraints if constraint.name == change.constraint), None)
+    if not isinstance(rule, Conflict | Exclusive):
         raise UnknownName("", f"policy {change.policy} has no constraint {change.constraint} with maxPerDomain")
     if not 0 <= change.value <= MAX_CAP:
         raise ModelError("value", f"{change.value}: give a number from 0 to {MAX_CAP}")
-    raised = msgspec.structs.replace(found, max_per_domain=change.value)
-    constraints = tuple(raised if each is found else each for each in policy.constraints)
+    raised = msgspec.structs.replace(rule, max_per_domain=change.value)
+    constraints = tuple(raised if constraint is rule else constraint for constraint in policy.constraints)
     edits.put_policy(msgspec.structs.replace(policy, constraints=constraints))
 
 

@@ -17,14 +17,14 @@ def in_short(changes: Iterable[WorkloadChange]) -> str:
         evicted += after.evicted - before.evicted
         pods += after.pods - before.pods
     return ", ".join(
-        part
-        for part in (
+        text
+        for text in (
             _more(moved, "pod moves", "pods move", ""),
             _more(waiting, "waits", "wait"),
             _more(evicted, "is evicted", "are evicted"),
             _more(pods, "pod is there", "pods are there"),
         )
-        if part
+        if text
     )
 
 
@@ -54,15 +54,15 @@ def _parts(before: WorkloadCount, after: WorkloadCount) -> Iterator[str]:
 
 
 def _waits(count: WorkloadCount) -> int:
-    """Pods that waited before the plan and have no node; who is evicted is told of apart."""
+    """Pods that waited before the plan and have no node; evicted pods are listed apart."""
     return count.waiting - count.evicted
 
 
-def _more(number: int, one: str, several: str, more: str = "more ") -> str:
+def _more(number: int, singular: str, several: str, more: str = "more ") -> str:
     if not number:
         return ""
     word = more if number > 0 else "fewer "
-    return f"{abs(number):,} {word}{one if abs(number) == 1 else several}"
+    return f"{abs(number):,} {word}{singular if abs(number) == 1 else several}"
 
 
 def _count(number: int, noun: str) -> str:

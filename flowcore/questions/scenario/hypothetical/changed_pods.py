@@ -105,9 +105,9 @@ def _without_rules(pod: Pod, change: DropPodRules) -> Pod:
         return pod
     field = _RULES[change.rules]
     kept = [
-        each
-        for each in getattr(pod.constraints, field)
-        if change.topology_key and each.topology_key != change.topology_key
+        rule
+        for rule in getattr(pod.constraints, field)
+        if change.topology_key and rule.topology_key != change.topology_key
     ]
     rules = msgspec.structs.replace(pod.constraints, **{field: tuple(kept)})
     return msgspec.structs.replace(pod, constraints=None if rules == InterPodConstraints() else rules)

@@ -16,7 +16,7 @@ class _Change(msgspec.Struct, frozen=True, tag_field="kind", tag=True, rename="c
 
 
 class Cordon(_Change, frozen=True):
-    """Nothing new is placed on a node."""
+    """Cordons a node: no new pod is placed there."""
 
     node: str
 

@@ -40,7 +40,7 @@ class Edits:
             scenario.named,
             scenario.names,
         )
-        self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(part, dict(part)) for part in parts]
+        self._parts: list[tuple[dict[Any, Any], dict[Any, Any]]] = [(table, dict(table)) for table in parts]
 
     def put_node(self, node: Node) -> None:
         """Adds or replaces a node."""
@@ -127,8 +127,8 @@ class Edits:
         self._order.restore()
         for gang, keys in self._gangs.items():
             self._cluster.gangs.restore_order(gang, keys)
-        for part, before in self._parts:
-            _refill(part, before)
+        for table, before in self._parts:
+            _refill(table, before)
 
 
 class _Order:
@@ -136,7 +136,7 @@ class _Order:
 
     def __init__(self, cluster: Cluster) -> None:
         self._kept: list[tuple[dict[str, Any], list[str]]] = [
-            (each, list(each)) for each in (cluster.nodes, cluster.pods, cluster.waiting)
+            (mapping, list(mapping)) for mapping in (cluster.nodes, cluster.pods, cluster.waiting)
         ]
 
     def restore(self) -> None:

@@ -20,6 +20,8 @@ from flowcore.rules.filters.rejection import Rejection
 
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
+_CLAIM = "PersistentVolumeClaim"
+#: Of a dump; see ``_no_claims``.
 NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
 
 
@@ -36,9 +38,12 @@ def unknown_namespace(scenario: Scenario) -> str:
             # Constraints also count running pods, whichever policy governs them.
             counts = policy.constraints or (not pod.node_name and anywhere.matches(pod.scheduler_name, pod.labels, ()))
             if counts:
+                reads = f"FlowSchedulingPolicy {policy.name}: spec.selects.namespaceSelector"
+                if scenario.unread is not None:
+                    return f"{reads}: it reads labels of namespaces, and you may not list them"
                 return (
-                    f"FlowSchedulingPolicy {policy.name}: spec.selects.namespaceSelector: the files do not "
-                    f"contain Namespace {pod.namespace}, whose labels it reads. Add the namespaces: {_ADD_NAMESPACES}"
+                    f"{reads}: the files do not contain Namespace {pod.namespace}, whose labels it reads. Add the "
+                    f"namespaces: {_ADD_NAMESPACES}"
                 )
     return ""
 
@@ -53,31 +58,33 @@ def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
 
 
 def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[str, str]:
-    """Pods whose volume claims cannot be judged because the files have no claims: the reason by pod key."""
-    if scenario.complete or _has_kind(scenario, Claim):
+    """Pods whose volume claims cannot be judged because no claim is known: the reason by pod key."""
+    if scenario.complete or not _lacks(scenario, Claim, _CLAIM):
         return {}
     claims = {
         pod.key: ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)) for pod in pods
     }
     return {
-        key: f"its volume claims ({names}) cannot be judged: {NO_CLAIMS_MESSAGE}"
+        key: f"its volume claims ({names}) cannot be judged: {_no_claims(scenario)}"
         for key, names in claims.items()
         if names
     }
 
 
-def without_claims(verdicts: Verdicts) -> Verdicts:
-    """Verdicts for a pod with unknown claims: the filter's 'not found' is replaced, because only the files lack it."""
+def without_claims(scenario: Scenario, verdicts: Verdicts) -> Verdicts:
+    """Verdicts for a pod with unknown claims: the filter's 'not found' is replaced, for they may be there."""
+    message = _no_claims(scenario)
     return replace(
         verdicts,
         by_filter=tuple(
             (
                 name,
                 tuple(
-                    Rejection(NO_CLAIMS_MESSAGE, r.nodes) if "persistentvolumeclaim" in r.reason else r for r in found
+                    Rejection(message, each.nodes) if "persistentvolumeclaim" in each.reason else each
+                    for each in rejections
                 ),
             )
-            for name, found in verdicts.by_filter
+            for name, rejections in verdicts.by_filter
         ),
     )
 
@@ -85,10 +92,13 @@ def without_claims(verdicts: Verdicts) -> Verdicts:
 def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     present = [*pods, *scenario.running()]
     missing = min({pod.namespace for pod in present} - scenario.cluster.namespaces.keys(), default="")
-    if not missing:
+    if not missing or not _may_lack(scenario, "Namespace"):
         return
     selecting = [pod.key for pod in present if any(_selects_namespaces(term) for term in _terms(pod))]
     if selecting:
+        if scenario.unread is not None:
+            yield f"{_pods(selecting)}: affinity rules select namespaces by label, but you may not list namespaces"
+            return
         yield (
             f"{_pods(selecting)}: affinity rules select namespaces by label, but the files do not contain Namespace "
             f"{missing}. Add the namespaces: {_ADD_NAMESPACES}"
@@ -99,8 +109,8 @@ def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     claiming = [pod for pod in pods if pod.unbindable_reason]
     if not claiming:
         return
-    if not _has_kind(scenario, Claim):
-        yield f"{_pods([pod.key for pod in claiming])}: volume claims are not judged: {NO_CLAIMS_MESSAGE}"
+    if _lacks(scenario, Claim, _CLAIM):
+        yield f"{_pods([pod.key for pod in claiming])}: volume claims are not judged: {_no_claims(scenario)}"
         return
     named = {each.key for pod in claiming for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)}
     stored = scenario.cluster.storage.objects.values()
@@ -109,13 +119,27 @@ def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
         (PersistentVolume, [claim for claim in claims if claim.volume_name]),
         (StorageClass, [claim for claim in claims if claim.storage_class and not claim.volume_name]),
     ):
-        if lacking and not _has_kind(scenario, kind):
-            first = f"PersistentVolumeClaim {lacking[0].namespace}/{lacking[0].name}"
-            yield f"{first}: it names a {kind.__name__}, but the files contain none. Add them: {_ADD_STORAGE}"
+        if lacking and _lacks(scenario, kind, kind.__name__):
+            names = f"PersistentVolumeClaim {lacking[0].namespace}/{lacking[0].name}: it names a {kind.__name__}, but"
+            if scenario.unread is None:
+                yield f"{names} the files contain none. Add them: {_ADD_STORAGE}"
+            else:
+                yield f"{names} you may not list these"
 
 
-def _has_kind(scenario: Scenario, kind: type) -> bool:
-    return any(isinstance(each, kind) for each in scenario.cluster.storage.objects.values())
+def _no_claims(scenario: Scenario) -> str:
+    """Why no volume claim is known."""
+    return NO_CLAIMS_MESSAGE if scenario.unread is None else "you may not list PersistentVolumeClaims"
+
+
+def _lacks(scenario: Scenario, kind: type, api_kind: str) -> bool:
+    """Whether nothing of a kind is known though something may be there."""
+    known = any(isinstance(each, kind) for each in scenario.cluster.storage.objects.values())
+    return not known and _may_lack(scenario, api_kind)
+
+
+def _may_lack(scenario: Scenario, api_kind: str) -> bool:
+    return scenario.unread is None or api_kind in scenario.unread
 
 
 def _terms(pod: Pod) -> Iterator[AffinityTerm]:

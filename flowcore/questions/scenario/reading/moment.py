@@ -67,9 +67,9 @@ class Times:
     _newest: list[tuple[float, str]] = field(default_factory=list)
     _heartbeats: list[float] = field(default_factory=list)
 
-    def read_list(self, found: dict[str, Any]) -> None:
+    def read_list(self, listed: dict[str, Any]) -> None:
         """Reads a list of objects: that of ``thalweg dump`` says when it was written."""
-        annotations = _dict(_dict(found.get("metadata")).get("annotations"))
+        annotations = _dict(_dict(listed.get("metadata")).get("annotations"))
         if written := seconds_of(annotations.get(DUMPED)):
             self.written.append(written)
 

@@ -50,7 +50,7 @@ from flowcore.questions.scenario.reading.edits import Edits
 
 _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.
-_GROUPS = {kind.kind: {other.group for other in _READ if other.kind == kind.kind} for kind in _READ}
+_GROUPS = {kind.kind: {same.group for same in _READ if same.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
 _RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
 #: Kinds of which nothing is checked and told beside their shape: where the cluster has them, and how they are read.
@@ -250,11 +250,11 @@ class ObjectReader:
 
 def _claims_of(wire: WirePod) -> tuple[tuple[str, str, str], ...]:
     """The resource claims and templates that a pod names, by kind, namespace and name."""
-    namespace, found = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
+    namespace, claims = wire.metadata.namespace or "default", list[tuple[str, str, str]]()
     for claim in wire.spec.resource_claims or ():
         for kind, name in zip(
             _RESOURCE_CLAIMS, (claim.resource_claim_name, claim.resource_claim_template_name), strict=True
         ):
             if name:
-                found.append((kind, namespace, name))
-    return tuple(found)
+                claims.append((kind, namespace, name))
+    return tuple(claims)

@@ -89,7 +89,7 @@ class LeaderEndpoint:
 
     @property
     def path(self) -> str:
-        """Of what is written."""
+        """Path of the slice."""
         if self.pod is not None:
             return api_path("/api/v1/namespaces", self.namespace, "endpoints", self.service)
         return api_path(_GROUP, self.namespace, "endpointslices", f"{self.service}-leader")

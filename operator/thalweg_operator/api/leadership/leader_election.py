@@ -196,8 +196,8 @@ class LeaderElector:
     def _pause(self) -> float:
         """Seconds until the next attempt. They are random, so that replicas do not ask at the same time."""
         now = self._clock()
-        at = self._deadline if self._mine else self._free_at
-        return max(0.0, min(self._retry.pause(1), at - now if at > now else float("inf")))
+        end = self._deadline if self._mine else self._free_at
+        return max(0.0, min(self._retry.pause(1), end - now if end > now else float("inf")))
 
     async def attempt(self) -> None:
         """One attempt to acquire or renew the lease; raises as ``run`` does."""

@@ -47,7 +47,7 @@ class OwnPod:
 
 
 class CatchUp:
-    """See the module."""
+    """Waits until the watches show all that happened before the lease was acquired."""
 
     def __init__(self, api_client: ApiClient, reflectors: Mapping[str, Reflector[Any]], own_pod: OwnPod | None) -> None:
         self._api_client, self._own_pod = api_client, own_pod
@@ -85,8 +85,8 @@ class CatchUp:
         """Returns when these kinds are up to date; ``relisted``: those that are not are listed again."""
         while behind := [each for each in reflectors if not self._is_current(each, since)]:
             if relisted:
-                for each in behind:
-                    each.relist()
+                for reflector in behind:
+                    reflector.relist()
             await asyncio.sleep(_LOOK)  # a reflector has no event for each version
 
     def _is_current(self, reflector: Reflector[Any], since: float) -> bool:

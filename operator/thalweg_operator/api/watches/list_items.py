@@ -34,15 +34,15 @@ def list_chunks(answer: bytes) -> Iterator[tuple[list[msgspec.Raw], str]]:
     start = 0 if begin is None else begin.end()
     tries, position = 0, start + _CHUNK
     while begin is not None and (between := _BETWEEN.search(answer, position)) is not None:
-        found = _items_of(answer[start : between.start() + 1])
-        if found is None:
+        items = _items_of(answer[start : between.start() + 1])
+        if items is None:
             tries += 1
             if tries > _MOST_TRIES:
                 raise Garbled(f"list: no end of an object in {position - start} bytes: {answer[start : start + 200]!r}")
             position = between.start() + 1
             yield [], ""
             continue
-        yield found, ""
+        yield items, ""
         start = between.end() - 1
         tries, position = 0, start + _CHUNK
     page = read(PAGES, answer if begin is None else answer[: begin.end()] + answer[start:], "list")

@@ -42,7 +42,7 @@ _ABSENT = 60.0
 _LONGEST = 2**24
 #: Limit of requests for one kind: per second in the long run, and at once.
 _PER_SECOND, _AT_ONCE = 1.5, 3
-#: After so many refusals in a row the resourceVersion is dropped and the kind is listed again, unless the status is one
+#: Refusals in a row after which the resourceVersion is dropped and the kind is listed again, unless the status is one
 #: of _BUSY.
 _DOUBTFUL, _BUSY = 4, (401, 403, 429, 502, 503)
 _BACKOFF = Backoff(first=0.2, longest=10.0)
@@ -79,7 +79,7 @@ class _Expired(Exception):
 
 
 class _ListAgain(Exception):
-    """See ``relist``."""
+    """The kind is to be listed again, as ``relist`` asks."""
 
 
 class _TooShort(Exception):
@@ -245,8 +245,8 @@ class Reflector(Generic[T]):
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""
         gone, version = set(self._sink.keys()), ""
-        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as found:
-            async for page in found:
+        async with aclosing(pages(self._api_client, self._path, self._rate_limiter)) as listed:
+            async for page in listed:
                 version = page.metadata.resource_version
                 for index, item in enumerate(page.items or ()):
                     gone.discard(self._store(item))

@@ -49,18 +49,18 @@ class _NameKeyed:
     """Objects whose key is their name. An unreadable version leaves the previous one in place."""
 
     def key_of(self, _namespace: str, name: str) -> str:
-        """See Sink."""
+        """Key of the object with this name."""
         return name
 
     def unreadable(self, key: str) -> None:
-        """See Sink."""
+        """Marks an object that could not be decoded."""
 
 
 class _NamespaceKeyed(_NameKeyed):
     """Objects whose key is namespace/name, or /name."""
 
     def key_of(self, namespace: str, name: str) -> str:
-        """See Sink."""
+        """Key of the object with this name."""
         return f"{namespace}/{name}"
 
 
@@ -71,23 +71,23 @@ class NodeSink(_NameKeyed):
         self._shell = shell
 
     def key(self, value: Node) -> str:
-        """See Sink."""
+        """Key of an object."""
         return value.name
 
     def upsert(self, value: Node) -> None:
-        """See Sink."""
+        """Adds or replaces an object."""
         self._shell.apply(NodePut(value))
 
     def delete(self, key: str) -> None:
-        """See Sink."""
+        """Removes an object."""
         self._shell.apply(NodeRemoved(key))
 
     def keys(self) -> list[str]:
-        """See Sink."""
+        """Keys of all objects."""
         return list(self._shell.cluster.nodes)
 
     def unreadable(self, key: str) -> None:
-        """See Sink: the node's capacity is unknown, so nothing is planned there."""
+        """Marks a node that could not be decoded: its capacity is unknown, so nothing is planned there."""
         node = self._shell.cluster.nodes.get(key, Node(key))
         self._shell.apply(NodePut(msgspec.structs.replace(node, problem="the node object cannot be read")))
 
@@ -99,22 +99,22 @@ class PodSink(_NamespaceKeyed):
         self._shell, self._bad_input = shell, bad_input
 
     def key(self, value: Pod) -> str:
-        """See Sink."""
+        """Key of an object."""
         return value.key
 
     def upsert(self, value: Pod) -> None:
-        """See Sink."""
+        """Adds or replaces an object."""
         self._shell.apply(PodPut(value))
         index = self._shell.cluster.occupancy.pod_index
         if value.node_name and (problem := index.terms_problem(value.signature)):
             self._bad_input.refuse("pod", "spec.affinity", value.key, problem)
 
     def delete(self, key: str) -> None:
-        """See Sink."""
+        """Removes an object."""
         self._shell.apply(PodRemoved(key))
 
     def keys(self) -> list[str]:
-        """See Sink."""
+        """Keys of all objects."""
         return list(self._shell.cluster.pods)
 
 
@@ -125,23 +125,23 @@ class NamespaceSink(_NameKeyed):
         self._shell = shell
 
     def key(self, value: WireNamespace) -> str:
-        """See Sink."""
+        """Key of an object."""
         return value.metadata.name
 
     def upsert(self, value: WireNamespace) -> None:
-        """See Sink."""
+        """Adds or replaces an object."""
         self._shell.apply(NamespaceSet(value.metadata.name, to_labels(value.metadata.labels)))
 
     def delete(self, key: str) -> None:
-        """See Sink."""
+        """Removes an object."""
         self._shell.apply(NamespaceSet(key, None))
 
     def keys(self) -> list[str]:
-        """See Sink."""
+        """Keys of all objects."""
         return list(self._shell.cluster.namespaces)
 
     def unreadable(self, key: str) -> None:
-        """See Sink: its labels are not known, so no policy governs its pods."""
+        """Marks a namespace that could not be decoded: its labels are unknown, so no policy governs its pods."""
         self._shell.apply(NamespaceSet(key, None))
 
 
@@ -152,28 +152,28 @@ class ObjectSink(Generic[K, V]):
         self._shell, self._kind, self._store = shell, kind, store
 
     def key(self, value: V) -> str:
-        """See Sink."""
+        """Key of an object."""
         return self._store.text(self._store.key_of(value))
 
     def key_of(self, namespace: str, name: str) -> str:
-        """See Sink."""
+        """Key of the object with this name."""
         return f"{namespace}/{name}" if self._kind.namespaced else name
 
     def upsert(self, value: V) -> None:
-        """See Sink."""
+        """Adds or replaces an object."""
         self._shell.apply(ObjectSet(self._store, self._store.key_of(value), value))
 
     def delete(self, key: str) -> None:
-        """See Sink."""
+        """Removes an object."""
         self._shell.apply(ObjectSet(self._store, self._key(key), None))
 
     def keys(self) -> list[str]:
-        """See Sink."""
+        """Keys of all objects."""
         texts = ((key, self._store.text(key)) for key in self._store.objects(self._shell.cluster))
         return [text for key, text in texts if self._key(text) == key]
 
     def unreadable(self, key: str) -> None:
-        """See Sink."""
+        """Marks an object that could not be decoded."""
         known = self._key(key)
         before = self._store.objects(self._shell.cluster).get(known)
         if self._store.unreadable is not None:
@@ -219,10 +219,10 @@ def storage_object_decoder(
     to_object = storage_decoder(kind, intern)
 
     def decode(raw: bytes | msgspec.Raw) -> StorageObject | None:
-        found = to_object(raw)
-        if found is not None and (problem := data_problem(found)):
-            bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(found)[1:]), f"{problem}; it is ignored")
-        return found
+        stored = to_object(raw)
+        if stored is not None and (problem := data_problem(stored)):
+            bad_input.refuse(kind, f"annotation {DATA}", "/".join(key_of(stored)[1:]), f"{problem}; it is ignored")
+        return stored
 
     return decode
 

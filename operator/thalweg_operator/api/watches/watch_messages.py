@@ -16,7 +16,7 @@ class Garbled(Exception):
 
 
 class ListMeta(msgspec.Struct, rename="camel"):
-    """Of a page of a list."""
+    """Metadata of a page of a list."""
 
     resource_version: str = ""
     continue_: str | None = msgspec.field(default=None, name="continue")
@@ -37,7 +37,7 @@ class WatchEvent(msgspec.Struct):
 
 
 class ObjectMeta(msgspec.Struct, rename="camel"):
-    """Of any object."""
+    """Metadata of any object."""
 
     name: str = ""
     namespace: str | None = None

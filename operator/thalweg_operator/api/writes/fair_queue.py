@@ -28,11 +28,11 @@ from thalweg_operator.api.backoff import Backoff
 _T = TypeVar("_T")
 #: Failed items in a row after which their namespace gets one request at a time.
 MAX_CONSECUTIVE_FAILURES = 4
-#: A failure that took so many seconds is slow: it held a slot that others could have used.
+#: Seconds from which on a failure is slow: it held a slot that others could have used.
 SLOW_SECONDS = 1.0
 #: Pauses of a failing namespace.
 _PAUSES = Backoff(first=0.1, longest=5.0)
-#: A namespace holds at most so many times the number of free slots.
+#: Most slots of a namespace, as a multiple of the free slots.
 _SHARE = 3
 
 

@@ -37,7 +37,7 @@ OnWritten: TypeAlias = Callable[[PolicyRecord, dict[str, Any] | None, dict[str, 
 
 
 class PolicyStatus:
-    """See the module."""
+    """Writes the status of FlowSchedulingPolicies."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class PolicyStatus:
 
         Args:
             usage_condition: status, reason and message of the condition UsageMeasured.
-            on_written: is told of each status that was written, with the one before.
+            on_written: called with each status that was written and the one before.
         """
         self._on_written, self._usage_condition = on_written, usage_condition
         self._api_client, self._cluster, self._policies, self._reports = api_client, cluster, policies, reports
@@ -74,7 +74,7 @@ class PolicyStatus:
             counts = await self._counts()
             refused.intersection_update(each.name for each in records)
             # A status that was refused is tried last, so that it does not block the others.
-            for record in sorted(records, key=lambda each: each.name in refused):
+            for record in sorted(records, key=lambda record: record.name in refused):
                 if not await self._write(record, _coverage(record, counts)):
                     refused.add(record.name)
                     failures += 1
@@ -200,9 +200,9 @@ class PolicyStatus:
 
     def _consistent(self, uid: str, policy: Policy) -> tuple[str, str, str]:
         """Condition Consistent: from the constraints, and from the last round with this version of the policy."""
-        asked, found = self._reports.contradictions.get(uid, (None, []))
+        asked, contradictions = self._reports.contradictions.get(uid, (None, []))
         sentences = [sentence for each in policy.constraints for sentence in reasons_nothing_fits(each, policy)]
-        sentences += found if asked == policy else []
+        sentences += contradictions if asked == policy else []
         if not sentences:
             return "True", "NoContradiction", "The policy rules no waiting pod out."
         text = "; ".join(dict.fromkeys(sentences))

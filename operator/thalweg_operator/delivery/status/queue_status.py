@@ -28,10 +28,10 @@ OnWritten: TypeAlias = Callable[[Queue, dict[str, Any] | None, dict[str, Any]], 
 
 
 class QueueStatus:
-    """See the module."""
+    """Writes the status of FlowQueues."""
 
     def __init__(self, api_client: ApiClient, cluster: Cluster, reports: RoundReports, on_written: OnWritten) -> None:
-        """``on_written``: is told of each status that was written, with the one before."""
+        """``on_written``: called with each status that was written and the one before."""
         self._api_client, self._cluster, self._reports, self._on_written = api_client, cluster, reports, on_written
         self._written: dict[str, dict[str, Any]] = {}
         self._accepted_since: dict[str, tuple[str, str]] = {}
@@ -51,15 +51,15 @@ class QueueStatus:
 
     async def _counts(self) -> dict[str, tuple[int, int]]:
         """Pods with and without a node of each accepted queue, those of queues below it included."""
-        cluster, found = self._cluster, dict[str, tuple[int, int]]()
+        cluster, counts = self._cluster, dict[str, tuple[int, int]]()
         for index, ((namespace, labels, _), population) in enumerate(list(cluster.populations.items())):
             if index % 500 == 499:
                 await asyncio.sleep(0)
             name = cluster.queues.of_labels(labels, cluster.namespaces.get(namespace, ()))
             for above in cluster.queues.tree.path(name) if name else ():
-                placed, waiting = found.get(above, (0, 0))
-                found[above] = placed + population.placed, waiting + population.waiting
-        return found
+                placed, waiting = counts.get(above, (0, 0))
+                counts[above] = placed + population.placed, waiting + population.waiting
+        return counts
 
     async def _write(self, queue: Queue, counts: tuple[int, int]) -> bool:
         """Writes one status; returns whether the API server took it, or need not."""

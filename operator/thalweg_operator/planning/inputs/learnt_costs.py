@@ -33,7 +33,7 @@ class _Learner:
     stated: CostPolicy
     learnt: CostPolicy
     #: What was known of each kind at the last look.
-    found: tuple[Estimates, ...]
+    estimates: tuple[Estimates, ...]
 
 
 class LearntCosts:
@@ -67,10 +67,10 @@ class LearntCosts:
         now, pods = self._wall_clock(), list(self._cluster.pods.values())
         runs = [run async for pod in yielding(pods) if (run := reader.read(pod)) is not None]
         # In a thread: with all pods of a large cluster it takes long enough for others to notice.
-        learner.found = found = await asyncio.to_thread(_learn, learner.history, runs, now)
-        before, learner.learnt = learner.learnt, with_estimates(learner.stated, found)
+        learner.estimates = estimates = await asyncio.to_thread(_learn, learner.history, runs, now)
+        before, learner.learnt = learner.learnt, with_estimates(learner.stated, estimates)
         if learner.learnt != before:
-            by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, found, strict=True)}
+            by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, estimates, strict=True)}
             _log.info("costs learnt", policy=learner.policy, pods=learner.history.learnt_from, kinds=by_kind)
 
     def _learner_of(self, policy: Policy) -> _Learner:
@@ -80,7 +80,7 @@ class LearntCosts:
             self._looked_at = float("-inf")
             return _Learner(policy.name, cost.kinds, label, RunHistory(len(cost.kinds)), cost, cost, _nothing(cost))
         if known.stated != cost:
-            known.stated, known.learnt = cost, with_estimates(cost, known.found)
+            known.stated, known.learnt = cost, with_estimates(cost, known.estimates)
         return known
 
 

@@ -16,7 +16,7 @@ from thalweg_operator.yielding import yielding
 
 
 class MeasuredUsageTracker:
-    """See the module."""
+    """Collects the measured usage that the worker does not know yet."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger, usage: UsagePoller | None) -> None:
         """``usage``: None: nothing is measured."""
@@ -46,7 +46,7 @@ class MeasuredUsageTracker:
         Args:
             put_nodes, removed_nodes: nodes that came or changed, and that went, since the last request.
             now: seconds since the epoch.
-            planned: whether the round plans anything. If not, the next one that does is told.
+            planned: whether the round plans anything. If not, the loads go to the next round that does.
             fresh: whether the worker has no state.
         """
         if fresh:
@@ -75,12 +75,12 @@ class MeasuredUsageTracker:
 
     async def _arrivals(self, usage: UsagePoller, now: float) -> dict[str, list[PodOnNode]]:
         """By node: pods that may have come later than its newest sample began, and those on their way."""
-        since, found = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
+        since, arrivals = usage.oldest_begin(now), dict[str, list[PodOnNode]]()
         async for pod in yielding(list(self._cluster.pods.values())):
             if pod.node_name and not pod.terminal and (not pod.started or pod.started > since):
-                found.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
+                arrivals.setdefault(pod.node_name, []).append(pod_on_node(usage.store, pod, pod.started))
         ledger = self._ledger
         for key, reservation in list(ledger.reservations.items()):
             if key not in ledger.awaiting:  # its victims, which hold its room, are in the sample
-                found.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
-        return found
+                arrivals.setdefault(reservation.node, []).append(pod_on_node(usage.store, reservation.pod, 0.0))
+        return arrivals

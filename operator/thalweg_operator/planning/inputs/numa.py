@@ -12,7 +12,7 @@ Entry = tuple[NumaNode, NumaClaims]
 
 
 class NumaTracker:
-    """See the module. It looks only at nodes whose report, or what counts beside it, changed since the last call."""
+    """Collects the NUMA zones that the worker does not know yet. It looks only at nodes that changed."""
 
     def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
         self._cluster, self._ledger = cluster, ledger

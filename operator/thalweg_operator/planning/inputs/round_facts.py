@@ -13,6 +13,7 @@ from flowcore.planning.round_input import GovernedPod, OnTheWay, RoundInput
 from thalweg_operator.reservations.ledger.backoff import rejected_nodes
 from thalweg_operator.reservations.victims.replaced import victim_of
 from thalweg_operator.reservations.victims.state import VictimsState
+from thalweg_operator.yielding import yielding
 
 #: Seconds that persistent usage stays valid: its computation visits all pods of the cluster.
 _MAX_AGE_SECONDS = 30.0
@@ -91,7 +92,7 @@ class PersistentUsageTracker:
         self._min_priority: int | None = None
         self._computed_at = 0.0
 
-    def due(self, pods: Iterable[GovernedPod], now: float, *, fresh: bool) -> int | None:
+    async def due(self, pods: Iterable[GovernedPod], now: float, *, fresh: bool) -> int | None:
         """Whether to compute it now: of pods above which priority; None: the worker has the newest, or no pod needs it.
 
         Args:
@@ -101,8 +102,8 @@ class PersistentUsageTracker:
         """
         if fresh:
             self._min_priority = None
-        overdue = (pod for pod, policy, _ in pods if _overdue(pod, policy, now))
-        min_priority = min((pod.pod_class.priority for pod in overdue), default=None)
+        overdue = [pod.pod_class.priority async for pod, policy, _ in yielding(pods) if _overdue(pod, policy, now)]
+        min_priority = min(overdue, default=None)
         if min_priority is None:
             return None
         if (

@@ -43,7 +43,7 @@ class _Read:
 
 
 class RunningPodsTracker:
-    """See the module."""
+    """Collects the running pods that the worker does not know yet."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class RunningPodsTracker:
         self._stale = False
 
     def need(self) -> bool:
-        """Running pods may have to leave for others; whether the last request had none and the next one will."""
+        """Has running pods sent for some time. Returns whether the last request had none and the next one will."""
         was_needed = self._is_needed()
         self._needed_until = self._clock() + _NEEDED_SECONDS
         return not was_needed and self._budgets_known()
@@ -163,9 +163,9 @@ def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> se
         Their positions in ``request.pending``.
     """
     lowest = min(cluster.bound_priorities, default=None)
-    found: set[int] = set()
+    positions: set[int] = set()
     if lowest is None:
-        return found
+        return positions
     for index, reason in reply.unplaced:
         entry = request.pending[index]
         policy = request.policies[entry.policy]
@@ -176,5 +176,5 @@ def preempting(cluster: Cluster, request: RoundRequest, reply: RoundReply) -> se
             and (request.classes[entry.pod_class].priority > lowest or entry.queue)
             and reply.codes[reason] not in UNRESOLVABLE
         ):
-            found.add(index)
-    return found
+            positions.add(index)
+    return positions

@@ -20,7 +20,7 @@ MAX_RECORDS = 20
 
 
 #: Of the format. It rises when requests or replies change, so that no record is misread.
-VERSION = 2
+VERSION = 3
 
 
 class _Header(msgspec.Struct):
@@ -120,10 +120,14 @@ def record_paths(folder: Path) -> list[Path]:
     return sorted(folder.glob("round-*.msgpack"), key=_age_key)
 
 
+#: All that a plan decides.
+_COMPARED = ("placements", "evictions", "proposals", "unplaced", "reasons", "cost", "lower_bound", "steps", "method")
+
+
 def differences(recorded: PlanDocument, again: PlanDocument) -> list[str]:
     """Differences between a recorded plan and its replay, a sentence each; empty if the plan is the same."""
     sentences = []
-    for field in ("placements", "evictions", "unplaced", "reasons", "cost", "lower_bound", "steps", "method"):
+    for field in _COMPARED:
         before, after = getattr(recorded, field), getattr(again, field)
         if before == after:
             continue

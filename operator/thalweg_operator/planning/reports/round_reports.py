@@ -98,16 +98,18 @@ class RoundReports:
             kept = {uids.get(policy.name, "") for _, policy in deferred} & known_uids
             stated = {uids.get(policy.name, ""): policy for policy in policies}
             self.contradictions = {
-                uid: found for uid, found in self.contradictions.items() if uid in kept and stated.get(uid) == found[0]
+                uid: report
+                for uid, report in self.contradictions.items()
+                if uid in kept and stated.get(uid) == report[0]
             }
             self._keep_proposals(
                 {pod.key for pod, _ in deferred}, {each.key for _, each in reply.proposals}, known_uids
             )
-            for place, each in reply.proposals:
-                keys = tuple(request.pending[index].key for index in each.for_pods)
+            for place, eviction in reply.proposals:
+                keys = tuple(request.pending[index].key for index in eviction.for_pods)
                 uid = uids.get(policies[place].name, "")
                 self.proposals.setdefault(uid, []).append(
-                    ProposedEviction(each.key, each.node, each.kind, each.to, keys)
+                    ProposedEviction(eviction.key, eviction.node, eviction.kind, eviction.to, keys)
                 )
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:
@@ -137,8 +139,12 @@ class RoundReports:
             proposed: keys of the pods that the new round would move.
         """
         kept = {
-            uid: [each for each in found if each.pod not in proposed and not deferred.isdisjoint(each.for_pods)]
-            for uid, found in self.proposals.items()
+            uid: [
+                eviction
+                for eviction in evictions
+                if eviction.pod not in proposed and not deferred.isdisjoint(eviction.for_pods)
+            ]
+            for uid, evictions in self.proposals.items()
             if uid in known_uids
         }
-        self.proposals = {uid: found for uid, found in kept.items() if found}
+        self.proposals = {uid: evictions for uid, evictions in kept.items() if evictions}

@@ -121,16 +121,14 @@ class _Sharing:
     def __init__(self) -> None:
         self._intern = Interner()
 
-    def share(self, part: RoundRequest) -> RoundRequest:
+    def share(self, message: RoundRequest) -> RoundRequest:
         """The same request, or part of one, with shared names."""
-        intern = self._intern
-        return msgspec.structs.replace(
-            part,
-            nodes=[self._node(node) for node in part.nodes],
-            usage=[self._usage(usage) for usage in part.usage],
-            pod_deltas=[(place, {intern(node): by for node, by in on.items()}) for place, on in part.pod_deltas],
-            reports=[msgspec.structs.replace(each, node=intern(each.node)) for each in part.reports],
-        )
+        intern, changes = self._intern, message.changes
+        changes.nodes = [self._node(node) for node in changes.nodes]
+        changes.usage = [self._usage(usage) for usage in changes.usage]
+        changes.pod_deltas = [(of, {intern(node): by for node, by in on.items()}) for of, on in changes.pod_deltas]
+        changes.reports = [msgspec.structs.replace(report, node=intern(report.node)) for report in changes.reports]
+        return message
 
     def _node(self, node: Node) -> Node:
         intern = self._intern
@@ -155,6 +153,6 @@ if __name__ == "__main__":
     allowed = int(sys.argv[1])
     kept = Path(sys.argv[2]) if len(sys.argv) > 2 else None
     limit_memory(allowed)
-    found = find_models()
-    send_greeting(replies, found.known)
-    serve(sys.stdin.buffer, replies, kept, found.usable, allowed)
+    models = find_models()
+    send_greeting(replies, models.known)
+    serve(sys.stdin.buffer, replies, kept, models.usable, allowed)

@@ -5,17 +5,15 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterator, Sequence
 from types import NoneType
-from typing import Any, Final, get_args, get_origin
+from typing import Any, Final, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec.structs import fields
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.backfill_history import BackfillHistory
 from flowcore.model.gangs import Gang
-from flowcore.model.node_usage import NodeUsage
-from flowcore.model.nodes import Node, Report
-from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -23,13 +21,9 @@ from flowcore.model.policies import DuringExecution, Policy
 from flowcore.model.queues import Queue, QueueUsage
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod
-from flowcore.model.selectors import Labels
-from flowcore.model.usage import MeasuredLoad
-from flowcore.model.volumes import StorageKey, StorageObject
 from flowcore.planning.plan_document import (
     PlanClass,
     PlanDocument,
-    PlanEviction,
     PlanGang,
     PlanNode,
     PlanPod,
@@ -40,19 +34,6 @@ from thalweg_operator.planning.reports.phases import RoundPhase
 LENGTH: Final = struct.Struct(">Q")
 #: Entries of each list of a request that go into one part.
 _CHUNK_SIZE: Final = 1000
-
-
-class NodeReport(msgspec.Struct, array_like=True):
-    """A node's report (model/nodes.py Report); images as positions in the request's ``images``."""
-
-    node: str
-    images: tuple[int, ...]
-    bandwidth: int | None
-
-
-def to_node_report(node: str, report: Report, images: dict[tuple[str, int], int]) -> NodeReport:
-    """A node's report; new images get the next position in ``images``."""
-    return NodeReport(node, tuple(images.setdefault(image, len(images)) for image in report.images), report.bandwidth)
 
 
 class PendingEntry(msgspec.Struct, array_like=True):
@@ -167,40 +148,28 @@ class RoundRequest(msgspec.Struct):
         record_in: folder for a record of the round; "": the worker's own folder, if it has one.
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
-        namespaces: labels of namespaces that changed; None: the namespace is gone.
-        pod_deltas: signature as position in ``signatures``, and by how many such pods each node changed, by its name.
-        images: names and bytes of the images in ``reports``; most nodes hold the same few.
-        storage, removed_storage: storage objects that are new or changed, and keys of those that are gone.
+        changes: of the cluster.
+        classes, signatures: those of the pending and the running pods.
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
-        running, removed_running: running pods that are new or changed, and keys of those that are gone.
+        running, removed_running: new or changed running pods, and keys of the ones that are gone.
         running_state: None: nobody may be evicted in this round.
-        measured: nodes whose measured load has changed, with the load that counts from now on.
-        numa, removed_numa: see ``TableChanges``.
     """
 
     number: int
     generation: int
     now: float
     reset: bool
-    nodes: list[Node]
-    removed_nodes: list[str]
-    usage: list[NodeUsage]
-    namespaces: dict[str, Labels | None]
-    signatures: list[PodSignature]
-    pod_deltas: list[tuple[int, dict[str, int]]]
-    images: list[tuple[str, int]]
-    reports: list[NodeReport]
+    changes: ClusterChanges
     policies: list[Policy]
     classes: list[PodClass]
+    signatures: list[PodSignature]
     pending: list[PendingEntry]
     budget: float
     steps: int = 0
     seed: int = 0
-    storage: list[StorageObject] = []
-    removed_storage: list[StorageKey] = []
     gangs: list[Gang] = []
     persistent_usage: tuple[PersistentUsage, ...] | None = None
     backfill_history: BackfillHistory = BackfillHistory()
@@ -211,39 +180,52 @@ class RoundRequest(msgspec.Struct):
     running: list[RunningEntry] = []
     removed_running: list[str] = []
     running_state: RunningState | None = None
-    measured: list[MeasuredLoad] = []
-    numa: list[tuple[NumaNode, NumaClaims]] = []
-    removed_numa: list[str] = []
     #: Whether more parts follow (see ``split_request``).
     has_more: bool = False
 
 
-#: The lists of a request: each is cut into parts.
-_LISTS: Final = tuple(field.name for field in fields(RoundRequest) if get_origin(field.type) is list)
-#: What the first part has whole and the others lack.
-_IN_FIRST_PART: Final[dict[str, Any]] = {
-    field.name: None if NoneType in get_args(field.type) else {}
-    for field in fields(RoundRequest)
-    if get_origin(field.type) is dict or NoneType in get_args(field.type)
+#: The lists of a request and of its changes: each is cut into parts.
+_LISTS: Final = {
+    kind: tuple(field.name for field in fields(kind) if get_origin(field.type) is list)
+    for kind in (RoundRequest, ClusterChanges)
 }
+#: What the first part has whole and the others lack.
+_IN_FIRST_PART: Final[dict[type, dict[str, Any]]] = {
+    kind: {
+        field.name: None if NoneType in get_args(field.type) else {}
+        for field in fields(kind)
+        if get_origin(field.type) is dict or NoneType in get_args(field.type)
+    }
+    for kind in _LISTS
+}
+_Cut = TypeVar("_Cut", RoundRequest, ClusterChanges)
 
 
 def split_request(request: RoundRequest) -> Iterator[RoundRequest]:
     """A request in parts; each is encoded quickly enough not to block the event loop."""
-    longest = max(len(getattr(request, name)) for name in _LISTS)
+    longest = max(len(getattr(whole, name)) for whole in (request, request.changes) for name in _LISTS[type(whole)])
     for start in range(0, max(1, longest), _CHUNK_SIZE):
-        part: dict[str, Any] = {name: getattr(request, name)[start : start + _CHUNK_SIZE] for name in _LISTS}
-        if start:
-            part |= _IN_FIRST_PART
-        yield msgspec.structs.replace(request, **part, has_more=start + _CHUNK_SIZE < longest)
+        changes = _part(request.changes, start)
+        yield _part(request, start, changes=changes, has_more=start + _CHUNK_SIZE < longest)
+
+
+def _part(whole: _Cut, start: int, **rest: Any) -> _Cut:
+    part: dict[str, Any] = {name: getattr(whole, name)[start : start + _CHUNK_SIZE] for name in _LISTS[type(whole)]}
+    if start:
+        part |= _IN_FIRST_PART[type(whole)]
+    return msgspec.structs.replace(whole, **part, **rest)
 
 
 def join_request(parts: Sequence[RoundRequest]) -> RoundRequest:
     """The request that was split into these parts."""
     if len(parts) == 1:
         return parts[0]
-    lists = {name: [entry for part in parts for entry in getattr(part, name)] for name in _LISTS}
-    return msgspec.structs.replace(parts[0], **lists, has_more=False)
+    return _joined(parts, changes=_joined([part.changes for part in parts]), has_more=False)
+
+
+def _joined(parts: Sequence[_Cut], **rest: Any) -> _Cut:
+    lists = {name: [entry for part in parts for entry in getattr(part, name)] for name in _LISTS[type(parts[0])]}
+    return msgspec.structs.replace(parts[0], **lists, **rest)
 
 
 class Greeting(msgspec.Struct):
@@ -258,13 +240,17 @@ class NodePricesEntry(msgspec.Struct, frozen=True, array_like=True):
 
     Attributes:
         pod: one pod of the class and policy.
-        above: uint16 for each of ``node_names``: the price less ``least``; 65535: not for these pods.
+        base: the lowest price of a node that the pods may use.
+        step: codes are in such steps above that.
+        codes: uint16 for each node: steps above the base, 32768 and steps where the node has no room for one more, or
+            65535 where the pods may not use it.
         tolerance: how much dearer a node may be than the planned one.
     """
 
     pod: int
-    least: int
-    above: bytes
+    base: int
+    step: int
+    codes: bytes
     tolerance: int
 
 
@@ -275,14 +261,9 @@ class RoundReply(PlanDocument, msgspec.Struct):
         costs: cost per policy, in the order of the request's policies.
         solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
-        scores: for pods that kube-scheduler may place itself: one pod of each class and policy, and its scores by node
-            name (planning/round/scores.py). They are encoded twice, since most are never read.
-        node_names: of the nodes that ``node_prices`` speak of, encoded; b"": there are none.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
-        cheapest: for each class of pods that are bound, where the round has few of them: one pod, and the nodes that
-            cost one more of them least.
+        node_names: of all nodes, in the order of ``node_prices``; empty: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
-        proposals: moves of policies that propose them, each with the policy's position; by pod.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
@@ -296,12 +277,9 @@ class RoundReply(PlanDocument, msgspec.Struct):
     phases: list[RoundPhase] = []
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
-    scores: list[tuple[int, bytes]] = []
-    node_names: bytes = b""
     node_prices: list[NodePricesEntry] = []
-    cheapest: list[tuple[int, list[str]]] = []
+    node_names: list[str] = []
     contradictions: list[tuple[int, str]] = []
-    proposals: list[tuple[int, PlanEviction]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}
@@ -337,8 +315,8 @@ def document_of(request: RoundRequest, reply: RoundReply, *, nodes: bool = False
         for pod in request.pending
     ]
     if nodes:
-        used = {usage.node: (usage.amounts, usage.pods) for usage in request.usage}
-        plan.nodes = [PlanNode.of(node, *used.get(node.name, ((), 0))) for node in request.nodes]
+        used = {usage.node: (usage.amounts, usage.pods) for usage in request.changes.usage}
+        plan.nodes = [PlanNode.of(node, *used.get(node.name, ((), 0))) for node in request.changes.nodes]
     return plan
 
 

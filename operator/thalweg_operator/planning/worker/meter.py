@@ -13,7 +13,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod
 
 
 class NamespaceMeter:
-    """A ``Charge`` of one round (flowcore/planning/problem/charging.py).
+    """A ``Charge`` of one round (flowcore/planning/problem/demands/charging.py).
 
     Work between two calls was for the pods of the second.
 
@@ -29,7 +29,7 @@ class NamespaceMeter:
         self._parts: dict[int, tuple[Sequence[PendingPod], Mapping[str, float]]] = {}
 
     def __call__(self, pods: Sequence[PendingPod]) -> None:
-        """See ``Charge``."""
+        """Charges the pods for the seconds since the last call."""
         now = self._clock()
         passed, self._last = now - self._last, now
         if pods:
@@ -38,7 +38,7 @@ class NamespaceMeter:
             self._of_all += passed
 
     def improved(self, budget: float) -> None:
-        """The work since the last call improved a plan, which takes so many seconds whatever waits: they do not count.
+        """Leaves out the seconds since the last call: they improved a plan, which takes this budget whatever waits.
 
         They are spent in any round where a pod has no node, and fewer pods would not save them.
         """
@@ -59,8 +59,8 @@ class NamespaceMeter:
         return dict(self._seconds)
 
     def _add(self, pods: Sequence[PendingPod], seconds: float) -> None:
-        for namespace, part in self._parts_of(pods).items():
-            self._seconds[namespace] = self._seconds.get(namespace, 0.0) + seconds * part
+        for namespace, share in self._parts_of(pods).items():
+            self._seconds[namespace] = self._seconds.get(namespace, 0.0) + seconds * share
 
     def _parts_of(self, pods: Sequence[PendingPod]) -> Mapping[str, float]:
         known = self._parts.get(id(pods))

@@ -1,93 +1,66 @@
-"""Scores and prices of nodes on their way from the worker to the operator.
+"""Prices of nodes on their way from the worker to the operator: two bytes for each node and class.
 
-A price takes two bytes for each node and class.
+A price is exact where the prices of a class differ by less than 32 whole nodes, as almost all do. Otherwise it is
+rounded up by less than 1/32,766 of the largest difference. So no order is reversed, equal prices stay equal, the least
+one is exact, and no node looks cheaper than it is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, PendingPod
 from flowcore.model.nodes import Node
 from flowcore.planning.round.node_prices import CLOSED, NodePrices
 from thalweg_operator.planning.worker.messages import NodePricesEntry, RoundRequest
-from thalweg_operator.reservations.steering.records.planned_prices import NO_PRICE
+from thalweg_operator.reservations.steering.records.planned_prices import MOST_STEPS, NO_ROOM, NOT_ALLOWED
 
 #: Bytes of all prices of a reply. The largest numbers of alike pods come first; pods beyond that are nominated.
 _MAX_BYTES = 2**21
-#: Cheapest nodes of a class. So many pods may come alone until a round looks anew.
-_MOST_CHEAPEST = 64
-
-
-def encode_names(nodes: Iterable[Node]) -> bytes:
-    """Names of nodes, in their order."""
-    return msgspec.msgpack.encode([node.name for node in nodes])
-
-
-def encode_scores(
-    request: RoundRequest,
-    position_by_key: Mapping[str, int],
-    scored: Iterable[tuple[Sequence[PendingPod], Int64s]],
-    nodes: Sequence[Node],
-) -> Iterator[tuple[int, bytes]]:
-    """Position of a pod, and the scores of the nodes by name for its class."""
-    for pods, scores in scored:
-        encoded = msgspec.msgpack.encode({node.name: score for node, score in zip(nodes, scores.tolist(), strict=True)})
-        yield from ((place, encoded) for place in _one_of_each_class(request, position_by_key, pods))
 
 
 def first_prices(priced: Iterable[NodePrices]) -> Iterator[NodePrices]:
     """The first prices, as many as are sent."""
     size = 0
-    for each in priced:
-        size += 2 * len(each.prices)
+    for entry in priced:
+        size += 2 * len(entry.prices)
         if size > _MAX_BYTES:
             return
-        yield each
+        yield entry
 
 
 def savings_by_pod(priced: Iterable[NodePrices], nodes: Sequence[Node]) -> dict[str, dict[str, int]]:
     """For each pod by key, and there for each node by name: by how much the cost falls if it leaves the node."""
-    found: dict[str, dict[str, int]] = {}
-    for each in priced:
-        by_node = {nodes[at].name: saving for at, saving in each.savings.items()}
-        found.update((pod.key, by_node) for pod in each.pods)
-    return found
+    savings: dict[str, dict[str, int]] = {}
+    for entry in priced:
+        by_node = {nodes[row].name: saving for row, saving in entry.savings.items()}
+        savings.update((pod.key, by_node) for pod in entry.pods)
+    return savings
 
 
 def encode_prices(
     request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices]
 ) -> Iterator[NodePricesEntry]:
     """Prices of each class; pods of several classes may share them."""
-    for each in priced:
-        open_nodes = each.prices != CLOSED
-        least = int(each.prices[open_nodes].min()) if open_nodes.any() else 0
-        above = np.where(open_nodes, np.minimum(each.prices - least, NO_PRICE), NO_PRICE).astype("<u2").tobytes()
-        for place in _one_of_each_class(request, position_by_key, each.pods):
-            yield NodePricesEntry(place, least, above, each.tolerance)
+    for entry in priced:
+        least, step, codes = to_codes(entry)
+        # One pod of each class.
+        places = (position_by_key[pod.key] for pod in entry.pods)
+        for place in {request.pending[place].pod_class: place for place in places}.values():
+            yield NodePricesEntry(place, least, step, codes, entry.tolerance)
 
 
-def encode_cheapest(
-    request: RoundRequest, position_by_key: Mapping[str, int], priced: Iterable[NodePrices], nodes: Sequence[Node]
-) -> Iterator[tuple[int, list[str]]]:
-    """One pod of each class, and the nodes that cost one more of them about as little as the cheapest node."""
-    for each in priced:
-        open_nodes = np.flatnonzero(each.prices != CLOSED)
-        if not each.tolerance or not len(open_nodes):
-            continue
-        prices = each.prices[open_nodes]
-        cheap = open_nodes[prices <= prices.min() + each.tolerance]
-        cheap = cheap[np.argsort(each.prices[cheap], kind="stable")[:_MOST_CHEAPEST]]
-        names = [nodes[at].name for at in cheap.tolist()]
-        yield from ((place, names) for place in _one_of_each_class(request, position_by_key, each.pods))
-
-
-def _one_of_each_class(
-    request: RoundRequest, position_by_key: Mapping[str, int], pods: Iterable[PendingPod]
-) -> Iterable[int]:
-    """Positions of pods: one of each class. Pods of several classes may share one demand."""
-    places = (position_by_key[pod.key] for pod in pods)
-    return {request.pending[place].pod_class: place for place in places}.values()
+def to_codes(priced: NodePrices) -> tuple[int, int, bytes]:
+    """The least price, the step, and a code for each node: see ``NodePricesEntry``."""
+    allowed = priced.prices != CLOSED
+    known = priced.prices[allowed]
+    if not len(known):
+        return 0, 1, np.full(len(allowed), NOT_ALLOWED, dtype="<u2").tobytes()
+    least, dearest = int(known.min()), int(known.max())
+    step = max(1, -((least - dearest) // MOST_STEPS))
+    steps = priced.prices - least
+    if step > 1:
+        steps = -(-steps // step)
+    codes = np.where(allowed, np.where(priced.open, steps, NO_ROOM + steps), NOT_ALLOWED)
+    return least, step, codes.astype("<u2").tobytes()

@@ -9,26 +9,18 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.policies import ReschedulingMode
-from flowcore.planning.plan_document import PlanEviction, to_plan_document
+from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
-from thalweg_operator.planning.worker.node_prices import (
-    encode_cheapest,
-    encode_names,
-    encode_prices,
-    encode_scores,
-    first_prices,
-    savings_by_pod,
-)
+from thalweg_operator.planning.worker.node_prices import encode_prices, first_prices, savings_by_pod
 from thalweg_operator.planning.worker.replica import Replica
 
 #: Steps of the plan for pods that are only observed.
 _OBSERVED_STEPS = 4
-#: Pods like those of a round with so many may come alone next.
+#: From this number of pods on, pods like those of a round may come alone next.
 _FEW = 8
 
 
@@ -58,22 +50,16 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         with stopwatch.phase("observed"):
             rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
-    with stopwatch.phase("scores"):
+    with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
-        scores = list(encode_scores(request, position_by_key, planned.scores(), results[0].after.table.nodes))
-        priced = list(first_prices(planned.node_prices()))
+        priced = list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
         prices = list(encode_prices(request, position_by_key, priced))
         savings = savings_by_pod(priced, results[0].after.table.nodes)
-        cheapest = []
-        if len(delivered_pods) <= _FEW:
-            nodes = results[0].after.table.nodes
-            cheapest = list(encode_cheapest(request, position_by_key, planned.node_prices(bound=True), nodes))
-    reply = _to_reply(request, position_by_key, results, savings, scores, cache.take_stats())
-    if prices:
-        reply.node_prices, reply.node_names = prices, encode_names(results[0].after.table.nodes)
+    reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
     return msgspec.structs.replace(
         reply,
-        cheapest=cheapest,
+        node_prices=prices,
+        node_names=replica.names_to_tell() if prices else [],
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
@@ -92,7 +78,7 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
 
 
 def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:
-    """Takes steps while they are worth it, at least one; with ``steps`` so many, for a replay.
+    """Takes steps while they are worth it, at least one; or exactly ``steps``, for a replay.
 
     Args:
         ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.
@@ -107,28 +93,11 @@ def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], buil
             break
 
 
-def _to_proposals(
-    request: RoundRequest, result: RoundResult, position_by_key: Mapping[str, int]
-) -> list[tuple[int, PlanEviction]]:
-    """Each with the policy that proposes it: that of the pod that would leave, or of a pod that it would leave for."""
-    places = {policy.name: place for place, policy in enumerate(request.policies)}
-    found: list[tuple[int, PlanEviction]] = []
-    for eviction in sorted(result.proposals, key=lambda each: each.pod.key):
-        entry = PlanEviction.of(eviction, position_by_key)
-        own = [places[eviction.pod.policy]] if eviction.pod.policy in places else []
-        for place in (*own, *(request.pending[index].policy for index in entry.for_pods)):
-            if request.policies[place].rescheduling.mode is ReschedulingMode.PROPOSE:
-                found.append((place, entry))
-                break
-    return found
-
-
 def _to_reply(
     request: RoundRequest,
     position_by_key: Mapping[str, int],
     results: list[RoundResult],
     savings: Mapping[str, Mapping[str, int]],
-    scores: list[tuple[int, bytes]],
     tallies: dict[str, CacheStats],
 ) -> RoundReply:
     costs = dict.fromkeys((policy.name for policy in request.policies), 0)
@@ -139,17 +108,15 @@ def _to_reply(
             costs[left.pod.policy] += left.price
     policy_positions = {policy.name: place for place, policy in enumerate(request.policies)}
     return to_reply(
-        to_plan_document(results, position_by_key, number=request.number, savings=savings),
+        to_plan_document(results, position_by_key, request.policies, number=request.number, savings=savings),
         costs=list(costs.values()),
         solves=sum(r.solves for r in results),
         arcs=max(r.arcs for r in results),
-        scores=scores,
         backfill_history=results[0].holds,
         settles_in=min((out.settles_in for r in results for out in r.unplaced if out.settles_in), default=0.0),
         contradictions=list(
             dict.fromkeys((policy_positions[c.policy], c.sentence) for r in results for c in r.contradictions)
         ),
-        proposals=_to_proposals(request, results[0], position_by_key),
         cache_tallies=[
             (name, tally.hits, tally.refreshed, tally.misses, tally.rows) for name, tally in tallies.items()
         ],

@@ -61,7 +61,7 @@ def resident_memory(pid: int | None) -> int:
 
 @contextmanager
 def time_limit(seconds: float) -> Iterator[None]:
-    """Raises RoundExpired inside the block after so many seconds (0: never); the message says where it was.
+    """Raises RoundExpired inside the block after ``seconds`` (0: never); the message says where it was.
 
     Only for the main thread. Native code is interrupted when it returns to Python.
     """

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables, TableChanges
-from flowcore.model.nodes import Report
+from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
+from flowcore.model.nodes import Node
 from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.queues import QueueState
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
-from thalweg_operator.planning.worker.messages import (
-    RoundRequest,
-    to_node_report,
-    to_running_entry,
-    to_running_pod,
-)
+from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
 from thalweg_operator.planning.worker.timed_verdicts import TimedVerdictCache
 
-#: What no round of so many, and none of as many before, asked for is dropped.
+#: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
 
 
@@ -27,7 +24,7 @@ class Replica:
     """Takes over the changes of each request.
 
     Attributes:
-        cache: verdicts on earlier states as far as they still hold; it is told of every change here.
+        cache: verdicts on earlier states as far as they still hold; it gets every change here.
         tables: the arrays.
     """
 
@@ -37,6 +34,7 @@ class Replica:
         self._persistent_usage: tuple[PersistentUsage, ...] | None = None
         self._running: dict[str, RunningPod] = {}
         self._round_count = 0
+        self._told_nodes: Sequence[Node] = ()
 
     def apply(self, request: RoundRequest) -> None:
         """Takes over a request's changes."""
@@ -44,7 +42,7 @@ class Replica:
         if self._round_count % CACHE_GENERATION == 0:
             self.cache.age()
             self.tables.age()
-        self._invalidate(self.tables.apply(_to_changes(request)))
+        self._invalidate(self.tables.apply(request.changes))
         if request.persistent_usage is not None:
             self._persistent_usage = request.persistent_usage
         for key in request.removed_running:
@@ -88,54 +86,26 @@ class Replica:
         self.cache.follow(snapshot)
         return snapshot
 
+    def names_to_tell(self) -> list[str]:
+        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+        told, self._told_nodes = self._told_nodes, self.tables.table.nodes
+        if told is self._told_nodes:
+            return []
+        names = [node.name for node in self._told_nodes]
+        return [] if names == [node.name for node in told] else names
+
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
-        changes = self.tables.full_changes()
         signatures = {signature: place for place, signature in enumerate(request.signatures)}
-        pod_deltas = [
-            (signatures.setdefault(signature, len(signatures)), dict(on)) for signature, on in changes.pod_deltas
-        ]
         classes = {pod_class: place for place, pod_class in enumerate(request.classes)}
         running = [to_running_entry(pod, classes, signatures) for pod in self._running.values()]
-        images: dict[tuple[str, int], int] = {}
         return msgspec.structs.replace(
             request,
             reset=True,
-            nodes=list(changes.nodes),
-            removed_nodes=[],
-            usage=list(changes.usage),
-            namespaces=dict(changes.namespaces),
-            pod_deltas=pod_deltas,
+            changes=self.tables.full_changes(),
             signatures=list(signatures),
-            reports=[to_node_report(node, report, images) for node, report in changes.reports],
-            images=list(images),
-            storage=list(changes.storage),
-            removed_storage=[],
             persistent_usage=self._persistent_usage,
             classes=list(classes),
             running=running,
             removed_running=[],
-            measured=list(changes.measured),
-            numa=list(changes.numa),
-            removed_numa=[],
         )
-
-
-def _to_changes(request: RoundRequest) -> TableChanges:
-    signatures, images = request.signatures, request.images
-    return TableChanges(
-        nodes=request.nodes,
-        removed_nodes=request.removed_nodes,
-        usage=request.usage,
-        namespaces=request.namespaces,
-        pod_deltas=((signatures[place], on) for place, on in request.pod_deltas),
-        reports=[
-            (each.node, Report(tuple(images[place] for place in each.images), each.bandwidth))
-            for each in request.reports
-        ],
-        storage=request.storage,
-        removed_storage=request.removed_storage,
-        measured=request.measured,
-        numa=request.numa,
-        removed_numa=request.removed_numa,
-    )

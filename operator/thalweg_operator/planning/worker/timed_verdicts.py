@@ -27,7 +27,7 @@ class TimedVerdictCache(VerdictCache):
     def run_filter(
         self, which: Filter, pod_class: PodClass, signature: PodSignature, snapshot: Snapshot
     ) -> tuple[Rejection, ...]:
-        """See VerdictCache."""
+        """Runs or looks up a filter, and counts the seconds."""
         started = time.perf_counter()
         try:
             return super().run_filter(which, pod_class, signature, snapshot)
@@ -42,7 +42,7 @@ class TimedVerdictCache(VerdictCache):
         snapshot: Snapshot,
         compute: Callable[[Snapshot, Int64s | None], NDArray[Any]],
     ) -> NDArray[Any]:
-        """See VerdictCache."""
+        """Looks up or computes an array, and counts the seconds."""
         started = time.perf_counter()
         try:
             return super().values(owner, key, stale_when, snapshot, compute)

@@ -33,18 +33,18 @@ def fits(
     amounts = usage.amounts
     if more or fewer:
         amounts = amounts.copy()
-        for other in more:
-            amounts.update(dict(other.pod_class.requests))
-        for other in fewer:
-            amounts.subtract(dict(other.usage if other.node_name else other.pod_class.requests))
+        for added in more:
+            amounts.update(dict(added.pod_class.requests))
+        for removed in fewer:
+            amounts.subtract(dict(removed.usage if removed.node_name else removed.pod_class.requests))
     for name, amount in pod.pod_class.requests:
         if amount > allocatable.get(name, 0) - amounts[name]:
             return False
     if not pod.pod_class.host_ports:
         return True
     ports = usage.ports.copy()
-    ports.update(port for other in more for port in other.pod_class.host_ports)
-    ports.subtract(port for other in fewer for port in other.pod_class.host_ports)
+    ports.update(port for added in more for port in added.pod_class.host_ports)
+    ports.subtract(port for removed in fewer for port in removed.pod_class.host_ports)
     return not clash(pod.pod_class.host_ports, [port for port, count in ports.items() if count > 0])
 
 
@@ -78,8 +78,8 @@ def holds(cluster: Cluster, ledger: Ledger, key: str) -> bool:
 
 def may_come(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> bool:
     """Whether a pod whose victims have left has its room now. Victims of others may still hold some of it."""
-    waiting = [other for other in ledger.awaiting_on(reservation.node) if other.pod.key != reservation.pod.key]
-    if not any(other.victims for other in waiting):
+    waiting = [awaiting for awaiting in ledger.awaiting_on(reservation.node) if awaiting.pod.key != reservation.pod.key]
+    if not any(awaiting.victims for awaiting in waiting):
         return True
     usage = ledger.usage_without_awaiting(reservation.node)
     return fits(cluster.nodes.get(reservation.node), usage, reservation.pod)
@@ -95,27 +95,27 @@ def infeasible_nodes(state: LedgerState, pod: Pod, nodes: Sequence[str]) -> list
     nothing of NUMA zones.
     """
     cluster, ledger = state.cluster, state.ledger
-    ours = ledger.in_flight.nodes
-    near = [node for node in nodes if node in ours or node in ledger.by_node]
-    full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, ours=node in ours)]
+    sent_nodes = ledger.in_flight.nodes
+    near = [node for node in nodes if node in sent_nodes or node in ledger.by_node]
+    full = [node for node in near if not _fits_beside(cluster, ledger, pod, node, is_sent=node in sent_nodes)]
     if pod.pod_class.numa is not None:
         zoneless = state.numa_zones.nodes_without_zone(pod, nodes).difference(full)
         full += [node for node in nodes if node in zoneless]
     return full + ledger.in_flight.infeasible_nodes(pod, nodes, cluster.nodes, cluster.occupancy.pod_index)
 
 
-def _fits_beside(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, ours: bool) -> bool:
-    passing = _passing(ledger, node, pod.key) if ours else ()
+def _fits_beside(cluster: Cluster, ledger: Ledger, pod: Pod, node: str, *, is_sent: bool) -> bool:
+    passing = _passing(ledger, node, pod.key) if is_sent else ()
     if fits_now(cluster, pod, node, passing):
         return True
     yielding = [
-        other.pod
-        for other in (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
-        if other.pod.key == pod.key
+        reservation.pod
+        for reservation in (ledger.reservations[key] for key in ledger.by_node.get(node, ()))
+        if reservation.pod.key == pod.key
         or (
-            other.owner is not Owner.BINDER
-            and other.pod.pod_class.priority < pod.pod_class.priority
-            and not ledger.in_flight.is_let_through(other.pod.key)
+            reservation.owner is not Owner.BINDER
+            and reservation.pod.pod_class.priority < pod.pod_class.priority
+            and not ledger.in_flight.is_let_through(reservation.pod.key)
         )
     ]
     return bool(yielding) and fits_now(cluster, pod, node, passing, yielding)

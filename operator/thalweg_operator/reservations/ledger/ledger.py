@@ -26,7 +26,7 @@ from thalweg_operator.reservations.ledger.victim_record import UnevictablePod, V
 
 
 class Ledger:
-    """See the module.
+    """All reservations, indexed by node, phase and gang.
 
     Attributes:
         reservations: by key of the pod.
@@ -311,7 +311,7 @@ class Ledger:
                 self.waiting_groups[name].deleting += sign
 
     def _forget_unwanted(self, key: str) -> None:
-        """Nobody may wait for a victim any more: then it is none."""
+        """Forgets a victim that no pod waits for any more."""
         if not self.victims[key].for_pods:
             del self.victims[key]
             self._cluster.set_leaving(key, leaving=False)

@@ -16,7 +16,7 @@ NEVER = -math.inf
 
 
 class Owner(Enum):
-    """Whose a reservation is."""
+    """Which part of the operator owns a reservation."""
 
     #: A binding of ours is on its way.
     BINDER = "binder"
@@ -46,7 +46,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         optional: the group does without it.
         generation: of the cluster, when it was planned there.
         waits_since: since when it waits for its victims.
-        since: when its nomination came into its phase, by the monotonic clock; NEVER: nobody looks after it yet.
+        since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         wave: chain and wave of a nomination.
         retries: how often an erased nomination was written again, or the place was kept after a refused binding.

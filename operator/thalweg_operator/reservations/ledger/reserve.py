@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.pods import Pod
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Departure
-from thalweg_operator.reservations.events import PlannedEviction
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_after, fits_now, holds
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.numa_zones import finds_zone
@@ -25,7 +26,7 @@ def reserve(
     pod: Pod,
     node: str,
     owner: Owner = Owner.BINDER,
-    evictions: Sequence[PlannedEviction] = (),
+    evictions: Sequence[PlanEviction] = (),
     waiting_group: str = "",
     *,
     optional: bool = False,
@@ -70,9 +71,9 @@ def reserve(
 
 
 def _victims(
-    cluster: Cluster, ledger: Ledger, pod: Pod, node: str, evictions: Sequence[PlannedEviction]
+    cluster: Cluster, ledger: Ledger, pod: Pod, node: str, evictions: Sequence[PlanEviction]
 ) -> list[VictimRecord] | None:
-    """Who must leave for a pod and has not left yet; None where somebody may not, as things stand now."""
+    """Victims of a pod that have not left yet; None where one of them may not leave now."""
     victims: list[VictimRecord] = []
     replaced = cluster.pods.get(victim_key(pod))
     if replaced is not None and not replaced.terminal:
@@ -84,10 +85,10 @@ def _victims(
         if victim is None or victim.uid != eviction.uid or victim.terminal:
             continue  # it has left already
         if not victim.node_name or (
-            eviction.departure is Departure.PREEMPTION and victim.pod_class.priority >= pod.pod_class.priority
+            eviction.kind is EvictionKind.PREEMPTION and victim.pod_class.priority >= pod.pod_class.priority
         ):
             return None
-        victims.append(VictimRecord(victim, eviction.departure, eviction.to))
+        victims.append(VictimRecord(victim, Departure(eviction.kind), eviction.to))
     return victims
 
 

@@ -15,7 +15,7 @@ from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
 
 class LedgerState:
-    """See the module. ``victims`` and ``steering`` add their own records.
+    """State and effects of a step. ``victims`` and ``steering`` add their own records.
 
     Attributes:
         cluster, ledger: what is there, and what is on its way.
@@ -41,7 +41,7 @@ class LedgerState:
         backoff.node_rejected(self.cluster, self.ledger, pod, node, self.now)
 
     def pod_refused(self, pod: Pod, reason: str, code: str = BACKING_OFF, *, steered: bool = False) -> None:
-        """The API server refuses a write for a pod, whatever its node: the pod is told so, and pauses."""
+        """Pauses a pod for which the API server refuses a write, whatever its node, and tells it why."""
         backoff.refused(self.ledger, pod, self.now)
         self.effects.append(WriteCondition(pod, reason, code, steered))
 

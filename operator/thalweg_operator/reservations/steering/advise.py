@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Sequence
 
 import msgspec
 
@@ -18,6 +17,7 @@ from thalweg_operator.reservations.ledger.reservation import Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.lone_pods import is_new
 from thalweg_operator.reservations.steering.nominations import nomination_of, stands_alone
+from thalweg_operator.reservations.steering.records.planned_prices import scores_by_node
 from thalweg_operator.reservations.steering.shifts import find_place
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -76,11 +76,11 @@ def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> 
 
 
 def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Advice:
-    scores = state.nominations.scores.get((pod.pod_class, policy.name))
+    prices = state.nominations.prices_for(pod.pod_class, policy.name)
     return Advice(
         managed=True,
         infeasible_nodes=infeasible_nodes(state, pod, nodes),
-        scores={} if scores is None else _decode_scores(scores),
+        scores={} if prices is None else scores_by_node(prices),
         # Where an autoscaler comes first, only a round knows how long the pod has waited.
         may_preempt=policy.preemption == PreemptionPolicy(PreemptionMode.LOWER_PRIORITY, after=0),
     )
@@ -89,18 +89,12 @@ def _free_choice(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence
 def _leaving_victims(ledger: Ledger, reservation: Reservation) -> dict[str, list[str]]:
     """UIDs of the victims on the planned node, once the Eviction API lets all of them go; before that none.
 
-    kube-scheduler deletes the pods that it is told, whatever PodDisruptionBudgets say.
+    kube-scheduler deletes the pods of the answer, whatever PodDisruptionBudgets say.
     """
     victims = [ledger.victims[key].pod for key in reservation.victims]
     if not all(victim.deleting for victim in victims):
         return {}
     return {reservation.node: [victim.uid for victim in victims if victim.node_name == reservation.node]}
-
-
-@lru_cache(maxsize=16)
-def _decode_scores(encoded: bytes) -> Mapping[str, int]:
-    """Scores by node name, as the worker encodes them."""
-    return msgspec.msgpack.decode(encoded, type=dict[str, int])
 
 
 def _to_node(state: SteeringState, pod: Pod, node: str, nodes: Sequence[str], *, hold: bool) -> Advice:

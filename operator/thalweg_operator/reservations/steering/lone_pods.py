@@ -23,7 +23,7 @@ from thalweg_operator.reservations.ledger.reserve import reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering.nominations import expect_question, stands_alone, was_tried
 from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
-from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 from thalweg_operator.reservations.steering.shifts import counted_by_others
 from thalweg_operator.reservations.steering.state import SteeringState
 
@@ -35,7 +35,7 @@ APART = 0.005
 QUESTION_WITHIN = 0.05
 #: Nodes that are looked at closely.
 _MOST_NODES = 16
-#: Waiting pods that are looked at. Among more of them nobody is alone.
+#: Waiting pods that are looked at. Among more of them no pod counts as alone.
 _MOST_WAITING = 64
 
 
@@ -50,7 +50,7 @@ def is_new(ledger: Ledger, pod: Pod) -> bool:
 
 
 def pod_came(state: SteeringState, pod: Pod) -> bool:
-    """A pod began to wait; whether it needs no round for now: it has its place, or kube-scheduler is to ask first."""
+    """Takes a new waiting pod. Returns whether it needs no round: it has a place, or kube-scheduler is to ask first."""
     if not _is_alone(state, pod):
         return False
     policy = state.policy_of(pod)
@@ -94,10 +94,12 @@ def unasked(state: SteeringState) -> None:
 
 
 def _bind(state: SteeringState, pod: Pod, policy: Policy) -> bool:
-    cheapest = state.nominations.cheapest.get((pod.pod_class, policy.name))
-    if cheapest is None or state.now - cheapest.made > PRICES_HOLD:
+    prices = _prices(state, pod, policy)
+    if prices is None:
         return False
-    for node in cheapest.left(state.cluster, state.nominations.arrivals):
+    for node in cheapest_nodes(prices):
+        if state.nominations.price(prices, node) is None or state.cluster.node_changed_since(node, prices.generation):
+            continue
         if _reserve(state, pod, node, Owner.BINDER):
             state.effects.append(Bind(pod, node, state.cluster.generation))
             return True
@@ -127,9 +129,9 @@ def _prices(state: SteeringState, pod: Pod, policy: Policy) -> PlannedPrices | N
 def _cheap(state: SteeringState, pod: Pod, policy: Policy, nodes: Sequence[str]) -> Iterator[tuple[int, str]]:
     """The cheapest of these nodes, if they are as good as the cheapest node of the plan."""
     records, prices = state.nominations, _prices(state, pod, policy)
-    if prices is None:
+    dearest = None if prices is None else prices.dearest
+    if prices is None or dearest is None:
         return
-    dearest = prices.least + prices.tolerance
     priced = (
         (price, position)
         for position, name in enumerate(nodes)
@@ -189,9 +191,13 @@ def _others_wait(cluster: Cluster, ledger: Ledger, pod: Pod) -> bool:
     """Whether another pod waits for a round."""
     if ledger.held or len(cluster.waiting) > _MOST_WAITING:
         return True
-    for key, other in cluster.waiting.items():
+    for key, waiting_pod in cluster.waiting.items():
         if key != pod.key and key not in ledger.reservations:
-            policy = cluster.policies.of(other, cluster.namespaces)
-            if policy is not None and delivery_of(policy).owner is not None and not delivery_of(policy).blocked(other):
+            policy = cluster.policies.of(waiting_pod, cluster.namespaces)
+            if (
+                policy is not None
+                and delivery_of(policy).owner is not None
+                and not delivery_of(policy).blocked(waiting_pod)
+            ):
                 return True
     return False

@@ -76,7 +76,7 @@ def pod_changed(state: SteeringState, key: str, before: Reservation | None) -> N
 
 
 def _expect_question(state: SteeringState, pod: Pod) -> None:
-    """Unless kube-scheduler asks again, the pod is woken."""
+    """Has the pod woken unless kube-scheduler asks again."""
     wakes = state.nominations.unseen_wakes
     if pod.key not in wakes:
         wakes[pod.key] = state.now + _UNSEEN_SECONDS
@@ -225,24 +225,24 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
 
     A wave belongs to the place, and so does a saving but for what the pods prefer.
     """
-    ledger, records, key, other = state.ledger, state.nominations, before.pod.key, place.holder
-    held = ledger.reservations[other]
+    ledger, records, key, holder = state.ledger, state.nominations, before.pod.key, place.holder
+    held = ledger.reservations[holder]
     ledger.shift(key, place.node, swapped=place.node == held.node)
-    if other == key:
+    if holder == key:
         return
-    ledger.shift(other, before.node, swapped=True)
+    ledger.shift(holder, before.node, swapped=True)
     policy = state.policy_of(before.pod)
     name = policy.name if policy is not None else ""
     ledger.change(key, wave=held.wave, saving=saving_on(state, before.pod, name, held))
-    ledger.change(other, wave=before.wave, saving=saving_on(state, held.pod, name, before))
+    ledger.change(holder, wave=before.wave, saving=saving_on(state, held.pod, name, before))
     records.waves.exchange(before.pod, held.pod)
-    place_key = records.places.place_key(other)
+    place_key = records.places.place_key(holder)
     phase = Phase.QUEUED if before.phase is Phase.QUEUED else Phase.RESERVED
     if held.phase is not phase:
-        ledger.change(other, phase=phase, since=state.now)
+        ledger.change(holder, phase=phase, since=state.now)
     if place_key is not None:
-        records.forget_place(other)
-        expect_question(state, other, place_key)
+        records.forget_place(holder)
+        expect_question(state, holder, place_key)
 
 
 # --- writes ---

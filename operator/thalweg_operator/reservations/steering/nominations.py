@@ -26,9 +26,9 @@ GRACE = 0.1
 BINDING_GRACE = 2.0
 #: Seconds from kube-scheduler's question to the end of its attempt, with what it writes about that.
 _ATTEMPT_SECONDS = 5.0
-#: kube-scheduler's watch may show a change of a node so many seconds later than ours.
+#: Seconds by which kube-scheduler's watch may show a change of a node later than ours.
 _NODE_CHANGE_SECONDS = 5.0
-#: From so many nodes on, a nomination costs less than kube-scheduler's search for the few where affinity lets a pod go.
+#: From this number of nodes on, a nomination costs less than kube-scheduler's search for the few that affinity allows.
 MANY_NODES = 2000
 #: A nomination is written again this often before it counts as rejected.
 _MAX_RETRIES = 5
@@ -78,16 +78,16 @@ def ended(state: SteeringState, reservation: Reservation) -> None:
     key, records = reservation.pod.key, state.nominations
     records.checks.pop(key, None)
     records.forget_place(key)
-    for other in records.permit_groups.lost(reservation.group, key):
-        sibling = nomination_of(state.ledger, other)
+    for sibling_key in records.permit_groups.lost(reservation.group, key):
+        sibling = nomination_of(state.ledger, sibling_key)
         if sibling is None:
             continue
         if sibling.phase is Phase.QUEUED:
-            give_up(state, other, "expired")
+            give_up(state, sibling_key, "expired")
         elif sibling.phase is not Phase.WITHDRAWING:
             if sibling.group is not None:
-                records.permit_groups.withdraw(sibling.group, other)
-            withdraw(state, state.cluster.pods[other])
+                records.permit_groups.withdraw(sibling.group, sibling_key)
+            withdraw(state, state.cluster.pods[sibling_key])
 
 
 def give_up(state: SteeringState, key: str, outcome: str) -> None:
@@ -158,7 +158,7 @@ def expect_question(state: SteeringState, key: str, place_key: PlaceKey) -> None
 
 
 def check_later(state: SteeringState, key: str, grace: float) -> None:
-    """Looks at a nomination after so many seconds, at the latest."""
+    """Has a nomination looked at after ``grace`` seconds, at the latest."""
     checks, due = state.nominations.checks, state.now + grace
     checks[key] = min(due, checks.get(key, due))
 

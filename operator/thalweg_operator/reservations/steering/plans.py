@@ -21,7 +21,7 @@ from thalweg_operator.reservations.steering.records.place_pool import PlaceKey
 from thalweg_operator.reservations.steering.records.waves import UNORDERED, WavePosition
 from thalweg_operator.reservations.steering.state import SteeringState
 
-#: kube-scheduler is busy while it asks again within so many seconds. It may have little CPU.
+#: Seconds within which a busy kube-scheduler asks again. It may have little CPU.
 _BUSY_SECONDS = 1.0
 #: Reserved pods wait for kube-scheduler while this share of its questions could be answered with a node.
 _MIN_HIT_RATE = 0.5

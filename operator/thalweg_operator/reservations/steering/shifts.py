@@ -112,21 +112,21 @@ def _exchanged(
     if not holds(cluster, ledger, before.pod.key):
         return None  # others took the room meanwhile: the other pod would wait in its stead
     for key in islice(records.places.of_size(size, nodes), _MOST_NODES):
-        other = ledger.reservations[key]
-        others, other_node = records.prices_for(other.pod.pod_class, policy.name), cluster.nodes.get(other.node)
+        partner = ledger.reservations[key]
+        others, other_node = records.prices_for(partner.pod.pod_class, policy.name), cluster.nodes.get(partner.node)
         if (
             others is not None
             and other_node is not None
             and others.generation == since
-            and _costs_as_much(before.node, prices, other.node, others)
-            and other.pod.usage == before.pod.usage
-            and not cluster.node_changed_since(other.node, since)
-            and not _is_rejected(ledger, other.pod, before.node)
-            and not counted_by_others(state, other.pod.signature)
-            and not _is_kept_apart(cluster, other.pod.signature, planned, other_node)
+            and _costs_as_much(before.node, prices, partner.node, others)
+            and partner.pod.usage == before.pod.usage
+            and not cluster.node_changed_since(partner.node, since)
+            and not _is_rejected(ledger, partner.pod, before.node)
+            and not counted_by_others(state, partner.pod.signature)
+            and not _is_kept_apart(cluster, partner.pod.signature, planned, other_node)
             and not _is_kept_apart(cluster, place_key.signature, other_node, planned)
         ):
-            return Place(other.node, key)
+            return Place(partner.node, key)
     return None
 
 
@@ -150,13 +150,13 @@ def saving_on(state: SteeringState, pod: Pod, policy: str, held: Reservation) ->
     return None if comes is None or goes is None else held.saving + comes - goes
 
 
-def _costs_as_much(node: str, prices: PlannedPrices, other: str, others: PlannedPrices) -> bool:
+def _costs_as_much(node: str, prices: PlannedPrices, other_node: str, others: PlannedPrices) -> bool:
     """Whether a pod may leave a node for another one, and one of its size may come from there, at about the same cost.
 
     Not if one of the nodes is closed to one of the pods.
     """
-    leaves, comes = prices.of(node), prices.of(other)
-    returns, goes = others.of(other), others.of(node)
+    leaves, comes = prices.of(node), prices.of(other_node)
+    returns, goes = others.of(other_node), others.of(node)
     if leaves is None or comes is None or returns is None or goes is None:
         return False
     return comes - leaves + goes - returns <= prices.tolerance
@@ -257,4 +257,4 @@ def _is_near(cluster: Cluster, key: str, matching: MatchingPods, node: Node, pla
     if key == HOSTNAME:
         return node.name in matching.by_node
     known = (cluster.nodes.get(name) for name in matching.by_node)
-    return any(value_of(other.labels, key) == value for other in known if other is not None)
+    return any(value_of(known_node.labels, key) == value for known_node in known if known_node is not None)

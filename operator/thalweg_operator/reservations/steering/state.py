@@ -8,7 +8,7 @@ from thalweg_operator.reservations.steering.records.nomination_records import No
 
 
 class SteeringState(LedgerState):
-    """See the module.
+    """The ledger with the records of nominations.
 
     Attributes:
         nominations: what is remembered of nominations beside their reservations.

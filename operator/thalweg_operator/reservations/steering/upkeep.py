@@ -27,11 +27,11 @@ from thalweg_operator.reservations.steering.nominations import (
 from thalweg_operator.reservations.steering.plans import nominate_reserved
 from thalweg_operator.reservations.steering.state import SteeringState
 
-#: A nomination that kube-scheduler does not follow for so many seconds is withdrawn; without volumes to provision.
+#: Seconds after which a nomination that kube-scheduler does not follow is withdrawn; without volumes to provision.
 _FOLLOW_SECONDS = 60.0
 #: Seconds after which a nomination without a question from kube-scheduler is looked at.
 _OVERDUE_SECONDS = 5.0
-#: Pauses between two wakes of a pod that our watch had not shown double up to so many seconds.
+#: Longest pause in seconds between two wakes of a pod that our watch had not shown; pauses double up to it.
 _LONGEST_UNSEEN = 60.0
 #: Seconds between two looks at all nominations.
 _SWEEP_SECONDS = 5.0
@@ -55,7 +55,7 @@ def time_passed(state: SteeringState) -> None:
         records.counted_pods.forget()  # what it knows of pods that are gone
         records.hit_rate += HIT_RATE_WEIGHT * (1.0 - records.hit_rate)  # waiting is worth another try now and then
         _sweep(state)
-        if records.scores or records.arrivals:
+        if records.has_prices or records.arrivals:
             records.keep_prices({pod.pod_class for pod in state.cluster.waiting.values()}, now - PRICES_HOLD)
 
 

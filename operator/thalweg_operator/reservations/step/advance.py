@@ -8,7 +8,6 @@ from __future__ import annotations
 from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
     Answer,
-    CheapestPlanned,
     Event,
     GateUnneeded,
     NamespaceSet,
@@ -24,14 +23,13 @@ from thalweg_operator.reservations.events import (
     PricesPlanned,
     SchedulerAnswered,
     SchedulerAsks,
-    ScoresPlanned,
     Synced,
     TimePassed,
     WriteAnswered,
 )
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
-from thalweg_operator.reservations.steering.records.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.step import bindings, plans, watches
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (
@@ -73,22 +71,18 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             plans.pods_unplaced(state, event)
         case PodsBlocked():
             plans.pods_blocked(state, event)
-        case ScoresPlanned():
-            records.put_scores(event.pod_class, event.policy, event.scores)
         case PricesPlanned():
             prices = PlannedPrices(
                 event.positions,
-                event.least,
-                event.above,
+                event.base,
+                event.step,
+                event.codes,
                 event.tolerance,
                 event.generation,
                 ledger.arrivals.plan,
                 now,
             )
             records.put_prices(event.pod_class, event.policy, prices)
-        case CheapestPlanned():
-            cheapest = CheapestNodes(event.nodes, event.generation, ledger.arrivals.plan, now)
-            records.put_cheapest(event.pod_class, event.policy, cheapest)
         case GateUnneeded():
             nominations.open_gate(state, event.pod)
         case SchedulerAsks():
@@ -137,7 +131,7 @@ def _policies_changed(state: State, event: PoliciesChanged) -> None:
     if state.cluster.policies.replace(event.accepted):
         state.ledger.round_wanted = True
         state.nominations.counted_pods.forget()
-        state.nominations.forget_cheapest()
+        state.nominations.prices_changed()
         state.effects.append(ReconcileGates())
         nomination_upkeep.policies_changed(state)
 

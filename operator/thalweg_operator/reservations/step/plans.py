@@ -155,9 +155,10 @@ def _breaks_rules(state: State, signature: PodSignature, node: str, *, reserved:
 
 
 def _drop(state: State, placement: PlannedPlacement, owner: Owner) -> bool:
-    """Drops a placement, which others of the plan may have counted on; whether kube-scheduler is at the node.
+    """Drops a placement, on which others of the plan may have counted.
 
-    Then the pod pauses.
+    Returns:
+        whether kube-scheduler is at the node: then the pod pauses.
     """
     ledger, pod = state.ledger, placement.pod
     ledger.abandon(pod, placement.node)
@@ -211,7 +212,7 @@ def _stands(state: State, reserved: Reserved, generation: int) -> bool:
 
 
 def _is_ours(state: State, reserved: Reserved) -> bool:
-    """Whether its reservation is still the one that was made for it: somebody else may have nominated it since."""
+    """Whether its reservation is still that of the plan: another component may have nominated it since."""
     known, pod = state.ledger.reservations.get(reserved.pod.key), reserved.pod
     return known is not None and (known.pod.uid, known.node, known.owner) == (
         pod.uid,
@@ -268,7 +269,7 @@ def _let_autoscalers_see(state: State, unplaced: UnplacedPod) -> None:
 
 
 def pods_blocked(state: State, event: PodsBlocked) -> None:
-    """Tells pods that no round may plan why, where nobody else does."""
+    """Tells pods why no round may plan them, where no other component does."""
     for pod, policy in event.pods:
         delivery = delivery_of(policy)
         if delivery.is_told(pod):

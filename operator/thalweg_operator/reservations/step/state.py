@@ -9,7 +9,7 @@ from thalweg_operator.reservations.victims.state import VictimsState
 
 
 class State(VictimsState, SteeringState):
-    """See the module. Each part sees its own records and those of the ledger.
+    """The state of all parts. Each part sees its own records and those of the ledger.
 
     Attributes:
         plan: that is being carried out.

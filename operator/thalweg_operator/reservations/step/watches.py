@@ -109,7 +109,7 @@ def object_event(state: State, event: ObjectEvent) -> None:
     match event:
         case NodePut(node):
             if cluster.nodes.get(node.name) != node:
-                state.nominations.forget_cheapest()  # its images may be others too
+                state.nominations.prices_changed()  # its images may be others too
             change = cluster.put_node(node)
             if change is not None:
                 _node_changed(state, change)

@@ -5,7 +5,7 @@ node now, or once the pods have left that terminate there, keeps that place unti
 the place meanwhile. A preempted pod has a lower priority, a moved one has no higher one.
 
 kube-scheduler clears a nomination where its attempt at the pod fails, for instance since nobody answers its extender.
-The annotation that was written with the nomination stays. But whoever creates a pod may write an annotation. So without
+The annotation that was written with the nomination stays. But users may write annotations into their pods. So without
 the nomination it counts only for a pod that may have preempted others, and that is in no queue: for room that is kept
 no round looks at the queue's limit. Nor does one look there for the other pods of a gang, or of a constraint that
 places its pods together or not at all: such places are kept for all of them or for none. A round judges all else.
@@ -61,7 +61,7 @@ def take_up_nominations(state: VictimsState) -> None:
 
 
 def _nominated(state: VictimsState) -> list[Pod]:
-    """Waiting pods that an earlier process nominated, by key. Reservations of those that do not count any more end."""
+    """Waiting pods that an earlier process nominated, by key. Reservations without a nomination that counts end."""
     cluster, ledger = state.cluster, state.ledger
     nominated = []
     for key, pod in sorted(cluster.waiting.items()):
@@ -139,7 +139,7 @@ def _take_up(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundin
 
 
 def _keep_places(state: VictimsState, pods: Sequence[Pod], surroundings: _Surroundings) -> bool:
-    """Keeps room for the pods, which wait for those that terminate there if they must; whether all have room."""
+    """Keeps room for the pods; they may wait for pods that terminate there. Returns whether all have room."""
     cluster, ledger, gang = state.cluster, state.ledger, pods[0].gang
     if gang is not None and cluster.gangs.lacks_pods(gang.key, {pod.key for pod in pods}):
         return False  # its nominations were not all written yet, so nobody was evicted for it

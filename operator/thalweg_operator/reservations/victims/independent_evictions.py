@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.model.pods import Pod
+from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Departure, Evict
-from thalweg_operator.reservations.events import Answer, PlannedEviction
+from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims.moves import Move
@@ -24,7 +25,7 @@ from thalweg_operator.reservations.victims.replacements import (
 from thalweg_operator.reservations.victims.state import VictimsState
 
 
-def plan_evictions(state: VictimsState, evictions: Sequence[PlannedEviction], generation: int) -> None:
+def plan_evictions(state: VictimsState, evictions: Sequence[PlanEviction], generation: int) -> None:
     """Takes over the evictions of a plan that no placement waits for.
 
     Args:
@@ -42,20 +43,21 @@ def plan_evictions(state: VictimsState, evictions: Sequence[PlannedEviction], ge
             or victim.key in state.moves.without_place
         ):
             continue
-        is_rule = eviction.departure is Departure.RULE and not eviction.by_controller
+        departure = Departure(eviction.kind)
+        is_rule = departure is Departure.RULE and not eviction.by_controller
         if is_rule and not breaks_rule_yet(cluster, victim, generation):
             continue
-        record = VictimRecord(victim, eviction.departure, eviction.to, reason=eviction.reason, generation=generation)
+        record = VictimRecord(victim, departure, eviction.to, reason=eviction.reason, generation=generation)
         if eviction.by_controller:
             reserve_place(state, victim, eviction, generation)
         elif eviction.to:
             reserve_place(state, victim, eviction, generation, [record])
-        elif eviction.departure is Departure.RULE:
+        elif departure is Departure.RULE:
             policy = state.policy_of(victim)
             if policy is None:
                 continue
             state.moves.without_place[victim.key] = record
-            state.moves.past[place_key(victim)] = Move(victim, policy.name, eviction.departure, left=state.now)
+            state.moves.past[place_key(victim)] = Move(victim, policy.name, departure, left=state.now)
 
 
 def look_after_evictions(state: VictimsState) -> None:
@@ -102,7 +104,7 @@ def is_independent_eviction(state: VictimsState, pod: Pod) -> bool:
 
 
 def eviction_answered(state: VictimsState, write: Evict, answer: Answer, reason: str) -> bool:
-    """An eviction was answered; whether it was one of these. If it is refused, the pod stays for a while."""
+    """Takes the answer of an eviction. Returns whether it was one of these. A refused pod stays for a while."""
     ledger, key = state.ledger, place_key(write.pod)
     record = ledger.victims.get(write.pod.key)
     placed = record is not None and record.pod.uid == write.pod.uid and record.for_pods == {key}

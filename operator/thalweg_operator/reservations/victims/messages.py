@@ -19,12 +19,12 @@ _MAX_NAMED = 3
 
 
 def named(pod: Pod, namespace: str) -> str:
-    """What a pod is called in messages to pods of a namespace."""
+    """Name of a pod in messages to pods of a namespace."""
     return pod.key if pod.namespace == namespace else f"pod {pod.uid}"
 
 
 def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
-    """What a victim is told."""
+    """Message to a victim."""
     pods = [ledger.reservations[key].pod for key in sorted(record.for_pods)]
     names = _joined([named(pod, record.pod.namespace) for pod in pods])
     if record.departure is Departure.REPLACEMENT:
@@ -43,7 +43,7 @@ def preemptors(record: VictimRecord) -> str:
 
 
 def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:
-    """What a pod is told that waits for these victims."""
+    """Message to a pod that waits for these victims."""
     names = [named(record.pod, pod.namespace) for record in records]
     if len(records) == 1:
         return f"Waiting for {names[0]} to terminate on {records[0].pod.node_name}."
@@ -51,7 +51,7 @@ def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:
 
 
 def refusal(pod: Pod, victim: Pod, reason: str) -> str:
-    """What a pod is told whose victim the API server does not evict, for this reason."""
+    """Message to a pod whose victim the API server does not evict, with the reason."""
     if victim.namespace != pod.namespace:
         reason = "the API server refuses it"
     return f"{named(victim, pod.namespace)}: {reason}"

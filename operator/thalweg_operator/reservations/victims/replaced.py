@@ -1,4 +1,4 @@
-"""Whose place a waiting pod is to take: that of the pod that it names, or the one that is held for it."""
+"""The place that a waiting pod is to take: that of the pod that it names, or one that is held for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from thalweg_operator.reservations.victims import messages
 
 
 def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Victim | None:
-    """Whose place a pod that a policy governs is to take, if it may; None: it is placed like any other."""
+    """The pod whose place a governed pod is to take, if it may; None: it is placed like any other."""
     named = named_victim(cluster, ledger, pod)
     victim = None if named is None or named.has_left or named.unschedulable_reason else cluster.pods.get(named.key)
     if victim is None:
@@ -23,7 +23,7 @@ def victim_of(cluster: Cluster, ledger: Ledger, pod: Pod, policy: Policy) -> Vic
 
 
 def named_victim(cluster: Cluster, ledger: Ledger, pod: Pod) -> Victim | None:
-    """Whose place a waiting pod names, whatever policies say of that; None: it is placed like any other."""
+    """The pod whose place a waiting pod names, whatever policies say; None: it is placed like any other."""
     if pod.key in ledger.held:
         reservation = ledger.reservations[pod.key]
         planned, usage = reservation.pod, cluster.occupancy.usage_of(reservation.node)

@@ -17,9 +17,9 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
 from flowcore.model.running_pods import RecentMove
+from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import CountMove, Departure
-from thalweg_operator.reservations.events import PlannedEviction
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_now, holds
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
@@ -41,7 +41,7 @@ def place_key(victim: Pod) -> str:
 # --- before the eviction ---
 
 
-def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], generation: int) -> list[str] | None:
+def reserve_places(state: VictimsState, evictions: Sequence[PlanEviction], generation: int) -> list[str] | None:
     """Takes room for the replacements of pods that are to leave, where the plan has some.
 
     A pod that is moved leaves only if its replacement has a place. Other victims leave anyhow.
@@ -61,7 +61,7 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], ge
             continue  # it leaves for other pods too
         if reserve_place(state, victim, eviction, generation):
             reserved.append(place_key(victim))
-        elif eviction.departure in MOVES:
+        elif Departure(eviction.kind) in MOVES:
             for key in reserved:
                 release_place(state, key, "dropped")
             return None
@@ -69,17 +69,17 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlannedEviction], ge
 
 
 def reserve_place(
-    state: VictimsState, victim: Pod, eviction: PlannedEviction, generation: int, victims: Sequence[VictimRecord] = ()
+    state: VictimsState, victim: Pod, eviction: PlanEviction, generation: int, victims: Sequence[VictimRecord] = ()
 ) -> bool:
-    """Takes room for the replacement of a pod; whether there is some.
+    """Takes room for the replacement of a pod. Returns whether there is room.
 
     Args:
         generation: of the cluster, when the plan was asked for.
         victims: the pod's record, if no waiting pod waits for its room.
     """
     cluster, ledger, node = state.cluster, state.ledger, eviction.to
-    policy = state.policy_of(victim)
-    owner = _owner(policy, victim, eviction.departure)
+    policy, departure = state.policy_of(victim), Departure(eviction.kind)
+    owner = _owner(policy, victim, departure)
     if policy is None or owner is None or not victim.owner or victim.gang is not None:
         return False
     placeholder = _placeholder(victim)
@@ -92,14 +92,14 @@ def reserve_place(
     ):
         return False
     ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
-    move = Move(victim, policy.name, eviction.departure, waits_since=state.now, by_controller=eviction.by_controller)
+    move = Move(victim, policy.name, departure, waits_since=state.now, by_controller=eviction.by_controller)
     state.moves.add(placeholder.key, move)
     state.effects.append(CountMove("reserved"))
     return True
 
 
 def _owner(policy: Policy | None, victim: Pod, departure: Departure) -> Owner | None:
-    """Whose the place is; None: nobody places the replacement, or the pod is not to be moved."""
+    """Owner of the place; None: we do not place the replacement, or the pod is not to be moved."""
     if policy is None or (departure is Departure.MIGRATION and policy.rescheduling.mode is not ReschedulingMode.ACT):
         return None
     if departure in MOVES and victim.immovable_reason:

@@ -11,7 +11,7 @@ from thalweg_operator.reservations.victims.moves import Moves, PartialSince
 
 
 class VictimsState(LedgerState):
-    """See the module. Which pods wait for whom is in the ledger: their room depends on it.
+    """Records of pods that leave. The ledger has which pods wait for them: their room depends on it.
 
     Attributes:
         moves: pods that leave and whose replacement has a place, and those of the last hour.

@@ -11,7 +11,6 @@ them by every filter as things are then; only then are they bound, or nominated 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import assert_never
 
 from flowcore.cluster.replaced_pod import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
@@ -28,6 +27,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
+from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
@@ -240,7 +240,7 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
 
 
 def _not_in_time(state: VictimsState, members: list[Reservation], why: str) -> None:
-    """The API server evicts nobody: the pods pause."""
+    """Pauses the pods: the API server evicts none of their victims."""
     for reservation in members:
         text = f"{_waits(state.ledger, reservation)} {_not_now(why)}"
         state.pod_refused(reservation.pod, text, _code(state.ledger, reservation), steered=_is_steered(reservation))
@@ -323,18 +323,16 @@ def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Poli
     """Whether a victim may still be evicted for this pod."""
     cluster = state.cluster
     victim = record.pod
+    if record.departure in MOVES:
+        return not record.to or is_place_kept(state, place_key(victim))
     match record.departure:
         case Departure.REPLACEMENT:
             return not forbidden_reason(pod, victim, policy, cluster.policies.of(victim, cluster.namespaces))
         case Departure.PREEMPTION:
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
-        case Departure.MIGRATION | Departure.RULE:
-            return not record.to or is_place_kept(state, place_key(victim))
-        case Departure.RECLAIM | Departure.PARTIAL_GANG:
-            return True
         case _:
-            assert_never(record.departure)
+            return True  # reclaimed, or of a partial gang: the round that said so knew all that counts
 
 
 def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Arrivals:
-    """See the module. Each arrival has a number, and each plan that is asked for.
+    """Numbers the arrivals of pods on nodes, and the plans that are asked for.
 
     Attributes:
         last: the highest number so far.

@@ -28,7 +28,7 @@ class LetThrough(msgspec.Struct, frozen=True, gc=False):
 
 
 class InFlight:
-    """See the module. Room is counted elsewhere; here is who, where and for how long."""
+    """Pods on their way, with their nodes and times. Their room is counted in ``Occupancy``."""
 
     def __init__(self) -> None:
         self._ours = Drift()
@@ -119,10 +119,6 @@ class InFlight:
         """Whether kube-scheduler may be binding a pod."""
         return key in self._passing
 
-    def is_let_through_to(self, key: str, node: str) -> bool:
-        """Whether kube-scheduler may be binding a pod to this node."""
-        return key in self._passing_to.get(node, ())
-
     def seen(self, key: str, uid: str = "") -> None:
         """The pod of this name is bound, or gone, or another one than that of this uid."""
         passing = self._passing.get(key)
@@ -159,7 +155,7 @@ class InFlight:
     # --- time ---
 
     def settle(self, now: float) -> None:
-        """To be called every few seconds: what was seen longer ago than that everybody has seen by now."""
+        """Forgets what was seen long enough ago for all watches to show it. To be called every few seconds."""
         for kind, node in self._settled:
             self._count(kind, node, -1)
         self._settled, self._settling = self._settling, []

@@ -39,7 +39,7 @@ class PendingRecord:
         may_choose: kube-scheduler may choose a node: the plan has none, and the policy prefers only.
         opening: reservation for which its gate is being opened, 0 for none; None: it is not being opened.
         opening_refused: the API server refuses to open its gate, and is asked again with pauses.
-        clearing: reservation of somebody else's nomination that is being cleared; 0: none.
+        clearing: number of the reservation of a foreign nomination that is being cleared; 0: none.
         wake_pause: seconds until it is woken again that was held before our watch showed it.
     """
 

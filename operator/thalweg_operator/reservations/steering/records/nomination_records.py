@@ -10,18 +10,16 @@ from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.steering.records.counted_pods import CountedPods
 from thalweg_operator.reservations.steering.records.permit_groups import PermitGroups
 from thalweg_operator.reservations.steering.records.place_pool import PlacePool
-from thalweg_operator.reservations.steering.records.planned_prices import CheapestNodes, PlannedPrices
+from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
 from thalweg_operator.reservations.steering.records.waves import WaveQueue
 
-#: Classes whose scores are kept, the newest.
-_MAX_SCORES = 64
 #: Prices that are kept in all, of the newest classes.
 _MAX_PRICES = 2**22
 
 
 @dataclass(slots=True)
 class NominationRecords:
-    """See the module. Times are seconds of the monotonic clock.
+    """Records of all nominations. Times are seconds of the monotonic clock.
 
     Attributes:
         places: pods in phases QUEUED and RESERVED whose places equal pods may take.
@@ -30,9 +28,7 @@ class NominationRecords:
         node_changes: when a node came, or changed for the scheduler, by name; those that kube-scheduler may not have
             seen yet.
         unseen_wakes: when to wake a pod that was held before our watch showed it, by key.
-        scores: what the last plan's costs say of nodes, by class and policy.
         arrivals: in which order pods came to nodes.
-        cheapest: nodes that cost one more pod least, by class and policy, for pods that we bind.
         firm: classes and policies whose prices say what a round would do: no node changed since.
         changed: the last arrival as a node or a policy changed.
         lone_at: when a pod last got a place without a round.
@@ -53,8 +49,6 @@ class NominationRecords:
     checks: dict[str, float] = field(default_factory=dict)
     node_changes: dict[str, float] = field(default_factory=dict)
     unseen_wakes: dict[str, float] = field(default_factory=dict)
-    scores: dict[tuple[PodClass, str], bytes] = field(default_factory=dict)
-    cheapest: dict[tuple[PodClass, str], CheapestNodes] = field(default_factory=dict)
     firm: set[tuple[PodClass, str]] = field(default_factory=set)
     changed: int = -1
     lone_at: float = 0.0
@@ -76,32 +70,24 @@ class NominationRecords:
         """Whether nominations of an atomic group are being withdrawn: until then its other pods are not planned."""
         return self.permit_groups.is_withdrawing(atomic_group)
 
-    def put_scores(self, pod_class: PodClass, policy: str, scores: bytes) -> None:
-        """Takes what the last plan's costs say of nodes, for pods of a class that a policy with ``Prefer`` governs."""
-        self.scores.pop((pod_class, policy), None)
-        self.scores[pod_class, policy] = scores
-        if len(self.scores) > _MAX_SCORES:
-            del self.scores[next(iter(self.scores))]
-
     def put_prices(self, pod_class: PodClass, policy: str, prices: PlannedPrices) -> None:
         """Takes what nodes cost one more pod of a class after the last plan."""
         key = pod_class, policy
         self._prices.pop(key, None)
         self._prices[key] = prices
         (self.firm.add if self.is_as_planned else self.firm.discard)(key)
-        while sum(len(prices.above) for prices in self._prices.values()) > _MAX_PRICES:
+        while sum(len(prices.codes) for prices in self._prices.values()) > _MAX_PRICES:
             del self._prices[next(iter(self._prices))]
 
-    def put_cheapest(self, pod_class: PodClass, policy: str, cheapest: CheapestNodes) -> None:
-        """Takes which nodes cost one more pod of a class least after the last plan, if they still do."""
-        if self.is_as_planned:
-            self.cheapest[pod_class, policy] = cheapest
-
-    def forget_cheapest(self) -> None:
-        """Forgets which nodes cost least: another node may cost less now, or another policy is in force."""
+    def prices_changed(self) -> None:
+        """No prices say what a round would do: another node may cost less now, or another policy is in force."""
         self.changed = self.arrivals.last
-        self.cheapest.clear()
         self.firm.clear()
+
+    @property
+    def has_prices(self) -> bool:
+        """Whether prices of any class are kept."""
+        return bool(self._prices)
 
     def price(self, prices: PlannedPrices, node: str) -> int | None:
         """What a node costs one more pod of a class; None: unknown, closed, or another pod came there since."""
@@ -112,15 +98,12 @@ class NominationRecords:
         return self._prices.get((pod_class, policy))
 
     def keep_prices(self, classes: AbstractSet[PodClass], since: float) -> None:
-        """Forgets the scores of all other classes, and their prices but for those made since then."""
-        self.scores = {key: scores for key, scores in self.scores.items() if key[0] in classes}
+        """Forgets the prices of all other classes but for those made since then."""
         self._prices = {
             key: priced for key, priced in self._prices.items() if key[0] in classes or priced.made >= since
         }
-        self.cheapest = {key: priced for key, priced in self.cheapest.items() if priced.made >= since}
         self.firm &= self._prices.keys()
-        arrivals = [priced.arrival for kept in (self._prices, self.cheapest) for priced in kept.values()]
-        self.arrivals.forget_until(min(arrivals, default=None))
+        self.arrivals.forget_until(min((priced.arrival for priced in self._prices.values()), default=None))
 
     def forget_place(self, key: str) -> None:
         """No equal pod takes the place of a pod any more."""

@@ -25,7 +25,7 @@ class _PermitGroup:
 
 
 class PermitGroups:
-    """See the module. A permit group is forgotten when its gates open."""
+    """All permit groups. One is forgotten when its gates open."""
 
     def __init__(self) -> None:
         self._groups: dict[PermitKey, _PermitGroup] = {}
@@ -77,8 +77,8 @@ class PermitGroups:
                 del self._groups[group_key]
             return []
         plan = (group_key.plan, group_key.atomic_group)
-        siblings = [other for other in self._groups if (other.plan, other.atomic_group) == plan]
-        return sorted(member for other in siblings for member in self._groups.pop(other).members)
+        siblings = [group for group in self._groups if (group.plan, group.atomic_group) == plan]
+        return sorted(member for group in siblings for member in self._groups.pop(group).members)
 
     def withdraw(self, group_key: PermitKey, key: str) -> None:
         """The nomination of a pod is being withdrawn, until the pod is ``lost``."""

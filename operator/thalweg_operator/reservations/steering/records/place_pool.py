@@ -45,7 +45,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
 
     @classmethod
     def of(cls, place_key: PlaceKey) -> Size | None:
-        """Of the pods with this place key; None: room is not all that a node must have for them."""
+        """Needs of the pods with this place key; None: a node must have more than room for them."""
         pod_class = place_key.pod_class
         if place_key.signature.constraints or pod_class.host_ports or pod_class.volumes or pod_class.numa:
             return None

@@ -1,25 +1,34 @@
-"""What nodes cost one more pod of a class after the last plan that had such pods, and which cost least."""
+"""What nodes cost one more pod of a class after the last plan that had such pods."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
-from flowcore.cluster.cluster import Cluster
-from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
+from flowcore.planning.scores import scores_of
 
-#: Stands for a price above all others, and for a node that is closed to the pods.
-NO_PRICE = 2**16 - 1
+#: The code of a node that the pods may not use.
+NOT_ALLOWED = 2**16 - 1
+#: Codes from this one on are those of nodes that have no room for one more.
+NO_ROOM = 2**15
+#: The highest code of a node with room.
+MOST_STEPS = 2**15 - 2
+#: Cheapest nodes of a class. So many pods may come alone until a round looks anew.
+_MOST_CHEAPEST = 64
 
 
-class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
-    """See the module.
+class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
+    """Prices of nodes for one more pod of a class, as of the last plan with such pods.
 
     Attributes:
-        positions: of the nodes, by name.
-        least: the lowest price.
-        above: for each position, by how much the price is above that.
+        positions: of the nodes, by name, in their order.
+        base: the lowest price of a node that the pods may use.
+        step: codes are in such steps above that.
+        codes: uint16 of each position: steps above the base, NO_ROOM and steps above the base, or NOT_ALLOWED.
         tolerance: how much dearer a node may be than the planned one.
         generation: of the cluster, when the plan was asked for.
         arrival: number of all that the plan places. What came to a node since the plan was asked for has a higher one.
@@ -27,35 +36,47 @@ class PlannedPrices(msgspec.Struct, frozen=True, gc=False):
     """
 
     positions: Mapping[str, int]
-    least: int
-    above: Sequence[int]
+    base: int
+    step: int
+    codes: Sequence[int]
     tolerance: int
     generation: int
     arrival: int
     made: float = 0.0
 
     def of(self, node: str) -> int | None:
-        """The price of a node; None: it is closed to the pods, or the plan did not know it."""
+        """The price of a node; None: it has no room for these pods, or the plan did not know it."""
         position = self.positions.get(node)
-        above = NO_PRICE if position is None else self.above[position]
-        return None if above == NO_PRICE else self.least + above
+        code = NOT_ALLOWED if position is None else self.codes[position]
+        return None if code >= NO_ROOM else self.base + self.step * code
+
+    @property
+    def dearest(self) -> int | None:
+        """The most that a node may cost which is as good as the cheapest one with room; None: no node has room."""
+        codes = _array(self)
+        least = int(codes.min(initial=NOT_ALLOWED))
+        return None if least >= NO_ROOM else self.base + self.step * least + self.tolerance
 
 
-class CheapestNodes(msgspec.Struct, frozen=True, gc=False):
-    """The nodes that cost one more pod least, all about the same.
+@lru_cache(maxsize=16)
+def cheapest_nodes(prices: PlannedPrices) -> Sequence[str]:
+    """The nodes with room that are as good as the cheapest one, the cheapest first."""
+    dearest, codes = prices.dearest, _array(prices)
+    if dearest is None:
+        return ()
+    good = np.flatnonzero(codes <= min((dearest - prices.base) // prices.step, MOST_STEPS))
+    names = list(prices.positions)
+    return [names[place] for place in good[np.argsort(codes[good], kind="stable")[:_MOST_CHEAPEST]].tolist()]
 
-    Attributes:
-        nodes: the cheapest first.
-        generation, arrival, made: as of PlannedPrices.
-    """
 
-    nodes: Sequence[str]
-    generation: int
-    arrival: int
-    made: float
+@lru_cache(maxsize=16)
+def scores_by_node(prices: PlannedPrices) -> Mapping[str, int]:
+    """What kube-scheduler is told of each node, 0 to 10, also of those without room: some may have come free."""
+    codes = _array(prices).astype(np.int64)
+    allowed = codes != NOT_ALLOWED
+    scores = scores_of(codes & (NO_ROOM - 1), allowed)
+    return dict(zip(prices.positions, scores.tolist(), strict=True))
 
-    def left(self, cluster: Cluster, arrivals: Arrivals) -> Iterator[str]:
-        """The nodes that have not changed, and to which no pod came since."""
-        for node in self.nodes:
-            if not arrivals.any_since(node, self.arrival) and not cluster.node_changed_since(node, self.generation):
-                yield node
+
+def _array(prices: PlannedPrices) -> NDArray[np.uint16]:
+    return np.asarray(prices.codes, dtype=np.uint16)

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from flowcore.model.pods import Pod
 
-#: Chain and wave (flowcore/rules/topology/waves.py); 0 and 0: at any time.
+#: Chain and wave (flowcore/rules/topology/round_constraints/waves.py); 0 and 0: at any time.
 WavePosition: TypeAlias = tuple[int, int]
 UNORDERED: WavePosition = (0, 0)
 #: Seconds after which a wave is overdue: since kube-scheduler last asked, and at most.
@@ -37,7 +37,7 @@ _Seat: TypeAlias = dict[str, Pod] | tuple[_Chain, bool] | None
 
 
 class WaveQueue:
-    """See the module."""
+    """The waves of all chains, in the order of their plans."""
 
     def __init__(self) -> None:
         self._plans: deque[dict[_Chain, None]] = deque()
@@ -77,10 +77,10 @@ class WaveQueue:
         chain = self._chains.get(key)
         return chain is not None and len(chain.under_way) + len(chain.overdue) > 1
 
-    def exchange(self, pod: Pod, other: Pod) -> None:
+    def exchange(self, pod: Pod, partner: Pod) -> None:
         """Two pods get each other's waves, to come or begun; a pod of no wave has none to give."""
-        first, second = self._take_out(pod.key), self._take_out(other.key)
-        self._put_in(other, first)
+        first, second = self._take_out(pod.key), self._take_out(partner.key)
+        self._put_in(partner, first)
         self._put_in(pod, second)
 
     def _take_out(self, key: str) -> _Seat:

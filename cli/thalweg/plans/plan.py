@@ -1,0 +1,241 @@
+"""``thalweg plan``: the plan of all waiting pods, and how it differs from what another scheduler did."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+from rich.console import Console
+
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.alternatives.comparison import Comparison
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.observed import ObservedPod
+from flowcore.questions.scenario.plan_listing import (
+    LeavingPod,
+    PlanAnswer,
+    PlannedPod,
+    PlanQuery,
+    check_policy,
+    list_plan,
+)
+from thalweg.plans.evictions import some, why
+from thalweg.plans.local_plan import compare, plan, reasons_by_node
+from thalweg.plans.print_comparison import print_comparison
+from thalweg.plans.workload_tables import print_leaving, print_workloads
+from thalweg.sources.asking import tell
+from thalweg.sources.source import SourceOperation, SourceOptions
+from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+
+_INCOMPLETE: Final = "not certified: objects that the plan needs are missing"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanOptions:
+    """What is planned and said of a whole cluster; any of these is planned here.
+
+    Attributes:
+        reschedule: as if every policy had ``rescheduling: {mode: Act}``.
+        compare: the same pods one by one too.
+        nodes: the reason of each node for each pending pod.
+    """
+
+    reschedule: bool = False
+    compare: bool = False
+    nodes: bool = False
+
+
+class PlanHere(PlanAnswer, frozen=True, rename="camel", kw_only=True):
+    """A plan that was made here.
+
+    Attributes:
+        seconds: how long it took.
+        comparison: the same pods one by one, if asked for.
+        nodes_of: key of a pending pod -> node -> reason, if asked for.
+    """
+
+    seconds: float
+    comparison: Comparison | msgspec.UnsetType = msgspec.UNSET
+    nodes_of: dict[str, msgspec.Raw] | msgspec.UnsetType = msgspec.UNSET
+
+
+def answer_here(options: PlanOptions, scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanHere:
+    """Plans the waiting pods.
+
+    Raises:
+        UnknownName: no policy has the name of the query.
+    """
+    check_policy(scenario, query)
+    planned = plan(scenario, context.now, reschedule=options.reschedule)
+    answer = list_plan(scenario, planned.document(planned.seconds), query, context)
+    fields = {name: getattr(answer, name) for name in answer.__struct_fields__}
+    fields |= {"warnings": [*scenario.warnings, *answer.warnings], "seconds": round(planned.seconds, 6)}
+    if options.compare:
+        fields["comparison"] = compare(scenario, planned)
+    if options.nodes:
+        listed = {each.pod for each in answer.waiting}
+        fields["nodes_of"] = {key: by_node for key, by_node in reasons_by_node(planned) if key in listed}
+    return PlanHere(**fields)
+
+
+def question(options: PlanOptions) -> SourceOperation[PlanQuery, PlanAnswer]:
+    """The plan as a question."""
+    return SourceOperation("plan", PlanAnswer, partial(answer_here, options), method="GET")
+
+
+QUESTION: Final = question(PlanOptions())
+
+
+@dataclass(frozen=True, slots=True)
+class Printed:
+    """What is printed of a plan.
+
+    Attributes:
+        output: "table", "json" or "yaml".
+        watch: again whenever it changes.
+        pods: all pods, not a line for each workload.
+        verbose: the plan's cost and what is proven of it.
+    """
+
+    output: str = "table"
+    watch: bool = False
+    pods: bool = False
+    verbose: bool = False
+
+
+def run_plan(
+    source: SourceOptions, policy: str, options: PlanOptions, printed: Printed, *, all_namespaces: bool
+) -> None:
+    """Asks for the plan and prints it."""
+    # Two ways of placing are compared for the whole cluster, and so is the line above them.
+    everywhere = all_namespaces or options.compare or (source.files and not source.namespace)
+    tell(
+        source,
+        question(options),
+        lambda namespace: PlanQuery("" if everywhere else namespace, policy),
+        partial(show, pods=printed.pods, verbose=printed.verbose),
+        output=printed.output,
+        watch=printed.watch,
+    )
+
+
+def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> None:
+    """Prints a plan: sums, then a line for each workload, all pods, or both ways of placing them."""
+    console = stdout_console()
+    console.print(f"{summary(answer)}\n", markup=False)
+    if isinstance(answer, PlanHere) and answer.comparison is not msgspec.UNSET:
+        print_comparison(console, answer.comparison)
+    elif pods:
+        _show_pods(console, answer)
+        _show_leaving(console, "LEAVES", answer.leaving)
+        _show_leaving(console, "WOULD LEAVE", answer.proposed)
+    else:
+        print_workloads(console, answer.workloads)
+        print_leaving(console, "LEAVES", answer.leaving_workloads)
+        print_leaving(console, "WOULD LEAVE", answer.proposed_workloads)
+    _show_observed(console, answer.observed)
+    if verbose:
+        console.print(_proof(answer), markup=False)
+
+
+def _show_pods(console: Console, answer: PlanAnswer) -> None:
+    if answer.placed:
+        shown = answer.placed[:MAX_ROWS]
+        header: tuple[str, ...] = ("POD", "NODE", "COST")
+        rows: list[tuple[str, ...]] = [(each.pod, each.node, str(each.price)) for each in shown]
+        if any(remarks := [_remark(each) for each in shown]):
+            header, rows = (*header, "REMARK"), [(*row, said) for row, said in zip(rows, remarks, strict=True)]
+        _table(console, header, rows, len(answer.placed))
+    if answer.waiting:
+        _table(
+            console,
+            ("PENDING", "REASON"),
+            [(each.pod, each.reason) for each in answer.waiting[:MAX_ROWS]],
+            len(answer.waiting),
+        )
+
+
+def _show_leaving(console: Console, title: str, pods: list[LeavingPod]) -> None:
+    if pods:
+        rows = [
+            (pod.pod, pod.node, some(pod.for_pods) or "-", pod.to or "-", why(pod.kind, pod.reason))
+            for pod in pods[:MAX_ROWS]
+        ]
+        _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(pods))
+
+
+def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
+    different = [each for each in observed if each.elsewhere]
+    if different:
+        rows = [(pod.pod, pod.policy, pod.node, pod.planned or f"none: {pod.reason}") for pod in different[:MAX_ROWS]]
+        _table(console, ("OBSERVED", "POLICY", "RUNS ON", "PLANNED FOR"), rows, len(different))
+    counts, others = Counter(each.policy for each in observed), Counter(each.policy for each in different)
+    for policy, count in sorted(counts.items()):
+        console.print(
+            f"policy {policy} (Observe): {others[policy]:,} of {counted(count, 'running pod')} would be elsewhere",
+            markup=False,
+        )
+
+
+def _table(console: Console, header: tuple[str, ...], rows: Sequence[tuple[str, ...]], count: int) -> None:
+    print_table(console, header, rows)
+    print_truncated(console, count)
+    console.print()
+
+
+def _remark(placed: PlannedPod) -> str:
+    parts = [] if placed.acts else ["not carried out (Observe)"]
+    if placed.victims:
+        parts.append(f"once {some(placed.victims)} {'has' if len(placed.victims) == 1 else 'have'} left")
+    return "; ".join(parts)
+
+
+def summary(answer: PlanAnswer) -> str:
+    """The plan in one line."""
+    moved = sum(bool(each.to) for each in answer.leaving)
+    counts = {"moved": moved, "evicted": len(answer.leaving) - moved}
+    leaving = "".join(f"{count:,} {word}, " for word, count in counts.items() if count)
+    nodes = counted(answer.nodes, "node")
+    if not answer.placed and not answer.waiting and not answer.hidden:
+        return f"{leaving}no pending pods{_of_whom(answer)} on {nodes}"
+    hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
+    proof = f"; {proven}" if (proven := _short_proof(answer)) else ""
+    return f"{len(answer.placed):,} placed, {leaving}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
+
+
+def _of_whom(answer: PlanAnswer) -> str:
+    policy = f" of policy {answer.policy}" if answer.policy else ""
+    return policy + (f" in namespace {answer.namespace}" if answer.namespace else "")
+
+
+def _short_proof(answer: PlanAnswer) -> str:
+    """What people should know of the plan without asking; "": nothing."""
+    if not answer.placed and all(each.skipped for each in answer.waiting):
+        return "no pending pod can be planned" if answer.waiting else ""
+    if answer.incomplete:
+        return _INCOMPLETE
+    return "certified: no plan costs less" if answer.certified else ""
+
+
+def _proof(answer: PlanAnswer) -> str:
+    """The cost and what is proven of it."""
+    took = f"; planned in {answer.seconds:.3f} s" if isinstance(answer, PlanHere) else ""
+    return f"cost {answer.cost}, {_cost_proof(answer)}{took}"
+
+
+def _cost_proof(answer: PlanAnswer) -> str:
+    if answer.incomplete:
+        return _INCOMPLETE
+    if answer.certified:
+        return "certified: no plan costs less"
+    if answer.leaving:
+        return "not certified: plans that evict pods have no bound"
+    if not answer.lower_bound:
+        return "not certified: networks and other pods are planned one after the other"
+    # Rounded up, so that a plan with a gap never shows none.
+    return f"not certified: optimality gap <= {math.ceil(answer.gap * 1000) / 10:.1f} %"

@@ -1,0 +1,187 @@
+"""What ``thalweg status`` shows: the question, and its answer as lines and tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from thalweg_view.pictures.policies import QueueRow
+from thalweg_view.rounds import RoundHistory, RoundRow
+from thalweg_view.status import StatusAnswer, StatusQuery, answer_status
+from thalweg_view.view_data import SourceInfo, ViewData
+
+from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload
+from flowcore.questions.scenario.reading.moment import parse_moment
+from thalweg.sources.source import SourceOperation
+from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
+
+#: Orders of the waiting workloads, as the key s goes through them.
+_ORDERS: Final[dict[str, Callable[[PlannedWorkload], Any]]] = {
+    "age": lambda row: (row.since or float("inf"), row.workload),
+    "pods": lambda row: (-row.waiting, row.workload),
+    "namespace": lambda row: (row.namespace, row.since),
+    "reason": lambda row: (row.why, row.since),
+}
+SORTS: Final = tuple(_ORDERS)
+_DAY, _HOUR, _MINUTE = 86_400, 3_600, 60
+#: A plan that no operator made, in words, by the kind of its source.
+_PLANS_HERE: Final = {"dump": "the plan for this dump", "listing": "the plan made here for this cluster"}
+
+Table = tuple[tuple[str, ...], list[tuple[str, ...]]]
+Tables = list[Table]
+
+
+def planned_here(kind: str, scenario: Scenario, query: StatusQuery, context: AnswerContext) -> StatusAnswer:
+    """The status of a dump or of a listed cluster, with the plan of ``thalweg plan`` as its only round.
+
+    Args:
+        kind: "dump" or "listing".
+    """
+    rounds = RoundHistory()
+    plan = plan_scenario(scenario, context.now, context.models)
+    rounds.put(plan.document())
+    return answer_status(ViewData(scenario, rounds, SourceInfo(kind)), query, context)
+
+
+of_dump = partial(planned_here, "dump")
+QUESTION_OF_DUMP = SourceOperation("status", StatusAnswer, of_dump, method="GET")
+QUESTION_OF_CLUSTER = SourceOperation("status", StatusAnswer, partial(planned_here, "listing"), method="GET")
+
+
+def show(answer: StatusAnswer) -> None:
+    """Prints a status."""
+    console = stdout_console()
+    for line in summary(answer):
+        console.print(line, markup=False)
+    for header, rows in tables_of(answer, SORTS[0]):
+        console.print()
+        print_table(console, header, rows[:MAX_ROWS])
+        print_truncated(console, len(rows))
+
+
+def summary(answer: StatusAnswer) -> list[str]:
+    """The cluster and the newest round in two or three lines, and what policies decided by themselves."""
+    held = [f"{each.name}: waiting Auto. {each.held}" for each in answer.policies if each.held]
+    return [*_cluster_and_round(answer), *held]
+
+
+def _cluster_and_round(answer: StatusAnswer) -> list[str]:
+    overview = answer.overview
+    waiting = counted(answer.waiting, "waiting pod") + (f" in namespace {answer.namespace}" if answer.namespace else "")
+    lines = [f"{counted(overview.nodes, 'node')}, {counted(overview.running, 'running pod')}, {waiting}"]
+    if overview.version:
+        lines.insert(0, f"Thalweg {overview.version}, {overview.source}: {overview.name}")
+    if not answer.rounds:
+        return [*lines, "no round yet"]
+    left = answer.waiting - answer.planned
+    if (plan := _PLANS_HERE.get(overview.source)) is not None:
+        gives = f"{plan} gives {answer.planned:,} of them a node, {left:,} {'stays' if left == 1 else 'stay'} pending"
+        return [*lines, gives if answer.waiting else "no pod waits"]
+    newest = answer.rounds[0]
+    if answer.planned:
+        lines[-1] += f": {answer.planned:,} with a planned node, {left:,} pending"
+    pods, proof = f"{newest.placed:,} placed, {newest.waiting:,} pending", ", certified" if newest.certified else ""
+    return [*lines, f"round {newest.number} at {clock(newest.time)}: {pods}, {newest.seconds:.2f} s{proof}"]
+
+
+def policy_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for each policy."""
+    return [
+        (each.name, each.delivery, "-" if each.running is None else f"{each.running:,}", f"{each.waiting:,}",
+         f"{each.placed:,}")
+        for each in answer.policies
+    ]  # fmt: skip
+
+
+def queue_rows(queues: list[QueueRow]) -> list[tuple[str, ...]]:
+    """A row for each queue."""
+    return [
+        (each.name, f"{each.used_share:.1%}", f"{each.fair_share:.1%}", f"{each.borrowed_share:.1%}",
+         f"{each.waiting:,}")
+        for each in queues
+    ]  # fmt: skip
+
+
+def code_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for each reason that pods wait for, the commonest first."""
+    return [(code, f"{count:,}") for code, count in answer.overview.codes.items()]
+
+
+def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for each of the last rounds, the newest first."""
+    return [
+        (str(each.number), clock(each.time), f"{each.placed:,}", f"{each.waiting:,}", f"{each.evicted:,}",
+         f"{each.seconds:.2f} s", proof(each))
+        for each in answer.rounds
+    ]  # fmt: skip
+
+
+def move_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+    """A row for each pod that leaves; the last one says how many more do."""
+    rows: list[tuple[str, ...]] = [(each.pod, each.node, each.to or "-", each.kind) for each in answer.moves]
+    more = answer.leaving - len(rows)
+    return [*rows, (f"... and {more:,} more", "", "", "")] if more else rows
+
+
+def proof(row: RoundRow) -> str:
+    """How good a round's plan is for sure; "-": nothing is known."""
+    if row.certified:
+        return "certified"
+    # Rounded up, so that a plan with a gap never shows none.
+    return "-" if row.gap is None else f"gap <= {math.ceil(row.gap * 1000) / 10:.1f} %"
+
+
+def clock(seconds: float) -> str:
+    """A time of day."""
+    return datetime.fromtimestamp(seconds, UTC).strftime("%H:%M:%SZ")
+
+
+def tables_of(answer: StatusAnswer, sort: str) -> Tables:
+    """Headers and rows of all tables that have rows. What waits is a row for each workload, or for each pod if asked.
+
+    Args:
+        sort: order of the waiting workloads, one of ``SORTS``.
+    """
+    now = parse_moment(answer.now) if answer.now else 0.0
+    waiting = sorted((each for each in answer.workloads if each.waiting), key=_ORDERS[sort])
+    tables: Tables = [
+        (("PENDING", "REASON"), [(each.pod, each.reason) for each in answer.pods]),
+        (("WAITS LONGEST" if sort == "age" else "WAITS", "FOR", "PENDING", "QUEUE", "REASON"),
+         [(each.workload, age(now - each.since) if each.since and now else "-", f"{each.waiting:,} of {each.pods:,}",
+           each.queue or "-", each.why) for each in ([] if answer.pods else waiting)]),
+        _placed(answer),
+        (("REASON", "PODS"), code_rows(answer)),
+        (("QUEUE", "USED", "FAIR", "BORROWED", "PENDING"), queue_rows(answer.queues)),
+        (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
+        (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),
+         [] if _is_planned_here(answer) else round_rows(answer)),
+        (("LEAVES", "NODE", "TO", "WHY"), move_rows(answer)),
+    ]  # fmt: skip
+    return [(header, rows) for header, rows in tables if rows]
+
+
+def _placed(answer: StatusAnswer) -> Table:
+    """What was placed, and by which rounds; a plan that was made here is the only one, and binds no pod."""
+    if _is_planned_here(answer):
+        return ("PLACED", "PODS"), [(each.workload, f"{each.pods:,}") for each in answer.placed]
+    return ("PLACED LATELY", "PODS", "BOUND", "ROUND", "AT"), [
+        (each.workload, f"{each.pods:,}", f"{each.bound:,}", str(each.round), clock(each.time))
+        for each in answer.placed
+    ]
+
+
+def _is_planned_here(answer: StatusAnswer) -> bool:
+    return answer.overview.source in _PLANS_HERE
+
+
+def age(seconds: float) -> str:
+    """A time span as kubectl has it: 45s, 12m, 3h, 2d."""
+    for unit, letter in ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "m")):
+        if seconds >= 2 * unit or (unit == _MINUTE and seconds >= unit):
+            return f"{int(seconds // unit)}{letter}"
+    return f"{max(0, int(seconds))}s"

@@ -1,0 +1,1 @@
+"""``thalweg run``: the operator with its extender, and the options of both."""

@@ -1,0 +1,1 @@
+"""``thalweg scheduler-config``: kube-scheduler's configuration for the extender."""

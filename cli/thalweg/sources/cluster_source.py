@@ -1,0 +1,91 @@
+"""A live cluster: its operator answers where it has a view; else the question is answered here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import click
+import msgspec
+from thalweg_operator.api.client import ApiClient, connect
+from thalweg_operator.errors import ConnectionLost
+
+from flowcore.questions.scenario import Scenario
+from thalweg.kubeconfig import users_kubeconfig
+from thalweg.sources.cluster_listing import Listing, list_objects
+from thalweg.sources.direct_source import DirectSource
+from thalweg.sources.operator_view.live import LiveOperator
+from thalweg.sources.operator_view.live_service import NoView
+from thalweg.sources.operator_view.server_operator import ServerOperator, server_session
+from thalweg.sources.source import Source, SourceError, SourceOperation, SourceOptions
+
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
+
+_CONNECTIONS: Final = 4
+
+
+class ClusterSource:
+    """A live cluster as a source: its operator's view, else its objects.
+
+    Attributes:
+        namespace: of names without a namespace.
+    """
+
+    def __init__(self, operator: LiveOperator, objects: DirectSource) -> None:
+        self._operator: LiveOperator | None = operator
+        self._objects, self.namespace = objects, objects.namespace
+
+    async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
+        """Answers a question."""
+        if self._operator is not None:
+            try:
+                return await self._operator.ask(question, query)
+            except NoView as error:
+                self._operator = None
+                click.echo(f"Note: planned here, as with --direct: {error}", err=True)
+        return await self._objects.ask(question, query)
+
+    async def scenario(self) -> Scenario:
+        """Reads the whole cluster."""
+        return await self._objects.scenario()
+
+
+@asynccontextmanager
+async def cluster_source(options: SourceOptions) -> AsyncIterator[Source]:
+    """The cluster that the options name.
+
+    Raises:
+        SourceError: the kubeconfig cannot be used.
+    """
+    async with _connected(options) as (client, where):
+        objects = DirectSource(client, options.namespace or client.credentials.namespace, where)
+        if options.direct:
+            yield objects
+        elif options.server:
+            async with server_session(options) as session:
+                yield ClusterSource(ServerOperator(client, options, where, session), objects)
+        else:
+            yield ClusterSource(LiveOperator(client, options, where), objects)
+
+
+async def listed_objects(options: SourceOptions) -> Listing:
+    """All objects of the cluster that plans depend on.
+
+    Raises:
+        SourceError: the kubeconfig cannot be used, or the API server lists no nodes or no pods.
+    """
+    async with _connected(options) as (client, _):
+        return await list_objects(client)
+
+
+@asynccontextmanager
+async def _connected(options: SourceOptions) -> AsyncIterator[tuple[ApiClient, str]]:
+    """A client, and what names the cluster in messages."""
+    kubeconfig, where = users_kubeconfig(options.kubeconfig)
+    try:
+        async with connect(kubeconfig, _CONNECTIONS, context=options.context) as client:
+            yield client, where
+    except ConnectionLost as error:
+        advice = ". Give --filename to ask a dump, or --kubeconfig to ask a cluster" if kubeconfig is None else ""
+        raise SourceError(f"cannot use the API server ({where}): {str(error).rstrip('.')}{advice}") from error

@@ -1,0 +1,58 @@
+"""Questions about a cluster dump."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import redirect_stdout
+from functools import cached_property
+from typing import Any, TypeVar
+
+import msgspec
+
+from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario.context import AnswerContext
+from thalweg.dumps.files import DumpError
+from thalweg.dumps.reader import read_dump
+from thalweg.sources.source import SourceError, SourceOperation, warn
+from thalweg.terminal.progress import planning
+from thalweg_cost_models import find_models
+
+_Answer = TypeVar("_Answer", bound=msgspec.Struct)
+
+
+def answer_here(question: SourceOperation[Any, _Answer], scenario: Scenario, query: msgspec.Struct) -> _Answer:
+    """Answers in this process, with the installed cost models.
+
+    Raises:
+        ModelError: the question names something that is not there, or contradicts itself.
+    """
+    with planning(scenario), redirect_stdout(sys.stderr):  # output of plug-ins must not mix with the answer
+        return question.compute(scenario, query, AnswerContext(scenario.moment, find_models().usable))
+
+
+class DumpSource:
+    """Answers from files, with the installed cost models. Warnings about the files go to standard error, once.
+
+    Attributes:
+        namespace: of names without a namespace.
+    """
+
+    def __init__(self, files: tuple[str, ...], namespace: str, moment: float | None = None) -> None:
+        """``moment``: see ``read_dump``."""
+        self._files, self.namespace, self._moment = files, namespace, moment
+
+    async def ask(self, question: SourceOperation[Any, _Answer], query: msgspec.Struct) -> _Answer:
+        """Answers a question."""
+        warn(self._read.warnings)
+        return answer_here(question, self._read, query)
+
+    async def scenario(self) -> Scenario:
+        """Reads the whole cluster."""
+        return self._read
+
+    @cached_property
+    def _read(self) -> Scenario:
+        try:
+            return read_dump(self._files, self._moment)
+        except DumpError as error:
+            raise SourceError(str(error)) from error

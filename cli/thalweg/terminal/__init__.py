@@ -1,0 +1,1 @@
+"""What commands print with: tables, a bar of progress, log lines."""

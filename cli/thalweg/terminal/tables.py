@@ -1,0 +1,64 @@
+"""Printed tables: in columns that fit a terminal, or whole lines for a pipe."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+#: Rows of a printed table; ``-o json`` has all.
+MAX_ROWS: Final = 200
+_GAP: Final = "  "
+
+
+def stdout_console(*, wrap: bool = False) -> Console:
+    """Standard output. Names and numbers have no colour.
+
+    With NO_COLOR, if it is not empty (no-color.org), nothing is bold either.
+
+    Args:
+        wrap: lines are wrapped in a pipe too, to 80 columns or to COLUMNS.
+    """
+    plain = bool(os.environ.get("NO_COLOR"))
+    console = Console(highlight=False, no_color=plain, color_system=None if plain else "auto")
+    console.soft_wrap = not (console.is_terminal or wrap)
+    return console
+
+
+def print_table(console: Console, header: Sequence[str], rows: Iterable[Sequence[str | Text]]) -> None:
+    """Prints a table. On a terminal long cells continue in their column; in a pipe a row is a line without padding.
+
+    Text in square brackets has no meaning here.
+    """
+    if console.is_terminal:
+        table = Table(box=None, pad_edge=False)
+        for title in header:
+            table.add_column(title, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(cell) if isinstance(cell, str) else cell for cell in row))
+        console.print(table)
+        return
+    lines = [tuple(header), *(tuple(map(_in_one_line, row)) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(header))]
+    for line in lines:
+        cells = (cell.ljust(width) for cell, width in zip(line, widths, strict=True))
+        console.file.write(f"{_GAP.join(cells).rstrip()}\n")
+
+
+def _in_one_line(cell: str | Text) -> str:
+    return " ".join(str(cell).split("\n"))
+
+
+def print_truncated(console: Console, count: int) -> None:
+    """Prints how many of ``count`` rows the table leaves out, if any."""
+    if count > MAX_ROWS:
+        console.print(f"... and {count - MAX_ROWS} more; -o json has them all")
+
+
+def counted(number: int, noun: str) -> str:
+    """The number with its noun: "1 core", "2,990 pods"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,1 @@
+"""``thalweg uninstall``: hands pods and what creates them back to kube-scheduler."""

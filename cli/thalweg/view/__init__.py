@@ -1,0 +1,1 @@
+"""The view: ``thalweg view`` for files, and the one of ``thalweg run``."""

@@ -1,0 +1,1 @@
+"""What no plan of a round can beat."""

@@ -1,0 +1,206 @@
+"""What no plan of a round can beat, computed by our own code from the demands and the room alone.
+
+A Lagrangian relaxation (Ahuja, Magnanti, Orlin, Network Flows, chapter 16): from any prices for nodes and resources,
+whichever solver they came from, a lower bound follows. Good prices make it tight, bad ones only weak.
+
+Prices are floats. What pods pay by them is rounded down, what nodes give back is rounded up, and the sums are whole
+numbers. Costs are whole too, so no plan costs less than the bound rounded up.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.costs.potential import NodePotential
+from flowcore.planning.problem.bounds.least_cost import cheapest_plan, least_cost
+from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
+
+#: Parts of a unit of cost that sums count, as a power of two; fewer where sums would not fit 63 bits.
+_FINENESS, _BITS = 10, 61
+#: A price is off by less than this part of it; not at all if it is whole and below this number.
+_FLOAT_ERROR, _EXACT = 1e-12, 1e9
+
+
+def first_bound(cost_matrix: CostMatrix) -> int:
+    """A cost that no plan goes below: each pod pays as if it were alone in the round, or its price.
+
+    Potentials are convex, so pods that share a node pay no less together; but for rounding, at most 1 a pod of them.
+    """
+    total = pods = 0
+    for demand in cost_matrix.demands:
+        first_cost = _least_arc(demand, cost_matrix) + demand.first_increase
+        cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
+        total += int(np.minimum(demand.prices, cheapest).sum())
+        pods += demand.count
+    return max(0, total - (pods if pods > 1 else 0))
+
+
+def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | None:
+    """int64[N]: what a pod pays beyond a first one if each pays what the dearest pod of a plan does.
+
+    If all pods count for the same, and may go to the same nodes at the same cost, these prices prove that a plan which
+    takes the cheapest places is the cheapest. None: pods differ in what they count for, or nothing is placed.
+
+    Args:
+        planned: what the plan leaves free.
+    """
+    demands = [demand for demand in cost_matrix.demands if demand.is_priced]
+    if not demands or not is_one_size(cost_matrix.demands) or len({demand.potential for demand in demands}) > 1:
+        return None
+    first, potential = demands[0], demands[0].potential
+    load = planned.load_of(potential)
+    nodes = np.nonzero(load.pods > cost_matrix.capacity.load(potential.utilisation).pods)[0]
+    if not len(nodes):
+        return None
+    last = potential.increase(load.at(nodes, -first.size, -1), first.size)
+    arc = np.min([demand.arc for demand in demands], axis=0)
+    dearest = int((arc[nodes] + last).max())
+    clearing: Int64s = np.maximum(dearest - arc - first.first_increase, 0)
+    return clearing
+
+
+def lower_bound(
+    cost_matrix: CostMatrix,
+    *,
+    shadow_prices: Float64s | None = None,
+    marginal_costs: Int64s | None = None,
+    loads: Mapping[NodePotential, Mixture | None] | None = None,
+    atomic_groups: Sequence[AtomicGroup] = (),
+) -> int:
+    """A cost that no plan of the round goes below, whatever is passed.
+
+    The pods of a demand pay at least as in their cheapest plan, as if no other pods were placed, where a node costs its
+    arc, its slopes and shadow prices of what is taken. Rules about own pods are capacities of domains there. What that
+    overcharges is at most the shadow prices of everything that is free, and the constants of the tangents. What pods
+    prefer among each other is counted as the least that it can be: nothing.
+
+    Args:
+        shadow_prices: float64[N, R], not negative; none if not given.
+        marginal_costs: int64[N], what a pod on each node is taken to cost beyond the first one there; read where pods
+            count for the same.
+        loads: how full nodes are expected to be for pods of each potential; read where pods differ in size.
+        atomic_groups: pods that are placed together or not at all; without them the bound holds too, and is weaker.
+    """
+    demands = cost_matrix.demands
+    tangents = {
+        potential: Tangents.of(cost_matrix, potential, alike, marginal_costs, (loads or {}).get(potential))
+        for potential, alike in _alike(demands).items()
+    }
+    scale = _Scale.of(demands)
+    priced: list[tuple[int, Float64s]] = []
+    if shadow_prices is not None:
+        priced = [(resource, column) for resource, column in enumerate(shadow_prices.T) if column.any()]
+    paid: list[int] = []
+    total, as_groups = 0, 0
+    raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
+    grouped = {demand for unit in atomic_groups for demand in unit.demands}
+    for index, demand in enumerate(demands):
+        cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
+        for resource, price in priced:
+            if demand.requests[resource]:
+                cost += price * float(demand.requests[resource])
+        whole, prices = scale.down(np.minimum(cost, float(demand.prices[0]) + 1)), demand.prices * scale.parts
+        paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
+        least = _least_of(demand, whole, prices, raising)
+        total += least
+        as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
+    # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
+    surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
+    total = max(total, as_groups + surcharge)
+    for tangent in tangents.values():
+        total += int(scale.down(tangent.constants[tangent.constants < 0]).sum())
+    if priced:
+        given = np.sum([price * cost_matrix.spare[:, resource] for resource, price in priced], axis=0)
+        total -= -int(scale.down(-given[given > 0]).sum())
+    return max(0, -(-total // scale.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Costs as whole numbers of ``1 / parts`` of a unit; ``most`` is above all of them."""
+
+    parts: int
+    most: int
+
+    @classmethod
+    def of(cls, demands: Sequence[Demand]) -> _Scale:
+        highest = sum(int(demand.prices.sum()) + demand.count for demand in demands)
+        return cls(2 ** max(0, min(_FINENESS, _BITS - highest.bit_length())), 2**_BITS)
+
+    def down(self, values: Float64s) -> Int64s:
+        """Rounded down, and by as much as floats may be off; whole numbers stay as they are."""
+        exact = np.clip(values * self.parts, -float(self.most), float(self.most))
+        whole = (values == np.rint(values)) & (np.abs(values) < _EXACT)
+        floors: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
+        return floors
+
+
+def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
+    """What all pods of a demand pay at least, where its own rules bind them.
+
+    Args:
+        cost: int64[N], what a pod pays on each node; prices: int64[pods], what it pays if it stays out.
+        raising: see ``pods_by_counter``.
+    """
+    constraints, pods = demand.constraints, demand.count
+    if not constraints.constrained:
+        return int(cheapest_plan(cost, demand.counts, prices))
+
+    def capacities(below: int) -> DomainCapacities:
+        return capacities_of(constraints, lambda counter: counter.initial, demand.counts, pods, raising, below)
+
+    return int(least_cost(cost, demand.counts, prices, capacities)[0])
+
+
+def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:
+    by_potential: dict[NodePotential, list[Demand]] = {}
+    for demand in demands:
+        by_potential.setdefault(demand.potential, []).append(demand)
+    return by_potential
+
+
+def _least_arc(demand: Demand, cost_matrix: CostMatrix) -> Int64s:
+    """int64[N]: the arc without what the class prefers among pods that run and those of the round."""
+    soft_costs = demand.soft_costs(cost_matrix.capacity.snapshot)
+    return demand.arc if soft_costs is None else demand.arc - soft_costs.initial_cost
+
+
+def _atomic_group_surcharge(
+    atomic_group: AtomicGroup, demands: Sequence[Demand], paid: Sequence[int], parts: int
+) -> int:
+    """What a unit's pods pay at least beyond what each would by itself: all are left, or enough of each gang placed.
+
+    Args:
+        paid: what a placed pod of each demand pays at least.
+        parts: of a unit of cost, which that and the result count.
+    """
+
+    def price(index: int, place: int) -> int:
+        return int(demands[index].prices[place]) * parts
+
+    places = {
+        (index, place) for members in atomic_group.members for index, indices in members.items() for place in indices
+    }
+    alone = sum(min(price(index, place), paid[index]) for index, place in places)
+    unplaced_cost = sum(price(index, place) for index, place in places)
+    if atomic_group.unschedulable_reason:
+        return unplaced_cost - alone
+    forced = 0
+    for gang, members in zip(atomic_group.gangs, atomic_group.members, strict=True):
+        dearer = sorted(
+            max(paid[index] - price(index, place), 0) for index, indices in members.items() for place in indices
+        )
+        # Pods that several gangs share are forced once: of gangs the one that forces most counts.
+        forced = max(forced, sum(dearer[: max(0, gang.min_placed)]))
+    return min(unplaced_cost - alone, forced)

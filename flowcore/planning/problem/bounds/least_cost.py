@@ -1,0 +1,102 @@
+"""What the pods of a demand cost at least, if its own rules are capacities of domains.
+
+Nodes have a cost for each pod. Domains are inside each other or apart, so taking the cheapest place that no full domain
+is around gives the cheapest plan for every number of pods (a matroid), and its costs rise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
+
+#: How many numbers of pods in the emptiest domain of a spread constraint are looked at one by one.
+_MOST_MINIMUMS = 16
+
+
+def least_cost(
+    cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s, capacities: Callable[[int], DomainCapacities]
+) -> tuple[float, int]:
+    """The cost of the cheapest plan of a demand, or less; and how many pods below ``rise`` its emptiest domain gets.
+
+    Args:
+        cost: of a pod on each node, [N]; of whole numbers the result is one too.
+        fit_counts: int64[N], how many pods each node has room for.
+        prices: int64[pods], falling, of pods that stay out.
+        capacities: of its rules, for plans in which the emptiest domain gets this number of pods less.
+    """
+    domains = capacities(0)
+    best, best_below = np.inf, 0
+    for below in range(domains.rise + 1):
+        cost_below = _cheapest_plan(cost, fit_counts, prices, domains, domains.minimums)
+        if cost_below < best:
+            best, best_below = cost_below, below
+        if below == domains.rise:
+            break
+        # All plans in which it gets still less keep these capacities.
+        domains = capacities(below + 1)
+        rest = _cheapest_plan(cost, fit_counts, prices, domains, np.zeros_like(domains.minimums))
+        if rest >= best or below + 1 == _MOST_MINIMUMS:
+            return min(best, rest), best_below
+    return best, best_below
+
+
+def cheapest_plan(cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s) -> float:
+    """``least_cost`` of a demand without rules: the dearest pods to leave take the cheapest places."""
+    nodes, pods = np.nonzero(fit_counts > 0)[0], len(prices)
+    if len(nodes) > pods:
+        nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
+    nodes = nodes[np.argsort(cost[nodes], kind="stable")]
+    places = np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
+    return _sum(np.minimum(prices[: len(places)], places)) + _sum(prices[len(places) :])
+
+
+def _cheapest_plan(
+    cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s, domains: DomainCapacities, minimums: Int64s
+) -> float:
+    """Its cost; infinite if domains cannot get their minimums."""
+    pods = len(prices)
+    most = np.minimum(np.minimum(fit_counts, domains.by_node), pods)
+    nodes = np.nonzero(most > 0)[0]
+    if not len(domains.parents) and len(nodes) > pods:
+        nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
+    nodes = nodes[np.argsort(cost[nodes], kind="stable")]
+    taken, domain = most[nodes], domains.domain_of[nodes]
+    parents, depths = np.append(domains.parents, -1), np.append(domains.depths, 0)
+    needed = np.zeros_like(taken)
+    for depth in range(int(depths.max()), 0, -1):
+        # From the inside out: a place that a full outer domain refuses takes nothing from an inner one that counts.
+        here = depths[domain] == depth
+        taken[here] = _within(taken[here], domain[here], domains.capacities)
+        if depth == 1 and minimums.any():
+            needed[here] = _within(taken[here], domain[here], minimums)
+        domain[here] = parents[domain[here]]
+    forced = int(minimums.sum())
+    if int(needed.sum()) < forced or pods < forced:
+        return float(np.inf)
+    places = np.repeat(cost[nodes], taken - needed)[: pods - forced]
+    left = prices[forced:]
+    optional = _sum(np.minimum(left[: len(places)], places)) + _sum(left[len(places) :])
+    return _sum(cost[nodes] * needed) + optional
+
+
+def _sum(values: Float64s | Int64s) -> float:
+    """Whole numbers stay whole."""
+    total: float = values.sum().item()
+    return total
+
+
+def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
+    """The first of each domain's pods, as many as it takes."""
+    order = np.argsort(domain, kind="stable")
+    ordered = taken[order]
+    before = np.cumsum(ordered) - ordered
+    first = np.diff(domain[order], prepend=-1) != 0
+    before -= np.maximum.accumulate(np.where(first, before, 0))
+    shares = np.empty_like(taken)
+    shares[order] = np.clip(most[domain[order]] - before, 0, ordered)
+    return shares

@@ -1,0 +1,239 @@
+"""Groups in a snapshot's terms: what they ask for, where they may ever go, what that costs and what waiting costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import msgspec
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.costs import MODELS, unscheduled_prices
+from flowcore.costs.data_locality import priced_classes
+from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
+from flowcore.costs.potential import NodePotential, mean_size
+from flowcore.costs.shares.urgency import urgencies
+from flowcore.costs.soft_constraints import SoftConstraintCosts
+from flowcore.costs.unscheduled import price_growth
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import Policy
+from flowcore.model.resources import PODS
+from flowcore.planning.problem.demands.charging import Charge, not_charged
+from flowcore.planning.problem.demands.placement_prices import loads_of, price_group, price_placements
+from flowcore.rules.filters import round_invariant_fits
+from flowcore.rules.filters.registry import PORTS
+from flowcore.rules.topology.round_constraints.build_constraints import topology_constraints_of
+from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
+from flowcore.rules.verdicts import Group, VerdictCache, group
+
+
+@dataclass(frozen=True, eq=False)
+class Demand:
+    """One group of a round.
+
+    Attributes:
+        requests: int64[R], what one pod asks for.
+        size: float64[3], what one pod counts for in the cost model, in the columns of Load.taken.
+        allowed: bool[N], nodes that pass every filter which the round itself cannot change.
+        counts: int64[N], how many of its pods each node has room for as the round begins.
+        compared: bool[N], nodes among which its preferences are compared: those allowed as the arcs were priced.
+        arc: int64[N], what a pod of the class pays on each node beside the increase of its potential; a constant.
+        first_increase: int64[N], by how much a first pod increases the potential of each node.
+        potential: of nodes for its pods and all that are priced alike.
+        prices: int64[pods], what leaving each pod pending costs, falling: the first to go is the dearest to leave.
+        dominant_share: how large one pod is: the largest share that it takes of what all nodes have of a resource.
+        constraints: its part in the rules between pods.
+        queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
+        price_growth: by how much each of the prices rises in a second.
+        is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
+            since no plan reads them. Where pods of it get a node after all, ``with_costs`` gives them.
+    """
+
+    group: Group
+    policy: Policy
+    potential: NodePotential
+    requests: Int64s
+    size: Float64s
+    allowed: Bools
+    compared: Bools
+    counts: Int64s
+    arc: Int64s
+    first_increase: Int64s
+    prices: Int64s
+    dominant_share: float
+    constraints: TopologyConstraints
+    queue_rank: int
+    price_growth: float = 0.0
+    is_priced: bool = True
+
+    @property
+    def count(self) -> int:
+        """Its pods."""
+        return len(self.group.pods)
+
+    @cached_property
+    def first_cost(self) -> Int64s:
+        """int64[N]: what a first pod pays on each node, if it fits."""
+        return self.arc + self.first_increase
+
+    @property
+    def is_placed_alone(self) -> bool:
+        """Whether adding up amounts does not tell whether its pods fit a node beside others."""
+        return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
+
+    @cached_property
+    def counted(self) -> Int64s:
+        """int64[4]: what one pod counts for, and 1 for the pod itself."""
+        return np.append(self.size, 1.0).astype(np.int64)
+
+    @property
+    def waits(self) -> bool:
+        """Whether its pods wait for as long as that costs less than every node that has room."""
+        return self.policy.unscheduled.wait_for_cheaper_node
+
+    def soft_costs(self, snapshot: Snapshot) -> SoftConstraintCosts | None:
+        """What its preferences among the pods of the round cost; None: it has none."""
+        preferences, group = self.constraints.soft_constraints, self.group
+        if preferences is None:
+            return None
+        return SoftConstraintCosts(
+            group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
+        )
+
+    def prices_of_last(self, count: int) -> Int64s:
+        """Prices of the ``count`` pods that are placed last."""
+        return self.prices[len(self.prices) - count :]
+
+    def restricted_to(self, nodes: Bools) -> Demand:
+        """The demand on these nodes only, bool[N]."""
+        return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0))
+
+
+def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:
+    counts = cache.counts(group.pod_class, snapshot) * allowed
+    if group.pod_class.host_ports:
+        counts = np.minimum(counts, 1)
+        for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
+            counts[rejection.nodes] = 0
+    if group.pod_class.numa is not None and snapshot.numa is not None:
+        counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
+    return counts
+
+
+def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Also without needs of NUMA zones, where no kubelet refuses pods for them."""
+    if snapshot.numa is not None and snapshot.numa.any_single:
+        return classes
+    replaced = dict(classes)
+    for pod_class in {pod.pod_class for pod in snapshot.pending}:
+        if pod_class.numa is not None and not pod_class.numa.everywhere:
+            replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), numa=None)
+    return replaced
+
+
+def demands_of(
+    snapshot: Snapshot,
+    load: Load,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel] = MODELS,
+    cache: VerdictCache | None = None,
+    charge: Charge = not_charged,
+) -> tuple[Demand, ...]:
+    """All pending pods of a snapshot as demands, in the order of their first pod.
+
+    Args:
+        load: of the snapshot, by what pods request.
+        models: cost models by the names that policies give.
+        cache: what is remembered of earlier rounds.
+        charge: is called with the pods that the work was for.
+    """
+    cache = VerdictCache.of(snapshot) if cache is None else cache
+    classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
+    sizes = [
+        counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)
+        for group in groups
+    ]
+    charge(())
+    allowed, counts = [], []
+    for pod_group in groups:
+        nodes = round_invariant_fits(pod_group.pod_class, pod_group.signature, snapshot, cache.run_filter)
+        allowed.append(nodes)
+        counts.append(_counts(pod_group, nodes, snapshot, cache))
+        charge(pod_group.pods)
+    placeable = [bool(each.any()) for each in counts]
+    # Pods that fit nowhere get no node in this round: no rule of theirs is read, and no node has a price for them.
+    some = [index for index, fits in enumerate(placeable) if fits]
+    costs = [policies[group.policy].cost for group in groups]
+    loads = loads_of(costs, snapshot, load)
+    counted = some or range(len(groups))
+    unit = mean_size(
+        [sizes[index] for index in counted], [len(groups[index].pods) for index in counted], loads.values()
+    )
+    rules = topology_constraints_of(
+        [(groups[index].pod_class, groups[index].signature) for index in some],
+        snapshot,
+        lambda place: charge(groups[some[place]].pods),
+    )
+    placing = price_placements(
+        [groups[index] for index in some],
+        [sizes[index] for index in some],
+        [allowed[index] for index in some],
+        rules,
+        snapshot,
+        loads,
+        unit,
+        policies,
+        models,
+        cache,
+        charge,
+    )
+    constraints = dict(zip(some, rules, strict=True))
+    arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
+    no_costs = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
+    potentials = [NodePotential.of(models[cost.model], cost, unit) for cost in costs]
+    columns = snapshot.allocatable.T
+    everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
+    everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
+    offering = np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
+    requests = [snapshot.vector(pod_group.pod_class.requests) for pod_group in groups]
+    tenths = [10 * float((each * offering / everything).max()) for each in requests]
+    prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))
+    dominant_shares = [float((each / everything).max()) for each in requests]
+    queue = sorted(range(len(groups)), key=lambda index: (-int(prices[index][0]), -dominant_shares[index], index))
+    queue_ranks = {index: turn for turn, index in enumerate(queue)}
+    return tuple(
+        Demand(
+            group=group,
+            policy=policies[group.policy],
+            potential=potentials[index],
+            requests=requests[index],
+            size=sizes[index],
+            allowed=allowed[index],
+            compared=allowed[index],
+            counts=counts[index],
+            arc=arcs.get(index, no_costs),
+            first_increase=increases.get(index, no_costs),
+            prices=prices[index],
+            dominant_share=dominant_shares[index],
+            constraints=constraints.get(index, UNCONSTRAINED),
+            queue_rank=queue_ranks[index],
+            price_growth=price_growth(policies[group.policy].unscheduled, tenths[index]),
+            is_priced=placeable[index],
+        )
+        for index, group in enumerate(groups)
+    )
+
+
+def with_costs(
+    demand: Demand, snapshot: Snapshot, load: Load, models: Mapping[str, CostModel], cache: VerdictCache
+) -> Demand:
+    """The demand with the costs of all nodes, also where none has room for it; the arguments as for ``demands_of``."""
+    if demand.is_priced:
+        return demand
+    arc, increase = price_group(
+        demand.group, demand.size, demand.compared, demand.potential, snapshot, load, demand.policy, models, cache
+    )
+    return replace(demand, arc=arc, first_increase=increase, is_priced=True)

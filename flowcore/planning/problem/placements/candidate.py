@@ -1,0 +1,103 @@
+"""A candidate plan of a problem."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.result import Placement, Unplaced
+
+
+@dataclass(frozen=True, slots=True)
+class HeldCapacity:
+    """Capacity that nobody else gets: room for some pods of an atomic group.
+
+    Attributes:
+        group: number of the atomic group.
+        commits: pods that the capacity is held for, and on which nodes.
+    """
+
+    group: int
+    commits: tuple[Commit, ...]
+
+    def reserve(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+        """The capacity without what is held."""
+        return self._moved(capacity, demands, 1)
+
+    def release(self, capacity: FreeCapacity, demands: Sequence[Demand]) -> FreeCapacity:
+        """The capacity with what was held given back."""
+        return self._moved(capacity, demands, -1)
+
+    def _moved(self, capacity: FreeCapacity, demands: Sequence[Demand], sign: int) -> FreeCapacity:
+        moved = capacity.copy()
+        for commit in self.commits:
+            moved.reserve(demands[commit.demand], commit.node, sign * commit.count)
+        return moved
+
+
+@dataclass(frozen=True, slots=True)
+class Decided:
+    """Pods that were decided before the rest of the round.
+
+    Attributes:
+        slack: by how much they may cost more than the least that is possible.
+        bounded: whether the rest of the round would cost no less without them.
+    """
+
+    placements: tuple[Placement, ...] = ()
+    unplaced: tuple[Unplaced, ...] = ()
+    slack: int = 0
+    bounded: bool = True
+
+    @property
+    def cost(self) -> int:
+        """Sum of their prices."""
+        return sum(each.price for each in self.placements) + sum(each.price for each in self.unplaced)
+
+
+NOTHING_DECIDED = Decided()
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Candidate:
+    """A plan of a problem: groups that are placed whole, and where pods go.
+
+    Attributes:
+        method: what made it.
+        admitted: bool[U], groups of which every needed pod is placed.
+        demands: those of the problem, each kept to one domain where an admitted group must be in one.
+        commits: the placements.
+        capacity: what the placements leave free.
+        cost: of the placements and of every pod that is left pending.
+        decided: pods that a pass decided, and that are not in ``commits``; ``cost`` includes them.
+        held: capacity of ``capacity`` that nobody else gets after the round either.
+    """
+
+    method: str
+    admitted: Bools
+    demands: tuple[Demand, ...]
+    commits: tuple[Commit, ...]
+    capacity: FreeCapacity
+    cost: int
+    decided: Decided = NOTHING_DECIDED
+    held: HeldCapacity | None = None
+
+    def with_decided(self, more: Decided) -> Candidate:
+        """The candidate with these pods too, and what they cost."""
+        before = self.decided
+        decided = Decided(
+            (*before.placements, *more.placements),
+            (*before.unplaced, *more.unplaced),
+            before.slack + more.slack,
+            before.bounded and more.bounded,
+        )
+        return replace(self, decided=decided, cost=self.cost + more.cost)
+
+    def free_for_others(self, demands: Sequence[Demand]) -> Int64s:
+        """int64[N, R]: what is free after the plan and not held for anybody."""
+        capacity = self.capacity if self.held is None else self.held.reserve(self.capacity, demands)
+        return capacity.free

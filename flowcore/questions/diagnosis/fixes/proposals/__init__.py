@@ -1,0 +1,1 @@
+"""Changes that may place waiting pods, found without a plan."""

@@ -1,0 +1,1 @@
+"""What the operator shows of itself beside its metrics and logs: traces, gauges, the lag of watches, dumps."""

@@ -1,0 +1,289 @@
+"""``thalweg plan``: who leaves for whom, and what the files say about priorities and PodDisruptionBudgets."""
+
+import json
+from typing import Any
+
+import pytest
+from support.cli import Manifest, node, plan_of, pod, thalweg
+from thalweg.plans.evictions import WHY
+
+from flowcore.model.policies import DURING_EXECUTION, EVICTABLE
+from flowcore.model.running_pods import EvictionKind
+
+OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
+LABELS = {"app": "web"}
+
+
+def running(name: str, cpu: str = "3", *, on: str = "a", owner: Manifest | None = OWNER, **spec: Any) -> Manifest:
+    """A running pod of a ReplicaSet that has run for long."""
+    metadata = {"labels": LABELS, "creationTimestamp": "2020-01-01T00:00:00Z"}
+    if owner is not None:
+        metadata["ownerReferences"] = [owner]
+    return pod(name, cpu, metadata={**metadata}, status={"phase": "Running"}, nodeName=on, **spec)
+
+
+def budget(allowed: int | None) -> Manifest:
+    """A PodDisruptionBudget for the pods of the ReplicaSet; None: without a status."""
+    found: Manifest = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web", "namespace": "default"},
+        "spec": {"minAvailable": 1, "selector": {"matchLabels": LABELS}},
+    }
+    return found if allowed is None else {**found, "status": {"disruptionsAllowed": allowed}}
+
+
+def priority_class(name: str, value: int, **fields: Any) -> Manifest:
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass"}
+    return {**kind, "metadata": {"name": name}, "value": value, **fields}
+
+
+def policy(**spec: Any) -> Manifest:
+    """A policy for the pods of the default scheduler."""
+    kind = {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy"}
+    selects = {"schedulerNames": ["default-scheduler"]}
+    return {**kind, "metadata": {"name": "p"}, "spec": {"selects": selects, "delivery": "Observe", **spec}}
+
+
+URGENT = pod("urgent", "3", priority=1000)
+
+
+# -- preemption --------------------------------------------------------------------------------------------------------
+
+
+def test_the_lowest_priority_leaves() -> None:
+    """One pod leaves, of the node where the lowest priority runs; the preemptor is placed there."""
+    answer = plan_of(node("a"), node("b"), running("high", priority=10), running("low", on="b", priority=5), URGENT)
+    assert answer["placements"] == {"default/urgent": "b"}
+    assert answer["evictions"] == {
+        "default/low": {"node": "b", "for": ["default/urgent"], "kind": "Preemption", "to": None}
+    }
+    assert answer["pending"] == answer["proposals"] == {}
+
+
+def test_nobody_leaves_where_there_is_room() -> None:
+    """Free room goes first."""
+    answer = plan_of(node("a"), node("b"), running("low"), URGENT)
+    assert (answer["placements"], answer["evictions"]) == ({"default/urgent": "b"}, {})
+
+
+def test_no_second_wave_while_victims_terminate() -> None:
+    """A pod whose victim terminates on its nominated node evicts nobody else."""
+    leaving = running("leaving", priority=1)
+    leaving["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z"}
+    urgent = pod("urgent", "3", priority=1000, status={"phase": "Pending", "nominatedNodeName": "a"})
+    answer = plan_of(node("a"), node("b"), leaving, running("other", on="b"), urgent)
+    assert answer["evictions"] == {}
+    assert answer["pending"].keys() == {"default/urgent"}
+
+
+@pytest.mark.parametrize("priority", [1000, 1001])
+def test_equal_and_higher_priorities_stay(priority: int) -> None:
+    """Only strictly lower priorities leave."""
+    answer = plan_of(node("a"), running("other", priority=priority), URGENT)
+    assert answer["evictions"] == {}
+    assert answer["pending"].keys() == {"default/urgent"}
+
+
+def test_a_pod_that_preempts_nobody_waits() -> None:
+    """PreemptionPolicy Never of the pod, of its class, and mode Never of its policy."""
+    never = {"preemptionPolicy": "Never"}
+    for objects in (
+        [pod("urgent", "3", priority=1000, **never)],
+        [pod("urgent", "3", priorityClassName="c"), priority_class("c", 1000, **never)],
+        [URGENT, policy(preemption={"mode": "Never"})],
+    ):
+        answer = plan_of(node("a"), running("low"), *objects)
+        assert answer["evictions"] == {}, objects
+        assert answer["pending"].keys() == {"default/urgent"}
+
+
+@pytest.mark.parametrize(("allowed", "leaves"), [(0, False), (1, True), (None, False)])
+def test_budgets_are_kept(allowed: int | None, leaves: bool) -> None:  # noqa: FBT001
+    """A PodDisruptionBudget that allows none protects its pods. One without a status does too, and is named."""
+    answer = plan_of(node("a"), running("low"), URGENT, budget(allowed))
+    assert bool(answer["evictions"]) is leaves
+    named = [each for each in answer["warnings"] if "PodDisruptionBudget default/web" in each]
+    assert len(named) == (allowed is None)
+
+
+def test_a_gang_leaves_as_a_whole() -> None:
+    """Nobody is left behind that is of no use without the others."""
+    gang = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
+    members = [running(name, on=on, schedulerName="thalweg") for name, on in (("g0", "a"), ("g1", "b"))]
+    for member in members:
+        member["metadata"]["annotations"] = gang
+    answer = plan_of(node("a"), node("b"), *members, URGENT)
+    assert len(answer["placements"]) == 1
+    assert answer["evictions"].keys() == {"default/g0", "default/g1"}
+
+
+# -- priorities --------------------------------------------------------------------------------------------------------
+
+
+def test_a_class_gives_its_priority() -> None:
+    """A pod that has only the name of its class has the class's priority, whichever comes first in the files."""
+    urgent, low = pod("urgent", "3", priorityClassName="urgent"), running("low", priority=5)
+    for objects in ([urgent, priority_class("urgent", 6)], [priority_class("urgent", 6), urgent]):
+        assert plan_of(node("a"), low, *objects)["evictions"].keys() == {"default/low"}
+    assert plan_of(node("a"), low, urgent, priority_class("urgent", 5))["evictions"] == {}
+
+
+def test_the_default_class_counts_for_pods_without_one() -> None:
+    """Of several the lowest; a pod with a priority keeps it."""
+    low, plain = running("low", priority=5), pod("plain", "3")
+    default = priority_class("d", 6, globalDefault=True)
+    assert plan_of(node("a"), low, plain, default)["evictions"].keys() == {"default/low"}
+    lower = priority_class("lower", 5, globalDefault=True)
+    assert plan_of(node("a"), low, plain, default, lower)["evictions"] == {}
+    assert plan_of(node("a"), low, pod("plain", "3", priority=0), default)["evictions"] == {}
+
+
+def test_the_systems_classes_are_known() -> None:
+    """They are in every cluster; of the two, pods of nodes come first."""
+    critical = running("critical", priorityClassName="system-cluster-critical")
+    answer = plan_of(node("a"), critical, pod("agent", "3", priorityClassName="system-node-critical"))
+    assert answer["evictions"].keys() == {"default/critical"}
+    assert answer["warnings"] == []
+
+
+def test_an_unknown_class_is_named() -> None:
+    """Its pods count with priority 0, a warning says how to add it, and the plan is not certified."""
+    answer = plan_of(node("a"), pod("p", priorityClassName="gone"))
+    assert any("Pod default/p: spec.priorityClassName" in each and "gone" in each for each in answer["warnings"])
+    assert answer["placements"] == {"default/p": "a"}
+    assert not answer["certified"]
+
+
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (priority_class("c", 1_000_000_001), "PriorityClass c: value: 1000000001 is more than 1000000000"),
+        (priority_class("c", 2**31), "PriorityClass c: value: Expected `int` <= 2147483647"),
+        (priority_class("system-mine", 1), "PriorityClass system-mine: metadata.name: system- is reserved"),
+        (pod("p", priority=2**31), "Pod default/p: spec.priority: Expected `int` <= 2147483647"),
+    ],
+)
+def test_priorities_beyond_their_range(bad: Manifest, words: str) -> None:
+    """One line of error that names the object and the field."""
+    dump = json.dumps({"kind": "List", "apiVersion": "v1", "items": [node("a"), bad]})
+    done = thalweg("plan", "-f", "-", stdin=dump)
+    assert done.returncode == 2
+    assert words in done.stderr
+    assert done.stderr.count("\n") == 1
+
+
+# -- moves -------------------------------------------------------------------------------------------------------------
+
+#: Two nodes with a hole each; a pod that fits if one of the running pods moves.
+HOLES = [node("a"), node("b"), running("p", "2"), running("q", "2", on="b")]
+LARGE = pod("large", "4", metadata={"creationTimestamp": "2020-02-01T00:00:00Z"})
+
+
+def test_a_large_pod_fits_by_a_move() -> None:
+    """With --reschedule one pod moves to the other's node; without it the large pod waits."""
+    answer = plan_of(*HOLES, LARGE, arguments=("--reschedule",))
+    ((moved, eviction),) = answer["evictions"].items()
+    other = {"a": "b", "b": "a"}[eviction["node"]]
+    assert moved == {"a": "default/p", "b": "default/q"}[eviction["node"]]
+    assert eviction == {"node": eviction["node"], "for": ["default/large"], "kind": "Migration", "to": other}
+    assert answer["placements"] == {"default/large": eviction["node"]}
+    answer = plan_of(*HOLES, LARGE)
+    assert (answer["evictions"], answer["proposals"], answer["placements"]) == ({}, {}, {})
+
+
+def test_a_policy_moves_or_proposes() -> None:
+    """Act moves without --reschedule. Propose shows the same move as a proposal, and nothing leaves."""
+    acts = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act"}))
+    assert [each["kind"] for each in acts["evictions"].values()] == ["Migration"]
+    assert acts["proposals"] == {}
+    proposes = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
+    assert (proposes["evictions"], proposes["placements"]) == ({}, {})
+    assert proposes["proposals"] == acts["evictions"]
+    off = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act", "limits": {"perRound": 0}}))
+    assert off["evictions"] == {}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"ownerReferences": [{**OWNER, "kind": "DaemonSet"}]},
+        {"ownerReferences": []},
+        {"annotations": {EVICTABLE: "false"}},
+        {"annotations": {EVICTABLE: "perhaps"}},
+    ],
+    ids=["DaemonSet", "bare", "annotated", "unreadable"],
+)
+def test_who_is_never_moved(change: Manifest) -> None:
+    """Pods of DaemonSets, pods without a controller and pods annotated against it stay, whoever waits."""
+    nodes, pods = HOLES[:2], [json.loads(json.dumps(each)) for each in HOLES[2:]]
+    for each in pods:
+        each["metadata"] |= change
+    answer = plan_of(*nodes, *pods, LARGE, arguments=("--reschedule",))
+    assert (answer["evictions"], answer["placements"]) == ({}, {})
+
+
+def test_budgets_keep_pods_from_being_moved() -> None:
+    """A PodDisruptionBudget at 0 stops moves as it stops preemption."""
+    answer = plan_of(*HOLES, LARGE, budget(0), arguments=("--reschedule",))
+    assert (answer["evictions"], answer["placements"]) == ({}, {})
+
+
+# -- rules that hold while pods run ------------------------------------------------------------------------------------
+
+
+def test_a_rule_that_does_not_hold_any_more() -> None:
+    """With duringExecution the pod is replaced, or evicted where there is no other node; the table says why."""
+    misplaced = running("p", "2", nodeSelector={"kubernetes.io/hostname": "b"})
+    replace = policy(delivery="Extender", duringExecution={"rules": "Replace"})
+    leaves = {"default/p": {"node": "a", "for": [], "kind": "Rule", "to": "b"}}
+    assert plan_of(node("a"), node("b"), misplaced, replace)["evictions"] == leaves
+    assert plan_of(node("a"), node("b"), misplaced)["evictions"] == {}
+    full = [node("a"), node("b", "1"), misplaced]
+    assert plan_of(*full, replace)["evictions"] == {}
+    leaves["default/p"]["to"] = None
+    assert plan_of(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
+    lines = table(node("a"), node("b"), misplaced, replace, arguments=("--pods",))
+    assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
+    assert lines[0] == "1 moved, no pending pods on 2 nodes"
+
+
+# -- for people --------------------------------------------------------------------------------------------------------
+
+
+def table(*objects: Manifest, arguments: tuple[str, ...] = ()) -> list[str]:
+    dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": list(objects)})
+    done = thalweg("plan", "-f", "-", *arguments, stdin=dump)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def test_the_table_says_who_leaves() -> None:
+    """Who, from where, for whom, where to, and why; the preemptor's row says whom it waits for."""
+    lines = table(node("a"), running("low"), URGENT, arguments=("--pods",))
+    assert any("default/urgent" in line and " a " in line and "once default/low has left" in line for line in lines)
+    (row,) = (line for line in lines if line.startswith("default/low"))
+    assert row.split()[1:4] == ["a", "default/urgent", "-"]
+    assert "higher priority" in row
+    assert lines[0].startswith("1 placed, 1 evicted, 0 pending on 1 node")
+    lines = table(node("a"), running("low"), URGENT)
+    (row,) = (line for line in lines if "higher priority" in line)
+    assert row.split()[1:4] == ["1", "0", "pod/default/urgent"]
+    lines = table(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}), arguments=("--pods",))
+    heading = next(at for at, line in enumerate(lines) if line.startswith("WOULD LEAVE"))
+    assert "default/large" in lines[heading + 1]
+    assert lines[0].startswith("0 placed, 1 pending on 2 nodes")
+
+
+def test_an_annotation_that_does_not_parse_is_named() -> None:
+    """It counts as Ignore, and a warning names the pod and the annotation."""
+    annotated = running("p", "2")
+    annotated["metadata"]["annotations"] = {DURING_EXECUTION: "Sometimes"}
+    answer = plan_of(node("a"), annotated)
+    assert answer["evictions"] == {}
+    assert [each for each in answer["warnings"] if "Pod default/p: annotation" in each and DURING_EXECUTION in each]
+
+
+def test_each_reason_to_leave_is_told_in_words() -> None:
+    """The table of a plan says why each pod leaves, whatever reasons there are."""
+    assert set(WHY) == set(EvictionKind)
