@@ -121,7 +121,7 @@ class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Pods of a namespace that a spread constraint counts: those that the selector selects and that stay."""
+    """Pods of a namespace that a spread constraint counts: its selector selects them, and they stay."""
 
     namespace: str
     selector: LabelSelector | None
@@ -265,7 +265,7 @@ class PodIndex:
     # --- changes ---
 
     def change(self, signature: PodSignature, node: str, delta: int) -> None:
-        """So many more (or fewer) pods of a kind run on a node."""
+        """Adds ``delta`` pods of a kind on a node; below zero: fewer."""
         self._revision += 1
         self._count(signature, node, delta)
         if len(self._matching):

@@ -128,7 +128,7 @@ class PodTerms(Generic[T]):
         return bool(self._of) or bool(self._base)
 
     def change(self, term: T, namespace: str, node: str, delta: int, revision: int) -> None:
-        """So many more (or fewer) pods of a namespace bring a term on a node."""
+        """Adds ``delta`` pods of a namespace with a term on a node; below zero: fewer."""
         own = self._of.get(namespace)
         if own is None:
             own = self._of[namespace] = _OfNamespace()

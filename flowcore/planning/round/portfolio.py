@@ -377,7 +377,7 @@ class Portfolio:
 
 
 def _where(problem: Problem, holds: Callable[[Demand], bool]) -> Bools:
-    """bool[C]: demands of which something holds."""
+    """bool[C]: demands that satisfy a condition."""
     return np.array([holds(demand) for demand in problem.demands], dtype=np.bool_)
 
 
