@@ -36,7 +36,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class Named(msgspec.Struct, frozen=True):
-    """An object or a part of one of which only the name is read."""
+    """The name of an object or of a part of one."""
 
     name: str
 

@@ -61,7 +61,7 @@ class Interner:
         return shared  # type: ignore[no-any-return]
 
     def drop_unused(self) -> None:
-        """Drops the values that nobody else holds. The next call drops their parts."""
+        """Drops the values without another reference. The next call drops their parts."""
         uses = _uses(self._known)
         self._known = {value: value for value, count in zip(list(self._known), uses, strict=True) if count > _UNUSED}
         self._new = 0

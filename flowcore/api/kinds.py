@@ -82,7 +82,7 @@ POLICY: Final = ObjectKind(KIND, PLURAL, GROUP, (VERSION,))
 QUEUE: Final = ObjectKind(queues.KIND, queues.PLURAL, GROUP, (VERSION,))
 
 _METRICS: Final = "metrics.k8s.io"
-#: In dumps, and polled: nobody can watch them.
+#: In dumps, and polled: they cannot be watched.
 NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
 POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
 

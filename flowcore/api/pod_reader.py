@@ -127,7 +127,7 @@ def _without_names(spec: bytes, place: _Place, *, of_daemon_set: bool) -> bytes:
 
     A field is cut out once. So if a selector of labels has the same text, one of the two stays.
     """
-    if place.hostname:  # of a StatefulSet's pod; nobody reads it
+    if place.hostname:  # of a StatefulSet's pod; it is not read
         spec = spec.replace(b'"hostname":' + msgspec.json.encode(place.hostname), _CUT * 4, 1)
     if place.node_name:
         node = msgspec.json.encode(place.node_name)

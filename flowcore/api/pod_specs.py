@@ -184,7 +184,7 @@ def _pod_class(
 ) -> PodClass:
     """The class of a pod. Pods of a DaemonSet share one: its affinity to the node that it has (``pinned``) is left out.
 
-    Such a pod stays as long as its node, so nobody asks where else it may go.
+    Such a pod stays as long as its node, so where else it may go does not matter.
     """
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None

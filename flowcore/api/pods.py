@@ -81,7 +81,7 @@ def to_read_pod(
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
     controller = controller_of(meta)
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
-    # A pod behind our own gate waits for us; behind another gate nobody may place it. The API server's message about
+    # A pod behind our own gate waits for us; behind another gate it may not be placed. The API server's message about
     # gates dates from the pod's creation, when it may have had another gate.
     tried = unschedulable is not None and (
         unschedulable.reason != "SchedulingGated" or (gated and unschedulable.message != _GATED_AT_CREATION)
@@ -236,7 +236,7 @@ def to_unreadable_pod(raw: bytes, problem: str) -> Pod:
 
 
 def _blocked_reason(gates: Sequence[str], *, deleting: bool) -> str:
-    """Why nobody may place the pod now, "" when it may be placed."""
+    """Why the pod may not be placed now; "": it may be."""
     if deleting:
         return "it is being deleted"
     if gates:

@@ -71,7 +71,7 @@ def to_queue(wire: WireQueue) -> Queue:
 
 
 def unreadable_queue(meta: WireQueueMeta, problem: str) -> Queue:
-    """A queue of which only the name is known."""
+    """A queue that cannot be read: only its name is known."""
     return Queue(name=meta.name, uid=meta.uid or "", generation=meta.generation, problem=problem)
 
 

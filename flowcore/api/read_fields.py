@@ -26,7 +26,7 @@ from flowcore.model.nodes import MEASURED_BANDWIDTH
 
 
 class _Named(Wire):
-    """An object of which only its existence counts."""
+    """An object that is read for its existence alone."""
 
     metadata: WireMeta
 

@@ -12,7 +12,7 @@ class WireClaimSource(Wire):
 
 
 class WireAnything(Wire):
-    """An object of which only the presence is read."""
+    """An object that is read for its presence alone."""
 
 
 class WireIscsi(Wire):

@@ -185,7 +185,7 @@ class NetworkModel(CostModel, Protocol):
 
 
 class NetworkCostModel(FlatPotential, ABC):
-    """A NetworkModel of which only ``name`` and ``network`` are missing.
+    """Base of a NetworkModel: a subclass adds ``name`` and ``network``.
 
     What other pods of the cluster pay does not depend on it: its nodes have no potential.
     """

@@ -117,7 +117,7 @@ def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
 
 
 def affinity_cost(weights: Int64s, allowed: Bools) -> Int64s:
-    """int64[N], 0..OMEGA for allowed nodes, of which there must be one: cost of lower attraction than at the best."""
+    """int64[N], 0..OMEGA for allowed nodes (at least one): cost of lower attraction than at the best."""
     short = _below_best(weights, allowed)
     cost: Int64s = OMEGA * short // max(100, int(short[allowed].max()))
     return cost

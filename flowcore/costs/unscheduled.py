@@ -1,6 +1,6 @@
 """What leaving a pod pending costs, by its policy, priority, waiting time and the share of its queue.
 
-Without this arc an oversubscribed network is infeasible; with a constant cost nobody would age
+Without this arc an oversubscribed network is infeasible; with a constant cost no pod would age
 (design: predecessors, hole 13).
 
 Waiting lifts no pod over one of a higher priority, unless its policy says so. Instead of holding the older pod down,

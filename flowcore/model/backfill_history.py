@@ -15,7 +15,7 @@ import msgspec
 
 #: Seconds of the longest rest.
 MAX_BACKOFF = 86_400.0
-#: So many units and namespaces are remembered, those that last held room or rest longest.
+#: Most units and namespaces that are remembered: the ones that last held room or rest longest.
 _MAX_RECORDS = 1_000
 
 

@@ -1,7 +1,7 @@
 """Constraints of a policy across the pods that it governs, in the words of the seed pod-affinity-and-gangs.md.
 
 A policy adds constraints to those of the pods; it never loosens them. A constraint decides about governed pods when
-they are placed. It counts every running pod that its selector matches in the namespaces of the policy, whoever placed
+they are placed. It counts every running pod that its selector matches in the policy's namespaces, however it was placed
 it.
 """
 

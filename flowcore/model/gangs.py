@@ -11,7 +11,7 @@ import msgspec
 
 
 class Gang(msgspec.Struct, frozen=True, gc=False):
-    """Waiting pods of which a plan places at least ``least``, or none.
+    """Waiting pods that a plan places together: at least ``min_placed`` of them, or none.
 
     Attributes:
         name: as its users know it, and unique: "PodGroup ml/train", "together web of policy shop".

@@ -124,7 +124,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     grace_period: float = 0.0
     #: What it takes on its node: like the class's requests but for in-place resizes.
     usage: Amounts = ()
-    #: Why nobody may place it now, whatever room there is; "" when it may be placed.
+    #: Why it may not be placed now, whatever room there is; "" when it may be.
     blocked_reason: str = ""
     #: Why it cannot be planned here: only kube-scheduler's own judgement will do; "" when it can.
     unsupported_reason: str = ""
@@ -142,7 +142,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unschedulable_message: str = ""
     #: The reason of that condition.
     unschedulable_reason: str = ""
-    #: Seconds since the epoch since when it waits to be placed, by that condition; 0 when nobody tried to place it yet.
+    #: Seconds since the epoch since when it waits to be placed, by that condition; 0 before the first try to place it.
     unschedulable_since: float = 0.0
     #: What it demands of others; None, as for most pods: nothing.
     constraints: InterPodConstraints | None = None
@@ -166,7 +166,7 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     started: float = 0.0
     #: Seconds since the epoch from the first start to the last end of its containers; zeros unless it succeeded.
     ran: tuple[float, float] = (0.0, 0.0)
-    #: Whether the kubelet of its node runs it from a file: nobody can evict it.
+    #: Whether the kubelet of its node runs it from a file: it cannot be evicted.
     static: bool = False
     #: Why it is never moved to another node, "" when it may be.
     immovable_reason: str = ""

@@ -83,7 +83,7 @@ class WaitingMode(StrEnum):
 
 
 class PartialBind(StrEnum):
-    """What becomes of a gang of which some have a node and the others find none in time."""
+    """What becomes of a gang if some of its pods have a node and the others find none in time."""
 
     #: What is missing is planned again with every round, for as long as it takes.
     REPLAN = "Replan"
@@ -103,7 +103,7 @@ class AllowedVictims(StrEnum):
 class PreemptionMode(StrEnum):
     """Whether running pods are evicted for waiting ones that fit nowhere else."""
 
-    #: Nobody is evicted.
+    #: No pod is evicted.
     NEVER = "Never"
     #: Pods of strictly lower priority are, as kube-scheduler does.
     LOWER_PRIORITY = "LowerPriority"

@@ -43,7 +43,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         gang: name of its gang (``RunningPods.gangs``); "": it has none.
         budgets: keys of the PodDisruptionBudgets that protect it.
         immovable_reason: why no move may evict it; "": a move may.
-        unevictable_reason: why nobody may evict it; "": it may be evicted.
+        unevictable_reason: why it may not be evicted; "": it may be.
         queue: name of the FlowQueue that its usage counts for; "": none.
         during_execution: what becomes of it when a required rule of it does not hold any more.
     """

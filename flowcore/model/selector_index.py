@@ -11,7 +11,7 @@ _T = TypeVar("_T", bound=Hashable)
 
 
 class Scope(NamedTuple):
-    """The namespaces that an item is about: those of these names, and those whose labels the selector selects.
+    """The namespaces that an item is about: by name, and by a selector of their labels.
 
     Attributes:
         selector: None: it selects none.
@@ -181,7 +181,7 @@ class ScopedIndex(Generic[_S]):
 
 
 def label_pairs(selector: LabelSelector) -> set[tuple[str, str]] | None:
-    """Labels of which a selected object has at least one; None where there is no such set."""
+    """Labels such that each selected object has at least one of them; None: there is no such set."""
     for requirement in selector.requirements:
         if requirement.operator == "In":
             return {(requirement.key, value) for value in requirement.values}

@@ -283,7 +283,7 @@ def to_plan_document(
     """The document of a plan, without what is said of the pods themselves.
 
     Args:
-        results: the plan of the pods that are bound, then that of pods that are only observed, for which nobody leaves.
+        results: the plan of the pods that are bound, then that of pods that are only observed, for which no pod leaves.
         positions: of the pending pods, by key.
         policies: in the order of the document's.
         savings: by how much the cost falls if a pod leaves a node, by the pod's key and the node's name.

@@ -113,7 +113,7 @@ class RoundInput:
     Attributes:
         pending: the pods to plan, in the given order.
         gangs: all their gangs, sorted by name.
-        persistent_usage: usage that does not come free for gangs; None: nobody asked.
+        persistent_usage: usage that does not come free for gangs; None: it was not asked for.
         queues: the queues and what their pods hold; None: there are no queues.
     """
 

@@ -27,7 +27,7 @@ class Shell:
     """Applies events to the state and hands effects to their handlers. One event loop owns it.
 
     Attributes:
-        state, cluster, ledger: to be read by everybody, and changed by ``apply`` alone.
+        state, cluster, ledger: all may read them; ``apply`` alone changes them.
         failure: the error that a step ended with, None while there is none. The ledger may be half-changed then, so no
             further step is taken, and the operator ends.
         clock: seconds of a monotonic clock.

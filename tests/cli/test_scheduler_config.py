@@ -62,7 +62,8 @@ def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:
     """kube-scheduler asks only what its configuration names."""
     (extender,) = printed("--ca-file", authority)["extenders"]
     asked = {value for name, value in extender.items() if name.endswith("Verb")}
-    dispatcher = VerbDispatcher(StubPlanView(Advice()), DEFAULT_LIMITS, on_answer=Mock(), on_refused=Mock())
+    told = Mock()
+    dispatcher = VerbDispatcher(StubPlanView(Advice()), DEFAULT_LIMITS, on_answer=told, on_refused=told)
     assert asked == {verb for verb, _ in dispatcher._verbs.values()}
 
 

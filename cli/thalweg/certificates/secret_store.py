@@ -51,7 +51,7 @@ async def read_own_secret(api_client: ApiClient, name: NamespacedName) -> Secret
     """Reads a Secret that is to be written.
 
     Raises:
-        SecretProblem: somebody else filled it: it has data, and not the label.
+        SecretProblem: the Secret is not ours: it has data, and not the label.
         Refused, ConnectionLost: the API server cannot be asked.
     """
     secret, own = await _read(api_client, name)

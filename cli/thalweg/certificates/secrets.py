@@ -78,7 +78,7 @@ async def bring_up_to_date(
     """Makes the certificates that are missing, and renews those whose time has come.
 
     Raises:
-        SecretProblem: a Secret was made by somebody else, or its CA cannot be read.
+        SecretProblem: a Secret is not ours, or its CA cannot be read.
         Refused, ConnectionLost: the API server cannot be asked.
     """
     authorities, outcome = await _bring_authorities(api_client, wanted, clock)

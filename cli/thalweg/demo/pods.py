@@ -86,7 +86,7 @@ def counted_cores(cores: float) -> str:
 
 
 def mixed_sizes() -> Scene:
-    """As many cores as are wanted, if small pods leave room for the large one."""
+    """Enough cores for all pods, if the small ones leave room for the large one."""
 
     def claim(thalweg: SceneResult, one_by_one: SceneResult) -> str:
         spread = len(one_by_one.nodes("small") | one_by_one.nodes("medium"))

@@ -25,7 +25,7 @@ _NEW = (("model-2", 8, "model-1", "model"), ("cache-2", 6, "cache-1", "cache"), 
 
 
 def snapshot() -> Snapshot:
-    """Two nodes of eight cores, what runs there, and new pods, two of which name one of those."""
+    """Two nodes of eight cores with running pods, and new pods; two of them name a running pod."""
     nodes = [Node(name, allocatable=(("cpu", 8 * _CORES), ("pods", 110))) for name in ("node-1", "node-2")]
     new = [
         demo_pod(name, PodClass(requests=(("cpu", cores * _CORES),)), replaces=old, owner=owner)

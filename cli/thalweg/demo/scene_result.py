@@ -74,7 +74,7 @@ class SceneResult:
         return sum(self.cells[row].get("", 0) for row in rows or self.cells)
 
     def complete(self, rows: Iterable[str]) -> list[str]:
-        """Sets of which no pod waits."""
+        """Sets without a waiting pod."""
         return [row for row in rows if not self.waiting(row)]
 
 

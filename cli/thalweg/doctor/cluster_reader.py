@@ -60,7 +60,7 @@ class _Page(msgspec.Struct):
 
 
 class _Object(msgspec.Struct):
-    """An object of which only the metadata is read."""
+    """The metadata of an object."""
 
     metadata: Meta
 
@@ -318,7 +318,7 @@ class ClusterReader:
         return {} if raw is None else JsonReader(dict[str, Any]).read(raw).get("data") or {}
 
     async def scheduler_features(self) -> Mapping[str, bool] | None:
-        """kube-scheduler's feature gates; None where nobody said where to read them."""
+        """kube-scheduler's feature gates; None: the caller did not say where to read them."""
         url = self._request.scheduler_metrics
         return await read_features(url, self._request.timeout) if url else None
 

@@ -118,7 +118,7 @@ class Facts:
         missing_gate_objects: kinds of the admission policy's objects that are not installed.
         scheduler: None without a configuration.
         client_certificates: those that kube-scheduler shows to the extender, as far as they can be read.
-        scheduler_features: kube-scheduler's feature gates; None where nobody said where to read them.
+        scheduler_features: kube-scheduler's feature gates; None: the caller did not say where to read them.
         pod_group_versions: versions of the API group scheduling.k8s.io that serve PodGroups.
         view: what the operator's view answers; None: no Service leads to one.
     """

@@ -37,7 +37,7 @@ def as_json(evictions: Iterable[Eviction]) -> dict[str, Any]:
 
 
 def print_evictions(console: Console, title: str, evictions: Sequence[Eviction]) -> None:
-    """Prints who leaves, from where, for whom, where to and why; nothing if nobody leaves.
+    """Prints who leaves, from where, for whom, where to and why; nothing if no pod leaves.
 
     Args:
         title: of the column with the pods that leave.

@@ -56,7 +56,7 @@ async def _draw(
 
 @contextmanager
 def _keys() -> Iterator[asyncio.Queue[str]]:
-    """Keys as they are pressed, without Enter. Ctrl-C stays what it is."""
+    """Yields keys as they are pressed, without Enter. Ctrl-C still interrupts."""
     import termios  # noqa: PLC0415 - only where there is a terminal
     import tty  # noqa: PLC0415
 

@@ -65,7 +65,7 @@ async def store(api_client: ApiClient, name: NamespacedName, text: str) -> bool:
     """Stores the configuration in a Secret. Returns whether it changed.
 
     Raises:
-        SecretProblem: somebody else filled the Secret, or changes it at the same time.
+        SecretProblem: the Secret is not ours, or another process changes it at the same time.
         Refused, ConnectionLost: the API server cannot be asked.
     """
     secret = await read_own_secret(api_client, name)

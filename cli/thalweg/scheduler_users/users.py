@@ -12,8 +12,8 @@ from thalweg.wire_objects import Meta, OwnerReference, Pod, Workload
 
 _TEMPLATE_HASH: Final = "pod-template-hash"
 _DEFAULT_SCHEDULER: Final = "default-scheduler"
-#: Of owners. The API server takes any text in a pod's owner references, line breaks too, and whoever makes a pod writes
-#: them; these names stand in scripts.
+#: Of owners. The API server takes any text in a pod's owner references, line breaks too, from the creator of the pod;
+#: these names stand in scripts.
 _KIND: Final = re.compile(r"[A-Za-z0-9]+")
 _NAME: Final = re.compile(r"[A-Za-z0-9][-A-Za-z0-9._:]*")
 

@@ -47,7 +47,7 @@ def up_objects(scheduler_config: str) -> list[dict[str, Any]]:
         scheduler_config: kube-scheduler's configuration. It is stored as the chart stores it, so that `thalweg doctor`
             finds it.
     """
-    # An operator makes its own Lease, and takes it at once: one that is there may be somebody's.
+    # An operator makes its own Lease, and takes it at once: an existing one may belong to another.
     rights = [each for file in rights_by_file().values() for each in file if each["kind"] != "Lease"]
     return [*custom_resource_definitions(), *rights, *yaml.safe_load_all(_VIEWER), _stored(scheduler_config)]
 

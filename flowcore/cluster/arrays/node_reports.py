@@ -104,7 +104,7 @@ class Reports:
         return self._measured
 
     def _ask_for(self, index: Mapping[str, int]) -> None:
-        # Images that nobody asks for any more are dropped with the table, or when there are very many.
+        # Images that no pod asks for any more are dropped with the table, or when there are very many.
         if self._index is not index or len(self._arrays) > _MOST_IMAGES:
             self._index, self._measured = index, None
             self._arrays.clear()

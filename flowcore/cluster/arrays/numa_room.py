@@ -4,7 +4,7 @@ The kubelet of a node chooses the zone of a pod, in an order of its own, and no 
 next one comes. So a node may take pods only where each of them finds a zone whatever the kubelet chose for the others.
 Either of two conditions suffices for that, in whatever order the pods come:
 
-- all that they take would fit in one and the same zone; then whoever comes fits in that zone;
+- all that they take would fit in one and the same zone; then the next pod fits in that zone;
 - the zones hold as many pods of the largest size as there are pods: as long as one has not come, some zone holds fewer
   of the others than it could, so it has room for one more.
 

@@ -36,7 +36,7 @@ class BudgetIndex:
         self._changed: set[str] = set()
 
     def count_pod(self, pod: Pod, by: int) -> None:
-        """So many more (or fewer) pods like this have a node."""
+        """Adds ``by`` pods like this with a node; below zero: fewer."""
         counts = self._placed.setdefault(pod.namespace, Counter())
         counts[pod.labels] += by
         if not counts[pod.labels]:

@@ -18,7 +18,7 @@ from flowcore.model.pods import Pod
 
 @dataclass(frozen=True, slots=True)
 class PartialGang:
-    """A gang of which some pods have a node, and fewer than it needs (GangRegistry.partial_gangs).
+    """A gang with some pods on nodes, but fewer than it needs (GangRegistry.partial_gangs).
 
     Attributes:
         name: as users know it.

@@ -13,7 +13,7 @@ from flowcore.model.selectors import Labels, value_of
 
 #: Bytes of remembered answers, twice.
 _CACHE_BYTES = 2**23
-#: Label with a namespace's own name. The API server sets it on each namespace, and nobody can change it.
+#: Label with a namespace's own name. The API server sets it on each namespace, and it cannot be changed.
 _NAMESPACE_NAME = "kubernetes.io/metadata.name"
 #: A lookup of more labels takes longer than asking each policy.
 _MAX_CACHED_LABELS = 256

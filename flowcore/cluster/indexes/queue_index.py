@@ -60,7 +60,7 @@ class QueueTree:
 
     @cached_property
     def _selectors(self) -> tuple[SelectorIndex[str], SelectorIndex[str]]:
-        """Each queue by one of its selectors, that of pods or of namespaces: by one that names labels, if one does."""
+        """Each queue by its selector of pods or of namespaces: preferably a selector that names labels."""
         by_pods, by_namespaces = SelectorIndex[str](), SelectorIndex[str]()
         for name, queue in self.queues.items():
             pods, namespaces = queue.pods, queue.namespaces

@@ -1,4 +1,4 @@
-"""Storage objects as last seen: those that no worker has yet, and those that may let a pod be placed."""
+"""Storage objects as last seen. It knows which ones the worker lacks, and which ones may let a pod be placed."""
 
 from __future__ import annotations
 

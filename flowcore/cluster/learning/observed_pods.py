@@ -39,7 +39,7 @@ class RunReader:
 
 
 def work_of(pod: Pod) -> str:
-    """Equal for pods that do the same work: those of one controller, and those of all Jobs of a CronJob."""
+    """A text that is equal for pods of one controller, and for pods of all Jobs of a CronJob: they do the same work."""
     match = _OF_CRON_JOB.fullmatch(pod.name)
     if match is not None:
         return f"{pod.namespace}/{match[1]}"

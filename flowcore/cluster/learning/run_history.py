@@ -110,7 +110,7 @@ class RunHistory:
             self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds))
 
     def _forget(self, known: set[str]) -> None:
-        """Drops runs that ended before all those began that are still to be learnt from, and those beyond the limit."""
+        """Drops runs beyond the limit, and runs that ended before any run began that is still to be learnt from."""
         for node, on_node in list(self._by_node.items()):
             earliest = min((run.start for run in on_node.values() if not run.end), default=float("inf"))
             kept = {uid: run for uid, run in on_node.items() if not run.end or uid in known}

@@ -124,7 +124,7 @@ class UsageStore:
 
     @property
     def nodes(self) -> list[str]:
-        """Names of all nodes of which there is anything."""
+        """Names of all nodes with samples."""
         return list({**dict.fromkeys(self._nodes), **self._bandwidth})
 
     @property

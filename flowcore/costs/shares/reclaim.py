@@ -2,7 +2,7 @@
 
 Pods of a higher priority are not evicted for a share: their replacements would preempt the new pods.
 
-Nobody is evicted in a circle. Let the part of a queue be what it has, divided by its fair share. A pod leaves only a
+No pods are evicted in a circle. Let the part of a queue be what it has, divided by its fair share. A pod leaves only a
 queue whose part is above 1, for a queue whose part is at most 1 with the new pod, and only if the first still has at
 least as large a part as the second in the end. So of the two parts the smaller one rises: while nobody asks for more
 or less, the parts of all queues in rising order become larger in the first place where they change, and such steps end.

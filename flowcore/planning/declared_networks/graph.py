@@ -253,7 +253,7 @@ def _topological(tails: Int64s, heads: Int64s, names: Sequence[str]) -> tuple[in
 
 
 def _cycle(tails: Int64s, heads: Int64s, among: set[int]) -> list[int]:
-    """One cycle of vertices each of which has a predecessor among them; its first vertex comes again at the end."""
+    """A cycle among vertices that all have a predecessor among them; its first vertex comes again at the end."""
     before = {h: t for t, h in zip(tails.tolist(), heads.tolist(), strict=True) if t in among and h in among}
     walked, vertex = list[int](), min(among)
     while vertex not in walked:

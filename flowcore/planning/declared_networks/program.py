@@ -239,7 +239,7 @@ class _Statement:
                 if supplies[supply].requests[resource]
             }
             capacity = int(self._free[node, resource])
-            # A node that is overcommitted in what nobody asks for is like any other.
+            # A node that is overcommitted in what no pod asks for is like any other.
             if not asked or sum(ask * int(supplies[supply].fits[node]) for supply, ask in asked.items()) <= capacity:
                 continue
             unit = gcd(*asked.values())

@@ -35,7 +35,7 @@ _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
 
 
 def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
-    """The result with evictions and the placements that they allow; the same result where nobody leaves.
+    """The result with evictions and the placements that they allow; the same result where no pod leaves.
 
     Args:
         problem: what the first part solved.
@@ -248,7 +248,7 @@ class _EvictionRound:
             unplaced=(*unplaced, *revoked_pods),
             evictions=self._evictions(victims),
             cost=cost,
-            # The bound of the first part holds only while nobody leaves.
+            # The bound of the first part holds only without evictions.
             lower_bound=min(0, cost),
             after=after,
         )

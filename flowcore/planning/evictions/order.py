@@ -64,7 +64,7 @@ def first_rejected(state: EvictionState, order: ArrivalOrder) -> Arrival | None:
 def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int, ...]]:
     """Numbers of the victims that each pod waits for, by the pod's key.
 
-    These are the leavers of its node; where rules decide about it, also those from whose node nobody gains room, or all
+    These are the leavers of its node; where rules decide about it, also leavers whose node gains no pod, or all
     where these do not suffice.
     """
     leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None]

@@ -83,7 +83,7 @@ def affordable(
 ) -> tuple[list[Waiting], tuple[Demand, ...]]:
     """Pods for which running pods may leave, and demands kept to the nodes that cost less than to wait.
 
-    A pod whose policy lets it wait for a cheaper node evicts nobody for a node that costs more than its price of
+    A pod whose policy lets it wait for a cheaper node evicts no pod for a node that costs more than its price of
     waiting. A node costs what one more pod would pay there now; when others have left, it costs at most that. A pod of
     a group pays less than the mean price of the group.
     """

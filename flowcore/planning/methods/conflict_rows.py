@@ -1,9 +1,8 @@
 """Rules that only forbid, as rows of a program in whole numbers: anti-affinity and the caps of policies' constraints.
 
-Where pods may all be together by such rules, so may any part of them, in any order: whoever carries the program's
-answer out finds each placement allowed at its turn. What a rule asks of a class holds for every domain in which it has
-pods, so a 0/1 column says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none
-is needed.
+Where pods may all be together by such rules, so may any part of them, in any order: each placement of the program's
+answer is allowed at its turn. What a rule asks of a class holds for every domain in which it has pods, so a 0/1 column
+says of a class and a domain whether it has any; where a rule binds all whom it counts alike, none is needed.
 """
 
 from __future__ import annotations
@@ -175,7 +174,7 @@ def _readers_and_incrementers(
 
 
 def _cliques(conflicts: Sequence[tuple[_ConflictClass, _ConflictClass]]) -> list[list[_ConflictClass]]:
-    """Sets of which any two exclude each other, so that each couple is in one; larger ones bind better."""
+    """Sets of classes that exclude each other pairwise; each conflict is in one of them. Larger sets bind better."""
     adjacent: dict[_ConflictClass, dict[_ConflictClass, None]] = {}
     for first, second in conflicts:
         adjacent.setdefault(first, {})[second] = None

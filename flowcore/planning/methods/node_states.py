@@ -17,7 +17,7 @@ from flowcore.planning.problem.demands.demands import Demand
 
 #: Most values of the costs of a class on its nodes.
 _MOST_COSTS = 8
-#: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by so many steps
+#: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by these steps
 #: for each doubling.
 _SHAPES = 4
 

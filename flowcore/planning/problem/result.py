@@ -98,7 +98,7 @@ class RoundResult(Bounded):
             replaces another without that one.
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan that evicts nobody and replaces the same pods costs less; computed from the snapshot by
+        lower_bound: no plan without evictions that replaces the same pods costs less; computed from the snapshot by
             our own code, whatever solvers said. 0 for plans that evict pods, and where a network has its turn beside
             other pods or networks.
         method: which way gave it.

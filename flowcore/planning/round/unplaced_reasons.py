@@ -25,7 +25,7 @@ class UnplacedReasons:
     """Reasons for the pods that a candidate leaves pending."""
 
     def __init__(self, problem: Problem, candidate: Candidate, after: Snapshot, after_with_held: Snapshot) -> None:
-        """A candidate whose capacity is without held capacity: nobody else gets that.
+        """A candidate whose capacity is without held capacity: no other pod gets that.
 
         Args:
             after: the snapshot after the round; ``after_with_held``: the same with held capacity taken.

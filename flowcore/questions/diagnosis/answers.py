@@ -24,7 +24,7 @@ class WhyKind(StrEnum):
     VICTIMS_LEAVING = "VictimsLeaving"
     #: kube-scheduler is to bind it.
     HANDED_OVER = "HandedOver"
-    #: Nobody may plan it now: a gate of others, a claim, a field that cannot be read.
+    #: It may not be planned now: a gate of others, a claim, a field that cannot be read.
     BLOCKED = "Blocked"
     #: It waits for nothing: the next plan places it.
     PLANNED = "Planned"

@@ -19,7 +19,7 @@ _BY_OTHER_PODS = (inter_pod_affinity.NAME, node_ports.NAME, node_resources_fit.N
 
 
 def too_few_domains(pod: UnplacedCase) -> Finding | None:
-    """The finding for a pod with required anti-affinity to its like, each domain of which has one; None: it is not."""
+    """The finding for a pod that requires anti-affinity to pods like it where each domain has one; None: not so."""
     rules = pod.unplaced.pod.signature.constraints
     for term in rules.anti_affinity if rules is not None else ():
         if _matches(term, pod) and (finding := _full(term, pod)):

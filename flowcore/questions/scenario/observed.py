@@ -41,7 +41,7 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     """Each running pod of a policy with delivery Observe, in the order of the cluster's pods.
 
     Pods that stay where they are whatever is planned are left out: those of DaemonSets, and those that are being
-    deleted. So are pods that may not be planned. Where a pod's data is does not count: of running pods nobody reads it.
+    deleted. So are pods that may not be planned. Where a pod's data is does not count: it is not read of running pods.
 
     Args:
         now: seconds since the epoch.
@@ -63,7 +63,7 @@ def compare_observed(scenario: Scenario, now: float, models: Mapping[str, CostMo
     edits = Edits(scenario)
     try:
         for pod in chosen.values():
-            edits.put_pod(msgspec.structs.replace(to_waiting(pod, now), preempts=False))  # nobody else leaves for them
+            edits.put_pod(msgspec.structs.replace(to_waiting(pod, now), preempts=False))  # no other pod leaves for them
         plan = plan_scenario(scenario, now, models)
     finally:
         edits.undo()

@@ -92,7 +92,7 @@ class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
 
 def by_workload(pods: Iterable[PlannedWaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
-    """Groups pods: first the workloads of which pods still wait, those of which most do at the top.
+    """Groups pods by workload: first the workloads with waiting pods, the most pods first.
 
     Args:
         leaving: how many running pods leave, by workload.

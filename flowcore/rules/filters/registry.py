@@ -175,7 +175,7 @@ IN_ORDER = (
 )
 
 #: Filters whose rejections hold for a whole round, whatever it places: a volume that a pod cannot have on a node is not
-#: there beside more pods either. Nobody's leaving makes room in a NUMA zone before the next report says so.
+#: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so.
 ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,

@@ -51,7 +51,7 @@ class Outages:
             known.since = now
         known.failures += 1
         if now - known.logged >= _EVERY and (not transient or now - known.since >= _GRACE):
-            # A 403 lasts until somebody changes the RBAC rules.
+            # A 403 lasts until the RBAC rules change.
             log = _log.error if cause == "403" else _log.warning
             log("failing", what=topic, cause=cause, problem=problem, failures=known.failures)
             known.logged, known.failures, self._failing[topic] = now, 0, True

@@ -44,7 +44,7 @@ class _Found(msgspec.Struct):
 _found = JsonReader(_Found)
 #: They leave for a place that is named, or with their gang: no other pod would do.
 _PERSISTENT = frozenset({Departure.REPLACEMENT, Departure.PARTIAL_GANG})
-#: kube-scheduler's own reason (core/v1 PodReasonPreemptionByScheduler): it evicts nobody else for the pod meanwhile.
+#: kube-scheduler's own reason (core/v1 PodReasonPreemptionByScheduler): it evicts no other pod for that one meanwhile.
 _PREEMPTED = "PreemptionByScheduler"
 
 

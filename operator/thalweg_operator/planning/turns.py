@@ -7,7 +7,7 @@ round plans all of it. Beyond ``BOUND`` seconds a round plans a part:
 - Of the others, as many lots as ``BOUND`` allows. Namespaces that cost less than their share of it are planned whole.
 - Pods that were planned already and got no node have ``_RETRY_SHARE`` of the time.
 
-After changes that help nobody who waits, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
+After changes that help no waiting pod, such as new pods and where these went, ``CALM_BOUND`` is the bound: pods that
 were planned in vain are not planned again beside each new pod, but later in small parts.
 
 A lot is what is planned together: the pods of one namespace that are equal for the planner, or a gang with its group.

@@ -25,7 +25,7 @@ GATE_LABEL: Final = "scheduling.thalweg/gate"
 
 
 def wants_gate(policy: Policy, gating: AbstractSet[str] = frozenset()) -> bool:
-    """Whether pods that it governs are to wait behind our gate: all, those of gangs, or those of none.
+    """Whether pods of a policy wait behind our gate: all, pods of gangs, or pods of no gang.
 
     Args:
         gating: names of policies of Auto whose new pods are gated (auto_waiting.py).

@@ -46,7 +46,7 @@ class Nominate(_Effect, frozen=True, gc=False):
 
 
 class ClearNomination(_Effect, frozen=True, gc=False):
-    """Clear a pod's nomination, ours or somebody else's, while this reservation is there."""
+    """Clear a pod's nomination, ours or a foreign one, while this reservation is there."""
 
     pod: Pod
     reservation: int

@@ -24,7 +24,7 @@ async def list_metrics(api_client: ApiClient, plural: str) -> AsyncIterator[msgs
         plural: nodes or pods.
 
     Raises:
-        Refused: the API server answered with an error: 404 where nobody serves the API, 503 while its server is away.
+        Refused: the API server answered with an error: 404 where no server has the API, 503 while its server is away.
         ConnectionLost: there was no answer.
         Garbled: the answer is no list.
     """

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from thalweg_view.compute_process.messages import Need
 from thalweg_view.errors import RequestRefused
 
-#: Audience of the tokens that are shown to the view. The API server takes no such token itself: whoever collects them
+#: Audience of the tokens that are shown to the view. The API server takes no such token itself: a thief
 #: can do nothing with them but look.
 AUDIENCE: Final = "thalweg-view"
 #: Begins the name of a service account; namespace and name follow.

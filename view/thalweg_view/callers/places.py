@@ -11,10 +11,10 @@ from thalweg_view.errors import RequestRefused
 
 
 class Places:
-    """A number of places, of which each caller has a share.
+    """A number of places; each caller has a share of them.
 
-    Callers who may not list the pods of all namespaces get half of the places, and half of a caller's share: whoever
-    may make callers in a namespace of their own keeps nobody out who looks after the cluster. The service accounts of
+    Callers who may not list the pods of all namespaces get half of the places, and half of a caller's share: a user
+    who makes many callers in a namespace does not lock out the cluster's administrators. The service accounts of
     one namespace count as one caller (``Caller.share``).
 
     Args:

@@ -1,7 +1,7 @@
 """Asks the API server who a caller is (TokenReview) and what the caller may read (SubjectAccessReview).
 
 Only tokens for the view's own audience are taken (``access.AUDIENCE``): a caller has no reason to show one with which
-somebody else could use the API server in its name.
+another could use the API server in its name.
 So a view shows what `kubectl get` would show to the same caller. Answers hold for some seconds.
 """
 

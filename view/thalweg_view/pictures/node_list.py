@@ -1,4 +1,4 @@
-"""The nodes of a picture: those of the round if it brings its own, else those of the newest state."""
+"""The nodes of a picture: the round's own, if it has any, else the nodes of the newest state."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class PlacedWorkload(msgspec.Struct, frozen=True):
 def workload_rows(
     data: ViewData, plan: PlanDocument | None, waiting: Iterable[PodWithoutNode], context: AnswerContext
 ) -> list[PlannedWorkload]:
-    """The workloads of pods that wait, with those of their pods that the round placed, and of all that it placed.
+    """Workloads with waiting pods or with pods that the round placed, each with both numbers.
 
     Args:
         waiting: what still waits, as far as the asker may see it.

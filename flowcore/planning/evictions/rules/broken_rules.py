@@ -1,4 +1,4 @@
-"""Running pods that break a rule which they require of their node, for policies and pods that do not ignore that.
+"""Running pods whose node no longer meets a rule that they require, where their policy does not ignore that.
 
 Kubernetes reads nodeSelector, required node affinity and required pod affinity and anti-affinity only when it places a
 pod. Its design has "requiredDuringSchedulingRequiredDuringExecution" for rules that hold afterwards too, and no code.
@@ -135,7 +135,7 @@ def _rejected_nodes(signature: PodSignature, index: PodIndex, table: NodeTable) 
             alone &= counter.domains.labelled & (counter.initial.sum() - itself <= 0)
         lonely &= ~alone
     for term in constraints.anti_affinity:
-        # A pod that is being deleted makes way: nobody else must.
+        # A pod that is being deleted makes way: no other pod must.
         match_staying = StayingMatch(AffinityMatch((term,)))
         own = match_staying.includes(signature, index.namespaces)
         counter = _counter(match_staying, term.topology_key, index, table)

@@ -1,7 +1,7 @@
 """For all nodes at once: up to which priority, and how many pods at least, must leave for a waiting pod.
 
 Resources alone decide these bounds, so no choice of victims is better. Nodes are then looked at one by one in the order
-of their bounds, and most of them never are. A demand that needs nobody to leave never asks.
+of their bounds, and most of them never are. A demand that needs no eviction never asks.
 """
 
 from __future__ import annotations

@@ -48,9 +48,9 @@ class NodeSearch:
         self._decisions = self._judged_at = 0
 
     def with_room(self) -> int:
-        """The cheapest node that takes the next pod with nobody else leaving; -1: none.
+        """The cheapest node that takes the next pod without further evictions; -1: none.
 
-        Room that is free now goes first: then the pod waits for nobody.
+        Room that is free now goes first: then the pod waits for no victim.
         """
         nodes = np.nonzero(self._possible & self.fit_check.fits_now())[0]
         if not len(nodes):

@@ -1,7 +1,7 @@
 """Atomic groups: gangs that are placed whole or not at all, as counts over the demands of a round.
 
 Gangs that share pods, and gangs that say that they are one (``Gang.atomic_group``), are one atomic group. A group needs
-so many pods of each demand. Within a demand pods are interchangeable whatever their gang, so a thousand gangs of ten
+a number of pods of each demand. Within a demand pods are interchangeable whatever their gang: a thousand gangs of ten
 shapes are ten demands.
 """
 

@@ -31,7 +31,7 @@ class AdmittedDemands(Pass):
         self._demand_indices: tuple[int, ...] = ()
 
     def apply(self, problem: Problem) -> Problem:
-        """Pods by themselves: those that are in no group, and those of admitted groups."""
+        """The pods without a group and the pods of admitted groups, each by itself."""
         atomic_groups, admitted = problem.atomic_groups, self._candidate.admitted
         demands = self._candidate.demands
         lift = int(min(sum(float(demand.prices.sum()) for demand in demands), _MAX_LIFT)) + 1

@@ -114,7 +114,7 @@ class _ClusterChange:
         return replace(changed, pending=pending, numa=self._numa)
 
     def without(self, victim: Victim) -> Snapshot | None:
-        """The snapshot without one more victim and with nobody in its place; None: its node does not exist."""
+        """The snapshot without one more victim and with no pod in its place; None: its node does not exist."""
         snapshot = self._snapshot
         row = snapshot.table.index.get(victim.node)
         if row is None:

@@ -112,7 +112,7 @@ def _devices(node: Node) -> set[str]:
 
 
 def _spare_devices(node: Node, pods: Sequence[Pod]) -> bool:
-    """Whether a node has devices, none of which the pods ask for."""
+    """Whether a node has devices that no pod asks for."""
     devices = _devices(node)
     return bool(devices) and not any(name in devices for pod in pods for name, _ in pod.pod_class.requests)
 

@@ -1,6 +1,6 @@
 """The search for the cheapest changes that place waiting pods.
 
-Filters say at once what may help, for all nodes. Each such change is planned, with everybody else in the plan, before
+Filters say at once what may help, for all nodes. Each such change is planned, with all other pods in the plan, before
 it is offered; the plans are what costs, so their number is limited.
 """
 
@@ -66,7 +66,7 @@ def find_fixes(
 ) -> list[Fix]:
     """The cheapest changes that would place waiting pods, each of them planned.
 
-    First come those that place most of the pods, then those by which nobody loses a place, then those with fewer and
+    First come those that place most of the pods, then those by which no pod loses a place, then those with fewer and
     less important losers, then the smallest changes. An asker is offered no change of an object that they may not read.
 
     Args:
@@ -77,7 +77,7 @@ def find_fixes(
         budget_plans: most plans; None: eight, and fewer where a cluster has more than 75,000 pods.
 
     Returns:
-        the cheapest first; none where nobody was left waiting, or nothing was found.
+        the cheapest first; none where no pod was left waiting, or nothing was found.
     """
     asked = set(keys)
     unplaced = [
@@ -137,7 +137,7 @@ class _Search:
         return [fix for _, fix in self._found[:limit]]
 
     def _harmless(self) -> int:
-        """How many fixes were found by which nobody loses a place."""
+        """How many fixes were found by which no pod loses a place."""
         return sum(not known.losers for known, _ in self._found)
 
     # --- sorts of changes ---
@@ -154,7 +154,7 @@ class _Search:
             yield (change,)
 
     def _add_nodes(self, wanted: Sequence[Wanted], before: Proposal) -> None:
-        """As few new nodes as suffice, of the first shape that helps; and as few as suffice for everybody."""
+        """The fewest new nodes that suffice, of the first shape that helps; and the fewest for all pods."""
         for change in islice(node_additions(wanted, self._judge.snapshot), _MAX_SHAPES):
             # Others that wait may take the first new nodes.
             others = min(len(self._plan.result.unplaced) - len(self._keys), MAX_NODES - change.count)

@@ -71,7 +71,7 @@ def compare_one_by_one(scenario: Scenario, plan: ScenarioPlan, models: Mapping[s
     """Places the pods of a plan one by one, and sets that beside the plan.
 
     One by one, each pod in its turn (priority, then age) takes the best node by kube-scheduler's filters and a model of
-    its scores. Constraints of policies hold in both ways. One by one knows no gangs and no queues, and evicts nobody.
+    its scores. Constraints of policies hold in both ways. One by one knows no gangs and no queues, and evicts no pods.
 
     Args:
         scenario: what was planned.

@@ -28,7 +28,7 @@ MAX_NODES = 100
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """So many new nodes of a shape.
+    """A number of new nodes of a shape.
 
     Attributes:
         like: a node of the shape.

@@ -95,7 +95,7 @@ class Edits:
         self.scenario.policies[policy.name] = policy
 
     def put_named(self, kind: str, namespace: str, name: str) -> None:
-        """Adds an object of which only its existence counts."""
+        """Adds an object that counts for its existence alone."""
         self.scenario.named[kind, namespace, name] = None
 
     def set_names(self, key: str, names: tuple[tuple[str, str, str], ...]) -> None:

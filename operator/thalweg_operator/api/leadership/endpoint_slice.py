@@ -2,7 +2,7 @@
 
 Clients ask the pod that the Service leads to, and a standby has no plan. Readiness of the pods cannot say who leads:
 rollouts and disruption budgets would count standbys as broken (docs/decisions/0034). So the Service has no selector,
-and each new leader applies the slice. It is applied again every few seconds, in case somebody changed or deleted it.
+and each new leader applies the slice. It is applied again every few seconds, in case it was changed or deleted.
 """
 
 from __future__ import annotations

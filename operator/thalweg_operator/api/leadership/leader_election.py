@@ -37,7 +37,7 @@ _log = structlog.get_logger()
 _API_GROUP: Final = "coordination.k8s.io/v1"
 #: Seconds that the release may take at shutdown.
 _RELEASE = 3.0
-#: What a release writes, as client-go does. Nobody else writes such a duration.
+#: What a release writes, as client-go does. Nothing else writes such a duration.
 _RELEASED: Final = {"holderIdentity": "", "leaseDurationSeconds": 1}
 
 
@@ -119,7 +119,7 @@ class LeaderElector:
         held: set while this process holds the lease and may write.
         held_since: the event loop's time at which it was acquired last; infinite before.
         tried: set after the first attempt.
-        holder: identity of the last holder seen; "" where nobody holds the lease.
+        holder: identity of the last holder seen; "": the lease is free.
     """
 
     def __init__(
@@ -288,7 +288,7 @@ class LeaderElector:
         """Whether no other process holds the lease any more.
 
         Args:
-            new: whether the Lease was not there. Somebody may have deleted it while its holder works: replicas wait for
+            new: whether the Lease was not there. A user may have deleted it while its holder works: replicas wait for
                 that one. A process alone, the first one of a cluster as a rule, does not.
 
         Raises:
@@ -342,7 +342,7 @@ class LeaderElector:
         return _decode(raw)
 
     async def _make(self) -> dict[str, Any]:
-        """Makes the Lease, without a holder; if somebody made it meanwhile, returns it unchanged.
+        """Makes the Lease, without a holder; if another replica made it meanwhile, returns it unchanged.
 
         Server-side apply does both, and RBAC can limit `create` to a name with it.
         """

@@ -187,7 +187,7 @@ class Reflector(Generic[T]):
                 at_least = error.retry_after
                 if error.starting:
                     self._failures = min(self._failures, _STARTING_FAILURES)
-                else:  # a 403 lasts until somebody changes the RBAC rules
+                else:  # a 403 lasts until the RBAC rules change
                     self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
             except ConnectionLost:
                 pass  # the client logs it, once for all kinds

@@ -24,7 +24,7 @@ OPTIONAL_KINDS: Final = frozenset(
     (NODE_TOPOLOGY.plural, *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()))
 )
 
-#: While these are not watched nobody is evicted for room, and all else goes on.
+#: While these are not watched no pod is evicted for room, and all else goes on.
 DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
 
 

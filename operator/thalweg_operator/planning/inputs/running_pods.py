@@ -52,7 +52,7 @@ class RunningPodsTracker:
         wall_clock: Callable[[], float],
         budgets_known: Callable[[], bool],
     ) -> None:
-        """``budgets_known``: whether PodDisruptionBudgets are watched now. While they are not, nobody is evicted."""
+        """``budgets_known``: whether PodDisruptionBudgets are watched now. While they are not, no pod is evicted."""
         self._state, self._cluster, self._ledger = state, state.cluster, state.ledger
         self._clock, self._wall_clock = clock, wall_clock
         self._budgets_known = budgets_known

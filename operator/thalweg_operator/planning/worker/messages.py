@@ -155,7 +155,7 @@ class RoundRequest(msgspec.Struct):
         backfill_history: how long room has been held for gangs, from the last reply.
         queues, queue_usage: all FlowQueues, and what their pods hold, by name.
         running, removed_running: new or changed running pods, and keys of the ones that are gone.
-        running_state: None: nobody may be evicted in this round.
+        running_state: None: no pod may be evicted in this round.
     """
 
     number: int

@@ -46,7 +46,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
-        # Nobody acts on this plan, so it gets the first steps only, and no search.
+        # This plan is only shown, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
             rest = replace(results[0].after, pending=observed_pods, running=None)
             results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
@@ -68,7 +68,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
 
 
 def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[PendingPod, ...]]:
-    """The pods to plan: those that are delivered, and those that are only observed."""
+    """The pods to plan: pods that are delivered, and pods that are only observed."""
     delivered_pods: list[PendingPod] = []
     observed_pods: list[PendingPod] = []
     for waiting in request.pending:

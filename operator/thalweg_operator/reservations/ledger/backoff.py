@@ -89,7 +89,7 @@ def forget_unevictable(ledger: Ledger, now: float) -> None:
 
 
 def expiries(ledger: Ledger, after: float) -> Iterator[float]:
-    """When pauses end that end later than that, those of running pods that could not be evicted among them."""
+    """Times after ``after`` at which pauses end; pauses of running pods that could not be evicted are among them."""
     yield from (pod.until for pod in ledger.unevictable.values() if pod.until > after)
     for record in ledger.pending.values():
         if record.backoff_until > after:

@@ -22,7 +22,7 @@ class Owner(Enum):
     BINDER = "binder"
     #: We nominate, kube-scheduler binds.
     STEERING = "steering"
-    #: Somebody else nominated: kube-scheduler for a pod that preempted, an autoscaler.
+    #: Another component nominated: kube-scheduler for a pod that preempted, an autoscaler.
     OTHERS = "others"
 
 

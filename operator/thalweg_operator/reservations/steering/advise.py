@@ -60,7 +60,7 @@ def advise(state: SteeringState, extender_pod: ExtenderPod, nodes: Sequence[str]
 
 
 def awaits_plan(cluster: Cluster, ledger: Ledger, extender_pod: ExtenderPod) -> bool:
-    """Whether an answer is worth waiting for: nobody has looked at the pod, and its first round may place it.
+    """Whether an answer is worth waiting for: the pod's first round is still to come, and may place it.
 
     A pod that our watch has not shown may be any. For pods of gangs an answer would mostly be no node all the same:
     their own nodes are rarely among those of the question, and no other pod's node is for them.
@@ -106,7 +106,7 @@ def _to_node(state: SteeringState, pod: Pod, node: str, nodes: Sequence[str], *,
 def _unknown(cluster: Cluster, extender_pod: ExtenderPod) -> Advice:
     """No node passes, and nothing is remembered: a request alone proves no pod.
 
-    Nobody is evicted for the pod if a policy would govern it, or may.
+    No pod is evicted for it if a policy would govern it, or may.
     """
     namespace = cluster.namespaces.get(extender_pod.namespace)
     if namespace is None:

@@ -208,7 +208,7 @@ def _held(state: SteeringState, pod: Pod, before: Reservation | None, nominated:
 
 
 def _clear_foreign(state: SteeringState, pod: Pod, nominated: str) -> None:
-    """Somebody else nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
+    """Another component nominated the pod, and kube-scheduler refuses that node: it does not always clear it itself."""
     reservation, record = state.ledger.reservations.get(pod.key), state.ledger.record(pod)
     if (
         reservation is not None

@@ -32,7 +32,7 @@ _NODE_CHANGE_SECONDS = 5.0
 MANY_NODES = 2000
 #: A nomination is written again this often before it counts as rejected.
 _MAX_RETRIES = 5
-#: Phases in which nobody knows of the pod's node yet.
+#: Phases in which the pod's node is not announced yet.
 UNANNOUNCED = frozenset({Phase.QUEUED, Phase.RESERVED})
 
 
@@ -217,7 +217,7 @@ def is_too_early(state: SteeringState, reservation: Reservation) -> bool:
 
 
 def forget_node_changes(state: SteeringState) -> None:
-    """Forgets changes of nodes that everybody has seen."""
+    """Forgets changes of nodes that kube-scheduler has seen too."""
     records = state.nominations
     records.node_changes = {
         node: when for node, when in records.node_changes.items() if state.now - when < _NODE_CHANGE_SECONDS

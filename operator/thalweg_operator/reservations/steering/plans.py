@@ -34,7 +34,7 @@ def add_plan(state: SteeringState, planned: Sequence[ReservedPlacement]) -> None
     """Takes over placements that have their reservations.
 
     The gates of an atomic group open together once all its pods of one wave are nominated. Placements whose reservation
-    has ended meanwhile are left out: the pod was bound, is gone, or somebody else nominated it.
+    has ended meanwhile are left out: the pod was bound, is gone, or another component nominated it.
     """
     records = state.nominations
     records.plan_count += 1

@@ -66,7 +66,7 @@ def policies_changed(state: SteeringState) -> None:
 
 
 def _sweep(state: SteeringState) -> None:
-    """Withdraws nominations that nobody follows, and those whose room is gone."""
+    """Withdraws nominations that kube-scheduler does not follow, or whose room is gone."""
     for before in nominations(state.ledger):
         reservation = nomination_of(state.ledger, before.pod.key)
         if reservation is None or reservation.id != before.id:

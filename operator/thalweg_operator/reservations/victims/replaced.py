@@ -1,4 +1,4 @@
-"""The place that a waiting pod is to take: that of the pod that it names, or one that is held for it."""
+"""The place that a waiting pod is to take: the place of the pod that it names, or one that is held for it."""
 
 from __future__ import annotations
 

@@ -232,7 +232,7 @@ def look_after_places(state: VictimsState) -> None:
 
 
 def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
-    """Moves that count for the limits of policies: those under way, and those of the last hour."""
+    """Moves that count for the limits of policies: under way, or of the last hour."""
     cluster = state.cluster
     moves = state.moves
     planned = {key: move for key, move in moves.awaited.items() if move.departure in MOVES}

@@ -2,7 +2,7 @@
 
 A pod with victims has a reservation in phase AWAITING_VICTIM, and so has every pod of its atomic group: they wait as
 one group. Here the victims of a group are evicted. Where there are several, the API server is first asked whether it
-would evict each of them; if it refuses one, nobody leaves. What is not wanted any more is given up; also where a node,
+would evict each of them; if it refuses one, none leaves. What is not wanted any more is given up; also where a node,
 or what runs there, is no longer what the pod was planned with: then the victims stay, and the next round judges again.
 Once all victims of a group have left, its places are kept (HELD) and its pods come into a round again, which judges
 them by every filter as things are then; only then are they bound, or nominated for good.

@@ -1,8 +1,8 @@
 """The room of pods that wait for victims.
 
 Until the victims of a node have left they hold their room; then the pods come that wait for them. So the larger of both
-sums counts, of each resource: nobody else gets what the victims leave, nor what the pods need beyond it. Host ports and
-volumes of both count.
+sums counts, of each resource: no other pod gets what the victims leave, nor what the pods need beyond it. Host ports
+and volumes of both count.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class _Node:
 
 
 class AwaitedRoomIndex:
-    """Keeps the occupancy up to date. See the module."""
+    """The room that pods wait for, counted in the occupancy."""
 
     def __init__(self, occupancy: Occupancy) -> None:
         self._occupancy = occupancy

@@ -61,7 +61,7 @@ class PendingRecord:
 
 @dataclass(slots=True)
 class WaitingGroup:
-    """One atomic group that waits: nobody is evicted for it, and none of its pods comes, unless it is whole.
+    """One atomic group that waits: no pod is evicted for it, and none of its pods comes, unless it is whole.
 
     Attributes:
         members: keys of its pods with a reservation that waits.

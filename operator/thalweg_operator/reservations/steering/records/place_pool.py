@@ -1,7 +1,7 @@
 """Planned pods that are not nominated yet: equal pods may take each other's places.
 
 kube-scheduler asks about a fresh pod with a sample of the nodes. The pod's own node is rarely in the sample, but the
-node of an equal pod may be, or a node to which such a place may shift (``shifts.py``). Then nobody needs a nomination.
+node of an equal pod may be, or a node to which such a place may shift (``shifts.py``). Then no pod needs a nomination.
 """
 
 from __future__ import annotations

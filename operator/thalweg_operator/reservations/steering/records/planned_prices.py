@@ -17,7 +17,7 @@ NOT_ALLOWED = 2**16 - 1
 NO_ROOM = 2**15
 #: The highest code of a node with room.
 MOST_STEPS = 2**15 - 2
-#: Cheapest nodes of a class. So many pods may come alone until a round looks anew.
+#: Cheapest nodes of a class that are kept: as many pods may come alone until the next round prices it.
 _MOST_CHEAPEST = 64
 
 

@@ -105,7 +105,7 @@ class WaveQueue:
                 self._chains[pod.key] = chain
 
     def end_overdue(self, now: float, last_question: float) -> None:
-        """Ends waves that are overdue: nobody waits for their pods any more.
+        """Ends waves that are overdue: later waves do not wait for their pods any more.
 
         Args:
             now: the time, in seconds.
