@@ -155,12 +155,17 @@ class Cluster:
 
     # --- pods ---
 
-    def put_pod(self, pod: Pod) -> PodChange:
-        """Takes a new or changed pod."""
+    def put_pod(self, pod: Pod, reserved: PodSignature | None = None) -> PodChange:
+        """Takes a new or changed pod.
+
+        Args:
+            reserved: a reservation that has ended counted the pod on its node by this signature, and it still counts so
+                for the rules between pods. None: none did.
+        """
         key = pod.key
         old = self.pods.get(key)
         self.pods[key] = pod
-        counts_anew, room_freed, left, came = self._recount(old, pod)
+        counts_anew, room_freed, left, came = self._recount(old, pod, reserved)
         gang_changed = self.gangs.put(pod)
         self.numa.put_pod(old, pod)
         waiting_changed, gate_opened = self._set_waiting(key, pod)
@@ -184,7 +189,7 @@ class Cluster:
         gang_changed = self.gangs.drop(key)
         if old is not None:
             self.numa.drop_pod(old)
-        _, room_freed, left, came = self._recount(old, None)
+        _, room_freed, left, came = self._recount(old, None, None)
         self._rule_dependent.put(key, None)
         self._stop_waiting(key)
         return PodChange(old, None, left, came, room_freed, gang_changed)
@@ -238,10 +243,10 @@ class Cluster:
         return changed, opened
 
     def _recount(
-        self, old: Pod | None, new: Pod | None
+        self, old: Pod | None, new: Pod | None, reserved: PodSignature | None
     ) -> tuple[bool, bool, tuple[PodSignature, str] | None, tuple[PodSignature, str] | None]:
         """Moves a pod in all sums. Returns whether it counts anew for rules, whether room came free, and what moved."""
-        if old is not None and new is not None and _counted(old) == _counted(new):
+        if old is not None and new is not None and reserved is None and _counted(old) == _counted(new):
             return False, False, None, None  # most updates are a kubelet's status reports
         left = came = None
         occupancy = self.occupancy
@@ -258,7 +263,10 @@ class Cluster:
             if held_now is not None:
                 occupancy.change_usage(new.node_name, new.usage, new.pod_class, 1)
                 came = (self.counted_signature(new), new.node_name)
-                occupancy.change_pods(*came, 1)
+                if reserved is None:
+                    occupancy.change_pods(*came, 1)
+                else:
+                    occupancy.exchange_pods(reserved, *came)
         counts_anew = held_now is not None
         if old is not None and new is not None and held_before is not None and counts_anew:
             counts_anew = (new.node_name, new.signature) != (old.node_name, old.signature)

@@ -162,6 +162,16 @@ class Occupancy:
     def change_pods(self, signature: PodSignature, node: str, by: int) -> None:
         """Adds ``by`` pods of a signature on a node; below zero: fewer."""
         self.pod_index.change(signature, node, by)
+        self._note_pods(signature, node, by)
+
+    def exchange_pods(self, before: PodSignature, after: PodSignature, node: str) -> None:
+        """A pod that is counted on a node counts with another signature from now on."""
+        self.pod_index.exchange(before, after, node)
+        if before != after:
+            self._note_pods(before, node, -1)
+            self._note_pods(after, node, 1)
+
+    def _note_pods(self, signature: PodSignature, node: str, by: int) -> None:
         if self._pod_deltas is None:
             return
         on = self._pod_deltas.setdefault(signature, {})

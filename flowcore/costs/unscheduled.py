@@ -58,7 +58,7 @@ def unscheduled_prices(
             together until the lowest is above it: a pod that has room is never left out for being cheap to leave, and
             the order of pods stays. It must not depend on what a pod's author writes: what lifts each pod by the same
             makes many pods worth more than one of a high priority (docs/decisions/0066).
-        urgencies: of the pods of queues, 0..1.25, by key (shares/urgency.py); others count as 1. Empty: no queues.
+        urgencies: of the pods of queues, 0..1.25, by key (shares/shares.py); others count as 1. Empty: no queues.
     """
     terms = [policies[group.policy].unscheduled for group in groups]
     scales = [max(1.0, min(size, _MAX_SIZE)) for size in sizes]

@@ -267,6 +267,37 @@ class PodIndex:
     def change(self, signature: PodSignature, node: str, delta: int) -> None:
         """Adds ``delta`` pods of a kind on a node; below zero: fewer."""
         self._revision += 1
+        self._count(signature, node, delta)
+        if len(self._matching):
+            for pod_match in self._matches(signature):
+                self._matching[pod_match].change(node, delta, self._revision)
+        if signature.constraints is not None:
+            namespace = signature.namespace
+            # One pod may name a term twice; it is counted once a pod.
+            for term in dict.fromkeys(signature.constraints.anti_affinity):
+                self.anti_affinity.change(term, namespace, node, delta, self._revision)
+            for weighted_term in _preferred_terms(signature.constraints):
+                self.preferred.change(weighted_term, namespace, node, delta, self._revision)
+
+    def exchange(self, before: PodSignature, after: PodSignature, node: str) -> None:
+        """A pod on a node is of another kind than before. What both kinds bring stays, and costs nothing."""
+        if before == after:
+            return
+        if (before.namespace, before.constraints) != (after.namespace, after.constraints):
+            self.change(before, node, -1)
+            self.change(after, node, 1)
+            return
+        self._revision += 1
+        self._count(before, node, -1)
+        self._count(after, node, 1)
+        if len(self._matching):
+            left, came = set(self._matches(before)), set(self._matches(after))
+            for pod_match in left - came:
+                self._matching[pod_match].change(node, -1, self._revision)
+            for pod_match in came - left:
+                self._matching[pod_match].change(node, 1, self._revision)
+
+    def _count(self, signature: PodSignature, node: str, delta: int) -> None:
         on = self._counts.get(signature)
         if on is None:
             on = self._counts[signature] = {}
@@ -275,19 +306,15 @@ class PodIndex:
             on[node] = count
         else:
             on.pop(node, None)
-        namespace, namespaces = signature.namespace, self._namespaces
-        for matching in self._match_index.find(namespace, namespaces.get(namespace, ()), signature.labels):
-            if matching.includes(signature, namespaces):
-                self._matching[matching].change(node, delta, self._revision)
-        if signature.constraints is not None:
-            # One pod may name a term twice; it is counted once a pod.
-            for term in dict.fromkeys(signature.constraints.anti_affinity):
-                self.anti_affinity.change(term, namespace, node, delta, self._revision)
-            for weighted_term in _preferred_terms(signature.constraints):
-                self.preferred.change(weighted_term, namespace, node, delta, self._revision)
         if not on:
             del self._counts[signature]
             self._unindex(signature)
+
+    def _matches(self, signature: PodSignature) -> list[PodMatch]:
+        """What was asked about and includes pods of a kind."""
+        namespace, namespaces = signature.namespace, self._namespaces
+        asked = self._match_index.find(namespace, namespaces.get(namespace, ()), signature.labels)
+        return [pod_match for pod_match in asked if pod_match.includes(signature, namespaces)]
 
     def set_namespace(self, name: str, labels: Labels | None) -> None:
         """Takes a namespace's labels; None: it is gone."""

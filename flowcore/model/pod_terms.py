@@ -256,6 +256,9 @@ class PodTerms(Generic[T]):
 
     def beyond_limits(self, terms: Iterable[T], namespace: str) -> tuple[int, int]:
         """Counts terms of running pods of a namespace that hold there only, and terms that hold nowhere."""
+        own = self._of.get(namespace)
+        if self._base is None and (own is None or not (own.beyond or own.unheeded)):
+            return 0, 0  # as in nearly every namespace
         places = [(self.place(term, namespace), term.scope.reaches_beyond(namespace)) for term in terms]
         at_home = sum(place is _HOME and about_others for place, about_others in places)
         return at_home, sum(place is _UNHEEDED for place, _ in places)

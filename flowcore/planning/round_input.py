@@ -5,6 +5,7 @@ An operator, ``plan``, ``why --nodes`` and the demo make it here, so that they p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -12,14 +13,14 @@ from typing import NamedTuple, Protocol
 from flowcore.cluster.arrays.snapshot import PendingPod, Victim, non_zero_requests
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.indexes.round_gangs import RoundGangs
-from flowcore.cluster.queue_usage import QueueUsageSums
 from flowcore.cluster.usage_samples import PodOnNode, UsageStore
 from flowcore.model.cost_policy import Utilisation
 from flowcore.model.gangs import Gang
 from flowcore.model.persistent_usage import PersistentUsage, PersistentUsageSums
 from flowcore.model.pods import Pod, excluding_nodes
 from flowcore.model.policies import Delivery, Policy
-from flowcore.model.queues import QueueState
+from flowcore.model.queues import QueueState, QueueUsage
+from flowcore.model.resources import PODS, Amounts
 
 #: Lower than any pod's priority.
 LOWEST_PRIORITY = -(2**31)
@@ -183,7 +184,7 @@ class RoundInput:
         cluster = self._cluster
         if not cluster.queues.objects:
             return
-        sums = QueueUsageSums(cluster)
+        sums = _QueueUsageSums(cluster)
         # Both are taken now: a pod that is bound meanwhile counts once.
         pods, reserved = list(cluster.pods.values()), self._on_the_way.reserved()
         for pod in reserved:
@@ -192,3 +193,34 @@ class RoundInput:
             sums.add_pod(pod)
             yield
         self.queues = QueueState(tuple(cluster.queues.objects.values()), sums.totals())
+
+
+class _QueueUsageSums:
+    """Sums over pods with room, by queue."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._used: dict[str, Counter[str]] = {}
+        self._leaving: dict[str, Counter[str]] = {}
+
+    def add_pod(self, pod: Pod) -> None:
+        """Adds a pod of the cluster, if it holds room on a known node."""
+        if pod.node_name in self._cluster.nodes and not pod.terminal:
+            self.add(pod, pod.usage, leaving=pod.deleting or pod.key in self._cluster.leaving)
+
+    def add(self, pod: Pod, usage: Amounts, *, leaving: bool = False) -> None:
+        """Adds room that a pod holds, whether bound or reserved."""
+        name = self._cluster.queues.of(pod, self._cluster.namespaces)
+        if name:
+            for sums in (self._used, self._leaving) if leaving else (self._used,):
+                total = sums.setdefault(name, Counter())
+                total[PODS] += 1
+                for resource, amount in usage:
+                    total[resource] += amount
+
+    def totals(self) -> dict[str, QueueUsage]:
+        """The sums by name of queue."""
+        return {
+            name: QueueUsage(tuple(sorted(used.items())), tuple(sorted(self._leaving.get(name, Counter()).items())))
+            for name, used in sorted(self._used.items())
+        }

@@ -16,13 +16,13 @@ import yaml
 from thalweg.crds import custom_resource_definitions, rights_by_file
 from thalweg.doctor import run
 from thalweg.doctor.access import Right, wanted_rights
-from thalweg.doctor.checks import judge
 from thalweg.doctor.confinement import expected_confinement
 from thalweg.doctor.extender_probe import ProbeAnswer, ProbeOutcome
 from thalweg.doctor.facts import ClientCertificate, Facts, Lease, NotRead, PolicyObject, SchedulerFacts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.installation import OLDEST, TESTED
 from thalweg.doctor.liveness import HEARTBEAT
+from thalweg.doctor.run import judge
 from thalweg.doctor.scheduler_file import ConfiguredExtender, SchedulerFile, SchedulerFileError, parse
 from thalweg.doctor.view_probe import ViewAnswer
 from thalweg.doctor.visibility import LONG

@@ -132,6 +132,8 @@ def test_yaml_has_what_json_has(words: tuple[str, ...], dump: Path) -> None:
             "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD",
         ),
         (("plan", "--compare", "--pods"), "leave out --pods"),
+        (("plan", "--compare", "--policy", "watching"), "--compare is of the whole cluster: leave out --policy"),
+        (("headroom", "--scale-ups", "-1"), "-1 is not in the range x>=0"),
         (("why", "p", "-A"), "-A lists all waiting pods: leave out -A, or the targets"),
     ],
 )

@@ -36,6 +36,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 _ANSWER = {
     "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
     "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
+    "namespace", "policy",
 }  # fmt: skip
 #: What ``by_pod`` adds.
 _BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
@@ -219,7 +220,7 @@ def test_no_pending_pods() -> None:
     """An empty plan is an answer; the table certifies nothing."""
     answer = plan_of(node("a"))
     numbers = {"cost": 0, "lowerBound": 0, "gap": 0.0, "hidden": 0, "seconds": 0, "bound": 0, "nodes": 1}
-    words = {"certified": True, "incomplete": False, "now": "2026-01-01T00:00:00Z"}
+    words = {"certified": True, "incomplete": False, "now": "2026-01-01T00:00:00Z", "namespace": "", "policy": ""}
     lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
     lists += ("leavingWorkloads", "proposedWorkloads")
     maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}
@@ -450,7 +451,7 @@ def policy_text(spec: str) -> str:
         ("{", "not valid JSON"),
         ('{"kind": "List", "items": [}', "not valid JSON"),
         ("a: [b", "not valid YAML"),
-        ("a: b: c", "not valid YAML"),
+        ("a: b: c", "not valid YAML: mapping values are not allowed in this context in line 1, column 5"),
         ("\t- x: 1\n\t\tb", "not valid YAML"),
         ("&a [*a]", "expected a Kubernetes object, got a list"),
         ("!!python/object/apply:os.system [exit]", "not valid YAML"),

@@ -3,7 +3,7 @@
 import base64
 from pathlib import Path
 from typing import Any
-from unittest.mock import AsyncMock, Mock
+from unittest.mock import Mock
 
 import pytest
 import yaml
@@ -60,10 +60,10 @@ def test_the_defaults(authority: Path) -> None:
 
 def test_every_verb_that_is_answered_is_asked(authority: Path) -> None:
     """kube-scheduler asks only what its configuration names."""
-    (extender,) = printed("--ca-file", authority, "--bind")["extenders"]
+    (extender,) = printed("--ca-file", authority)["extenders"]
     asked = {value for name, value in extender.items() if name.endswith("Verb")}
-    view, bind, told = StubPlanView(Advice()), AsyncMock(), Mock()
-    dispatcher = VerbDispatcher(view, bind, DEFAULT_LIMITS, on_answer=told, on_refused=told)
+    told = Mock()
+    dispatcher = VerbDispatcher(StubPlanView(Advice()), DEFAULT_LIMITS, on_answer=told, on_refused=told)
     assert asked == {verb for verb, _ in dispatcher._verbs.values()}
 
 

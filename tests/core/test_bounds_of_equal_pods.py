@@ -18,18 +18,23 @@ from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.passes import CompileConstraints, apply_all
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.round import run_round
 from flowcore.planning.round.parts import solver_of
 
-_APART = InterPodConstraints(
-    anti_affinity=(AffinityTerm("host", LabelSelector((Requirement("app", "In", ("a",)),)), ("default",)),)
-)
+
+def _apart(name: str) -> InterPodConstraints:
+    """No two pods of an app on a node."""
+    selector = LabelSelector((Requirement("app", "In", (name,)),))
+    return InterPodConstraints(anti_affinity=(AffinityTerm("host", selector, ("default",)),))
+
+
 _FIELDS: tuple[dict[str, object], ...] = (
     {},
     {"host_ports": (HostPort(ANY_ADDRESS, "TCP", 80),)},
     {"host_ports": (HostPort(ANY_ADDRESS, "TCP", 81),)},
     {"gpu": 1},
     {"node_selector": (("zone", "a"),)},
-    {"kind": PodSignature("default", (("app", "a"),), constraints=_APART)},
+    {"kind": PodSignature("default", (("app", "a"),), constraints=_apart("a"))},
 )
 
 
@@ -102,3 +107,17 @@ def test_rounding_takes_at_most_one_of_each_pod_that_shares_a_node() -> None:
     problem = problem_of(crowd, {BUILT_IN.name: Policy(BUILT_IN.name, cost=CostPolicy(weights=weights))})
     assert problem.cost_matrix.first_pod_cost[0, 0] == 4126
     assert first_bound(problem.cost_matrix) <= cheapest(problem) == 8250
+
+
+def test_sets_of_equal_pods_that_keep_apart_are_certified_at_once() -> None:
+    """Several sets on the same nodes are of one size. No later step can gain anything, so none delays a binding."""
+    nodes = [node(f"n{at}", 16_000, labels=(("host", f"n{at}"),)) for at in range(8)]
+    pending = [
+        pod(f"{name}{at}", 500, GI, kind=PodSignature("default", (("app", name),), constraints=_apart(name)))
+        for name in "abc"
+        for at in range(6)
+    ]
+    result = run_round(snapshot(nodes, pending), steps=1)
+    assert len(result.placements) == len(pending)
+    assert result.cost > 1000 * len(pending), "pods that share a node pay for that, which no pod would alone"
+    assert result.certified

@@ -1,6 +1,7 @@
 """PodIndex: after any changes, each question is answered as a recount answers it."""
 
 from collections import Counter
+from itertools import pairwise
 from typing import Any
 
 from hypothesis import given, settings
@@ -154,6 +155,7 @@ EVENTS = st.one_of(
     st.tuples(st.just("come"), _changes),
     st.tuples(st.just("come"), _changes),
     st.tuples(st.just("go"), st.integers(0, 20)),
+    st.tuples(st.just("exchange"), st.tuples(st.integers(0, 20), LABELS, st.booleans())),
     st.tuples(st.just("namespace"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from((*TEAMS, None)))),
 )
 
@@ -183,6 +185,13 @@ def test_questions_are_answered_as_by_a_recount(
         elif event == "go" and recount.pods:
             kind, node = recount.pods.pop(what % len(recount.pods))
             pod_index.change(kind, node, -1)
+        elif event == "exchange" and recount.pods:
+            which, labels, keeps_rules = what
+            before, node = recount.pods.pop(which % len(recount.pods))
+            constraints = before.constraints if keeps_rules else None
+            kind = PodSignature(before.namespace, labels, not before.deleting, constraints)
+            pod_index.exchange(before, kind, node)
+            recount.pods.append((kind, node))
         elif event == "namespace":
             name, labels = what
             pod_index.set_namespace(name, labels)
@@ -208,6 +217,25 @@ def compare(pod_index: PodIndex, recount: Recount, crowds: list[PodMatch], kinds
             preferred.update({(wish, at): count for at, count in places(crowd).items()})
         assert preferred == recount.preferred_terms_for(kind)
         assert pod_index.has_terms or not (found or preferred)
+
+
+def test_a_pod_that_becomes_of_another_kind_counts_as_that() -> None:
+    """With other labels it leaves some crowds and comes to others; with other rules it brings those. Asked before."""
+    web, db = (LabelSelector((Requirement("app", "In", (app,)),)) for app in ("web", "db"))
+    crowds = [SpreadMatch("default", selector) for selector in (web, db)]
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm("zone", web, ("default",)),))
+    ruled_web, ruled_db, plain_web, plain_db = (
+        PodSignature("default", (("app", app),), constraints=rules) for rules in (apart, None) for app in ("web", "db")
+    )
+    node, recount = NODES[0], Recount()
+    pod_index = PodIndex.of([(node, ruled_web)])
+    for before, after in pairwise([ruled_web, ruled_db, ruled_web, plain_db, plain_web, plain_web, ruled_db]):
+        recount.pods = [(before, node)]
+        compare(pod_index, recount, crowds, [plain_web])
+        pod_index.exchange(before, after, node)
+        recount.pods = [(after, node)]
+        compare(pod_index, recount, crowds, [plain_web])
+        assert list(pod_index.counts()) == [(after, node, 1)]
 
 
 @settings(max_examples=examples(100))

@@ -26,10 +26,10 @@ from support.proxy import proxied
 from support.rights import doctor_kubeconfig, grant, kubeconfig, manifests, user_of
 from support.view_service import leading_to, own_address
 from thalweg.crds import custom_resource_definitions
-from thalweg.doctor.checks import judge
 from thalweg.doctor.cluster_reader import Examination
 from thalweg.doctor.findings import CheckResult, Verdict
 from thalweg.doctor.gather import gather
+from thalweg.doctor.run import judge
 from thalweg.option_types import NamespacedName
 from thalweg.scheduler_config.scheduler_config import SchedulerConfig
 from thalweg_controlplane import Api, ApiError, Binaries, ControlPlane

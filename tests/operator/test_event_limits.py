@@ -2,7 +2,7 @@
 
 from hypothesis import given
 from hypothesis import strategies as st
-from thalweg_operator.api.writes.event_limits import BURST, MAX_OBJECTS, REFILL_SECONDS, EventLimits
+from thalweg_operator.api.writes.events import BURST, MAX_OBJECTS, REFILL_SECONDS, EventLimits
 
 
 @given(st.lists(st.tuples(st.floats(0, 2000), st.sampled_from(["a", "b"])), max_size=200))

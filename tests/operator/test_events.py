@@ -13,8 +13,7 @@ from support.fake_api import Answer, answering, hang_up, serving
 from support.operator import until
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.writes import events as module
-from thalweg_operator.api.writes.event_limits import BURST
-from thalweg_operator.api.writes.events import EventWriter, Subject
+from thalweg_operator.api.writes.events import BURST, EventWriter, Subject
 from thalweg_operator.metrics import Metrics
 
 from flowcore.model.pods import Pod, PodClass

@@ -54,7 +54,9 @@ def certificates(
     predecessor's life before it signs, so that nobody is refused. What need not change is left as it is.
 
     Each Secret has the keys tls.crt, tls.key and ca.crt; it is created if it is missing. A Secret that somebody else
-    filled is not overwritten: exit code 1.
+    filled is not overwritten.
+
+    Exit code 1: such a Secret is there, or the API server cannot be used.
 
     \b
     Examples:

@@ -52,7 +52,8 @@ def headroom(
     New nodes are like existing ones, with the pods that each such node has. Each line was planned: so many nodes place
     so many of the pods that wait now.
 
-    Exit code 2: the question cannot be answered, for example because a pod is not there.
+    Exit code 2: the files, the API server or the operator cannot be read, or there is no answer, for example because a
+    pod is not there.
 
     \b
     Examples:

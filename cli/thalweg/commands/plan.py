@@ -78,6 +78,8 @@ def plan(
     """  # noqa: D301 - click's mark for "leave these lines as they are"
     if compare and pods:
         raise click.UsageError("--compare prints how many pods each way places, and no list of them: leave out --pods")
+    if compare and policy:
+        raise click.UsageError("--compare is of the whole cluster: leave out --policy")
     if nodes and output == "table":
         raise click.UsageError(
             "--nodes is for -o json and yaml; a table of the nodes of one pod: thalweg why POD --nodes"

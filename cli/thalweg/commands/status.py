@@ -24,7 +24,7 @@ def status(source: SourceOptions, output: str, *, all_namespaces: bool, pods: bo
     --watch on a terminal draws the status again as it changes, on one screen. The key s sorts what waits by age, pods,
     namespace or reason; q or Ctrl-C ends it. In a pipe it prints the status again whenever it changes.
 
-    Exit code 2: the files or the operator cannot be read.
+    Exit code 2: the files, the API server or the operator cannot be read.
 
     \b
     Examples:

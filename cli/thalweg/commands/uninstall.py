@@ -46,6 +46,8 @@ def uninstall(
     Pods that name the scheduler `thalweg` still wait for it afterwards. So the command says first what names a
     scheduler of Thalweg. --list and --patches help to give these workloads another scheduler before.
 
+    Exit code 1: an operator runs, something could not be removed, or the API server cannot be used.
+
     \b
     Examples:
       thalweg uninstall --list

@@ -58,7 +58,8 @@ def what_if(source: SourceOptions, output: str, *, pods: bool, watch: bool, **ch
     A pod that loses its node waits as its controller would create it anew. Notes say what a real drain would meet:
     PodDisruptionBudgets, and pods without a controller.
 
-    Exit code 2: the question cannot be answered, for example because a node or a pod is not there.
+    Exit code 2: the files, the API server or the operator cannot be read, or there is no answer, for example because a
+    node or a pod is not there.
 
     \b
     Examples:

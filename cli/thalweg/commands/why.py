@@ -45,7 +45,8 @@ def why(
     each waiting pod gets one line. -o json has all pods and all nodes. This is planned here, of a dump or as with
     --direct.
 
-    Exit code 2: the files or the operator cannot be read, there is no such target, or nothing of it waits.
+    Exit code 2: the files, the API server or the operator cannot be read, there is no such target, or nothing of it
+    waits.
 
     \b
     Examples:

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections import Counter
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import click
 from rich.text import Text
@@ -14,11 +16,16 @@ from thalweg_operator.api.json_reading import UnreadableJson
 from thalweg_operator.errors import ConnectionLost, Refused
 
 from thalweg.doctor.before_uninstall import before_uninstall
-from thalweg.doctor.checks import judge
 from thalweg.doctor.cluster_reader import Examination
+from thalweg.doctor.confinement import confinement
 from thalweg.doctor.facts import Facts
 from thalweg.doctor.findings import CheckResult, Verdict, exit_code
 from thalweg.doctor.gather import gather
+from thalweg.doctor.governed import policies
+from thalweg.doctor.installation import api_server, crd, operator_version, rights, second_scheduler
+from thalweg.doctor.kube_scheduler import certificates, extender, gang_scheduling, node_sample
+from thalweg.doctor.liveness import clock, gates, lease, served
+from thalweg.doctor.visibility import view, waits
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.scheduler_users.reading import SchedulerUsers, read_scheduler_users
 from thalweg.terminal.documents import print_document
@@ -28,6 +35,17 @@ from thalweg.terminal.tables import print_table, stdout_console
 #: Connections to the API server at a time.
 _CONNECTIONS = 8
 _COLOURS = {Verdict.OK: "green", Verdict.WARN: "yellow", Verdict.FAIL: "red", Verdict.SKIP: "dim"}
+
+#: All checks, in the order of the report.
+_CHECKS: Final[tuple[Callable[[Facts], Iterator[CheckResult]], ...]] = (
+    api_server, operator_version, second_scheduler, crd, rights, confinement, lease, clock, policies, gates, served,
+    waits, view, extender, certificates, node_sample, gang_scheduling,
+)  # fmt: skip
+
+
+def judge(facts: Facts) -> list[CheckResult]:
+    """The findings of all checks."""
+    return [finding for check in _CHECKS for finding in check(facts)]
 
 
 def run_doctor(

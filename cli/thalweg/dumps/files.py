@@ -76,7 +76,8 @@ def parse_objects(
         try:
             documents = _parse_yaml(text, shown)
         except yaml.YAMLError as error:
-            raise DumpError(f"{shown}: not valid YAML: {' '.join(str(error).split())}") from error
+            said = " ".join(str(error).split()).replace(' in "<file>", line', " in line")  # a parser knows no name
+            raise DumpError(f"{shown}: not valid YAML: {said}") from error
         except RecursionError as error:
             raise DumpError(f"{shown}: nested too deeply") from error
     except RecursionError as error:

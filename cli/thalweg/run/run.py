@@ -16,14 +16,17 @@ from thalweg_operator.api.leadership.leader_election import LeaseName
 from thalweg_operator.api.watches.catch_up import OwnPod
 from thalweg_operator.app import Operator, run
 from thalweg_operator.errors import OperatorError
+from thalweg_operator.planning.worker.process_limits import LEAST_MEMORY
 from thalweg_operator.settings import Settings, UsageSettings
 from thalweg_view.errors import ViewError
 
+from flowcore.model.amount_text import short_bytes
+from flowcore.model.errors import ModelError
+from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import is_dns_subdomain
 from thalweg.kubeconfig import resolve_kubeconfig
 from thalweg.option_types import Address, NamespacedName
 from thalweg.run.extender import ExtenderOptions, extender_endpoint, serve_extender
-from thalweg.run.memory_option import memory_limit
 from thalweg.terminal.logs import set_up_logging
 from thalweg.view.view_live import ViewOptions, serve_view, view_endpoint
 
@@ -69,7 +72,7 @@ def run_operator(
         round_budget=budget,
         records=records,
         dump_directory=dump_directory,
-        worker_memory=None if worker_memory is None else memory_limit(worker_memory, "--worker-memory"),
+        worker_memory=None if worker_memory is None else _memory_limit(worker_memory, "--worker-memory"),
         usage=usage,
     )
     try:
@@ -108,3 +111,19 @@ def _own_pod(environment: Mapping[str, str]) -> OwnPod | None:
                 "name the pod that this process runs in"
             )
     return OwnPod(namespace, name)
+
+
+def _memory_limit(text: str, option: str) -> int:
+    """Bytes of an option for a process's memory.
+
+    Raises:
+        click.BadParameter: it is no quantity, or too little.
+    """
+    try:
+        memory = whole_from_nanos(nanos(text))
+    except ModelError as error:
+        raise click.BadParameter(str(error), param_hint=option) from error
+    if memory and memory < LEAST_MEMORY:
+        problem = f'"{text}" is too little: give at least {short_bytes(LEAST_MEMORY)}, or 0 for no limit'
+        raise click.BadParameter(problem, param_hint=option)
+    return memory

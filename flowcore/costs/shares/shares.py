@@ -1,4 +1,4 @@
-"""What each queue of a snapshot holds, asks for, and is due."""
+"""What each queue of a snapshot holds, asks for, and is due, and how urgent that makes its waiting pods."""
 
 from __future__ import annotations
 
@@ -10,10 +10,12 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.cluster.indexes.queue_index import QueueProblem, QueueTree
 from flowcore.costs.shares.additions import added_by
-from flowcore.costs.shares.filling import FilledQueue, Float64s, dominant_share, fill
+from flowcore.costs.shares.filling import EPSILON, FilledQueue, Float64s, dominant_share, fill
 from flowcore.costs.shares.guarantees import check_guarantees
 from flowcore.model.queues import QueueShare
 from flowcore.model.resources import PODS, Amounts
+
+_NO_URGENCIES: Mapping[str, float] = {}
 
 
 def own_pods(name: str) -> str:
@@ -202,3 +204,29 @@ def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[st
     for pods in by_queue.values():
         pods.sort(key=lambda pod: (-pod.pod_class.priority, pod.waiting_since, pod.key))
     return by_queue
+
+
+def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
+    """How urgent each waiting pod of a queue is, 0..1.25, by key; empty where there are no queues.
+
+    A pod is as urgent as its queue is short of its share once the pod and those before it in the queue are placed. Let
+    r be what the queue has then, in parts of its fair share: within the guarantee 1.25 - r/4, within the fair share
+    1 - r/4, and beyond it 1/4r. So half of the scale lies between what is due to a queue and what is not.
+    """
+    if snapshot.queues is None or not snapshot.queues.queues:
+        return _NO_URGENCIES
+    shares, urgencies = Shares(snapshot), dict[str, float]()
+    for name, pods in shares.pending.items():
+        amounts, fair, guarantee = shares.used[name].copy(), shares.fair_share[name], shares.guarantee(name)
+        listed = ~np.isnan(guarantee)
+        for pod in pods:
+            request = shares.added_by(pod)
+            amounts += request
+            asked = listed & (request > 0)
+            used = shares.dominant(amounts) / fair if fair > 0.0 else np.inf
+            if used > 1.0 + EPSILON:
+                urgencies[pod.key] = 0.25 / used
+            else:
+                guaranteed = asked.any() and bool((amounts[asked] <= guarantee[asked]).all())
+                urgencies[pod.key] = (1.25 if guaranteed else 1.0) - 0.25 * used
+    return urgencies

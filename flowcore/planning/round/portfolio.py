@@ -257,12 +257,20 @@ class Portfolio:
         return near and not self._unplaced_of(placeable)
 
     def _first_bound(self) -> None:
-        """What each pod pays by itself; and if all pods are alike, what the best candidate's dearest one pays."""
+        """What each pod pays by itself; if all count for the same, what the best candidate's dearest one pays."""
         matrix = self._problem.cost_matrix
         self.bound = max(self.bound, first_bound(matrix))
-        clearing = None if self._is_solved else clearing_costs(matrix, self.best.capacity)
-        if clearing is not None:
-            self.bound = max(self.bound, lower_bound(matrix, marginal_costs=clearing))
+        # Of several demands it costs a pass over each of them, and pods that stay out would have other prices.
+        several = len(matrix.demands) > 1
+        if self._is_solved or (several and (self._is_good_enough or self._unplaced_of(matrix.placeable))):
+            return
+        clearing = clearing_costs(matrix, self.best.capacity)
+        if clearing is None:
+            return
+        bound = lower_bound(matrix, marginal_costs=clearing)
+        # A small round ends near its bound (``_is_close``). A flow may still save 2 %, unless the plan is the cheapest.
+        if not several or bound == self.best.cost or _pods_of(self._problem, matrix.placeable) > _SMALL:
+            self.bound = max(self.bound, bound)
 
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
-from flowcore.costs.shares.after_round import with_plan
+from flowcore.costs.shares.additions import with_plan
 from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions

@@ -186,7 +186,7 @@ def most_paid(
 
     Args:
         distance: int64[V], potentials of the network.
-        number: the class.
+        number: of the class.
         nodes: N.
     """
     if domains is None:

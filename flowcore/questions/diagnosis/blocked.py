@@ -7,7 +7,7 @@ from typing import Final
 from flowcore.model.pods import Pod
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding
-from flowcore.questions.diagnosis.missing_storage import missing_storage
+from flowcore.questions.diagnosis.missing_dependencies import missing_storage
 from flowcore.questions.scenario import GovernedScenario, Scenario
 from flowcore.questions.scenario.context import AnswerContext
 

@@ -10,7 +10,7 @@ from flowcore.model.amount_text import short_amount
 from flowcore.questions.diagnosis.answers import WhyKind
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
-from flowcore.questions.diagnosis.missing_storage import missing_storage
+from flowcore.questions.diagnosis.missing_dependencies import missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
 from flowcore.rules.filters import (
     Verdicts,

@@ -12,7 +12,7 @@ from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.lists import listed
-from flowcore.questions.diagnosis.missing_names import missing_names
+from flowcore.questions.diagnosis.missing_dependencies import missing_names
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario

@@ -42,24 +42,6 @@ _BACKOFF = Backoff(first=0.1, longest=5.0)
 _SENT_WITHIN = 0.01
 
 
-class _Meta(msgspec.Struct):
-    name: str
-    namespace: str
-    uid: str
-
-
-class _Target(msgspec.Struct):
-    kind: str
-    name: str
-
-
-class _Binding(msgspec.Struct, rename="camel"):
-    api_version: str
-    kind: str
-    metadata: _Meta
-    target: _Target
-
-
 class _BoundSpec(msgspec.Struct, rename="camel"):
     node_name: str | None = None
 
@@ -106,7 +88,6 @@ class Binder:
         self._api_client, self._shell, self._metrics = api_client, shell, metrics
         self._events, self._progress = events, progress
         self._queue = WriteQueue("bindings", concurrency, self._try, metrics, backoff)
-        self._encoder = msgspec.json.Encoder()
         self._succeeded = metrics.bindings.labels("bound")
         self._ends = False
         #: Whether since the last ``put`` a binding was sent, or a try ended.
@@ -143,11 +124,6 @@ class Binder:
         """Whether a binding was sent that may still be carried out, or that the watch has not shown."""
         return self._queue.unanswered
 
-    def _binding(self, namespace: str, name: str, uid: str, node: str) -> tuple[str, bytes]:
-        path = pod_path(namespace, name, "binding")
-        # With the uid the server refuses to bind another pod that took the name meanwhile.
-        return path, self._encoder.encode(_Binding("v1", "Binding", _Meta(name, namespace, uid), _Target("Node", node)))
-
     async def _try(self, planned: _QueuedBinding, tries: int) -> Outcome:
         try:
             outcome = await self._bind(planned, tries)
@@ -173,10 +149,17 @@ class Binder:
             # The API server does not check that the node exists; a pod bound to a node that is gone never runs. An
             # earlier try may have got through. Until that is known nothing more is sent there.
             return await self._resolve_conflict(write, Refused(409, ""))
-        path, body = self._binding(pod.namespace, pod.name, pod.uid, node)
+        path = pod_path(pod.namespace, pod.name, "binding")
+        body = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            # With the uid the server refuses to bind another pod that took the name meanwhile.
+            "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+            "target": {"kind": "Node", "name": node},
+        }
         self._shell.answered(write, Answer.UNCERTAIN)
         try:
-            await self._api_client.request("POST", path, body=body, on_sent=self._sent.set)
+            await self._api_client.request("POST", path, body=msgspec.json.encode(body), on_sent=self._sent.set)
         except LeaseLost as error:
             self._metrics.bindings.labels("no lease").inc()
             return retry_after_error(error)

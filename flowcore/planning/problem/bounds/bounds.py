@@ -18,7 +18,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.problem.bounds.least_cost import cheapest_plan, least_cost
-from flowcore.planning.problem.bounds.tangents import Mixture, Tangents
+from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
@@ -49,23 +49,24 @@ def first_bound(cost_matrix: CostMatrix) -> int:
 def clearing_costs(cost_matrix: CostMatrix, planned: FreeCapacity) -> Int64s | None:
     """int64[N]: what a pod pays beyond a first one if each pays what the dearest pod of a plan does.
 
-    If all pods are of one demand these prices prove that a plan which takes the cheapest places is the cheapest. None:
-    there are several demands, or nothing is placed.
+    If all pods count for the same, and may go to the same nodes at the same cost, these prices prove that a plan which
+    takes the cheapest places is the cheapest. None: pods differ in what they count for, or nothing is placed.
 
     Args:
         planned: what the plan leaves free.
     """
-    if len(cost_matrix.demands) != 1:
+    demands = [demand for demand in cost_matrix.demands if demand.is_priced]
+    if not demands or not is_one_size(cost_matrix.demands) or len({demand.potential for demand in demands}) > 1:
         return None
-    demand = cost_matrix.demands[0]
-    potential = demand.potential
+    first, potential = demands[0], demands[0].potential
     load = planned.load_of(potential)
     nodes = np.nonzero(load.pods > cost_matrix.capacity.load(potential.utilisation).pods)[0]
     if not len(nodes):
         return None
-    last = potential.increase(load.at(nodes, -demand.size, -1), demand.size)
-    dearest = int((demand.arc[nodes] + last).max())
-    clearing: Int64s = np.maximum(dearest - demand.arc - demand.first_increase, 0)
+    last = potential.increase(load.at(nodes, -first.size, -1), first.size)
+    arc = np.min([demand.arc for demand in demands], axis=0)
+    dearest = int((arc[nodes] + last).max())
+    clearing: Int64s = np.maximum(dearest - arc - first.first_increase, 0)
     return clearing
 
 

@@ -14,7 +14,7 @@ from flowcore.costs import MODELS, unscheduled_prices
 from flowcore.costs.data_locality import priced_classes
 from flowcore.costs.model import CostModel, Float64s, Load, counted_amounts
 from flowcore.costs.potential import NodePotential, mean_size
-from flowcore.costs.shares.urgency import urgencies
+from flowcore.costs.shares.shares import urgencies
 from flowcore.costs.soft_constraints import SoftConstraintCosts
 from flowcore.costs.unscheduled import price_growth
 from flowcore.model.pods import PodClass

@@ -1,7 +1,7 @@
 """Events about pods and policies, as ``kubectl describe`` shows them.
 
 Events are best effort and must not slow bindings down. They are dropped and counted when the queue is full, and when
-one object got too many (event_limits.py). Warnings are written at once, because their senders limit their rate. Normal
+one object got too many (``EventLimits``). Warnings are written at once, because their senders limit their rate. Normal
 Events come in bursts, one per binding. They are written at a steady rate, and at a lower rate while more arrive,
 because bindings use the same API server.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections import Counter
+from collections import Counter, OrderedDict
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import NamedTuple
 
@@ -20,7 +21,6 @@ import structlog
 from flowcore.model.pods import Pod
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import ApiClient, api_path
-from thalweg_operator.api.writes.event_limits import EventLimits
 from thalweg_operator.api.writes.fair_queue import FairQueue
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, WriteQueue, retry_after_error
 from thalweg_operator.constants import COMPONENT
@@ -49,6 +49,38 @@ def timestamp(seconds: float | None = None) -> str:
     """
     when = datetime.now(UTC) if seconds is None else datetime.fromtimestamp(seconds, UTC)
     return when.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+#: Events about one object at once, and seconds until it may get one more.
+BURST, REFILL_SECONDS = 25, 300.0
+#: Objects that are remembered.
+MAX_OBJECTS = 4096
+
+
+class EventLimits:
+    """How many Events one object may get: some at once, then one every few minutes.
+
+    A token bucket for each object. The objects that got no Event for the longest time are forgotten first.
+    Source: the spam filter of client-go (tools/record/events_cache.go, EventSourceObjectSpamFilter), with its numbers.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        """``clock``: seconds of a monotonic clock."""
+        self._clock = clock
+        #: Tokens by UID, and when they were counted.
+        self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
+
+    def allows(self, uid: str) -> bool:
+        """Whether the object may get an Event now. If so, it is counted."""
+        now = self._clock()
+        tokens, counted = self._buckets.get(uid, (float(BURST), now))
+        tokens = min(float(BURST), tokens + (now - counted) / REFILL_SECONDS)
+        allowed = tokens >= 1.0
+        self._buckets[uid] = (tokens - allowed, now)
+        self._buckets.move_to_end(uid)
+        if len(self._buckets) > MAX_OBJECTS:
+            self._buckets.popitem(last=False)
+        return allowed
 
 
 class Subject(NamedTuple):

@@ -181,8 +181,13 @@ class Ledger:
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
         return after
 
-    def drop(self, key: str) -> None:
-        """Ends a reservation; no round is asked for."""
+    def drop(self, key: str, *, fulfilled: bool = False) -> None:
+        """Ends a reservation; no round is asked for.
+
+        Args:
+            fulfilled: the pod is bound to its node. For the rules between pods it still counts as reserved: the caller
+                exchanges that for the pod as it is now, in the cluster (``Cluster.put_pod``) and in ``drift``.
+        """
         check_transition(key, self.reservations[key].phase, None)
         reservation = self.reservations.pop(key)
         self.awaiting.discard(key)
@@ -200,9 +205,9 @@ class Ledger:
         for victim in reservation.victims:
             self.victims[victim].for_pods.discard(key)
             self._forget_unwanted(victim)
-        # Where the pod is now bound there, its own coming makes up for this.
-        self._occupancy.change_pods(signature, node, -1)
-        self.drift.pods.change(signature, node, -1)
+        if not fulfilled:
+            self._occupancy.change_pods(signature, node, -1)
+            self.drift.pods.change(signature, node, -1)
 
     def _count(self, reservation: Reservation, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) the room of a reservation."""

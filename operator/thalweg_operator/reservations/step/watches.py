@@ -8,6 +8,7 @@ from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.selectors import Labels
 from thalweg_operator.reservations.events import (
@@ -32,18 +33,22 @@ def pod_put(state: State, pod: Pod) -> None:
     """A pod came or changed."""
     cluster, ledger, key = state.cluster, state.ledger, pod.key
     before = ledger.reservations.get(key)
+    reserved: PodSignature | None = None
     if before is not None and (before.pod.uid != pod.uid or pod.node_name or pod.terminal):
-        ledger.drop(key)
-        if pod.node_name != before.node or pod.terminal:
+        fulfilled = pod.node_name == before.node and not pod.terminal
+        ledger.drop(key, fulfilled=fulfilled)
+        if fulfilled:
+            reserved = before.pod.signature
+        else:
             ledger.round_wanted = True  # room came free
     ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
     waited = ledger.victim_left(key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
-    change = cluster.put_pod(pod)
+    change = cluster.put_pod(pod, reserved)
     if key in ledger.victims:
         ledger.victim_changed(pod, state.now)
     if waited:
         victims.settle(state, waited)
-    _count_drift(ledger, change)
+    _count_drift(ledger, change, reserved)
     if key not in cluster.waiting or (change.old is not None and change.old.uid != pod.uid):
         state.forget_waiting(key)
     if key in cluster.waiting and key not in ledger.reservations:
@@ -92,7 +97,7 @@ def pod_removed(state: State, key: str) -> None:
     change = state.cluster.remove_pod(key)
     if waited:
         victims.settle(state, waited)
-    _count_drift(ledger, change)
+    _count_drift(ledger, change, None)
     ledger.in_flight.seen(key)
     state.forget_waiting(key)
     if before is not None:
@@ -141,13 +146,16 @@ def _namespace_changed(ledger: Ledger, name: str, labels: Labels | None) -> None
     ledger.round_wanted = True
 
 
-def _count_drift(ledger: Ledger, change: PodChange) -> None:
+def _count_drift(ledger: Ledger, change: PodChange, reserved: PodSignature | None) -> None:
     if not ledger.drifts:
         return
+    pods = ledger.drift.pods
     if change.left is not None:
-        ledger.drift.pods.change(*change.left, -1)
-    if change.came is not None:
-        ledger.drift.pods.change(*change.came, 1)
+        pods.change(*change.left, -1)
+    if change.came is not None and reserved is not None:
+        pods.exchange(reserved, *change.came)
+    elif change.came is not None:
+        pods.change(*change.came, 1)
 
 
 def _follow_nomination(cluster: Cluster, ledger: Ledger, pod: Pod) -> None:

@@ -1,10 +1,11 @@
-"""Storage objects that a pod's claims name and that do not exist."""
+"""Objects that a pod depends on and that do not exist: storage of its claims, and what it names itself."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
+from flowcore.api.kinds import PRIORITY_CLASS
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
 from flowcore.questions.diagnosis.lists import listed
@@ -26,10 +27,10 @@ class MissingObject(NamedTuple):
 
 def missing_storage(scenario: Scenario, pod: Pod, context: AnswerContext) -> list[MissingObject]:
     """Claims, volumes and StorageClasses that a pod needs and that are not there; a kind without objects is unknown."""
-    return list(_missing(scenario, pod, context))
+    return list(_missing_storage(scenario, pod, context))
 
 
-def _missing(scenario: Scenario, pod: Pod, context: AnswerContext) -> Iterator[MissingObject]:
+def _missing_storage(scenario: Scenario, pod: Pod, context: AnswerContext) -> Iterator[MissingObject]:
     objects = scenario.cluster.storage.objects
     kinds = {type(each) for each in objects.values()}
     if scenario.complete:
@@ -56,3 +57,24 @@ def _missing(scenario: Scenario, pod: Pod, context: AnswerContext) -> Iterator[M
 
 def _are(names: list[str]) -> str:
     return f"{'is' if len(names) == 1 else 'are'} {listed(names)}" if names else "is none"
+
+
+def missing_names(scenario: Scenario, pod: Pod) -> list[MissingObject]:
+    """What a pod names and what is not there; of a kind without objects nothing is known."""
+    return list(_missing_names(scenario, pod))
+
+
+def _missing_names(scenario: Scenario, pod: Pod) -> Iterator[MissingObject]:
+    known = {kind for kind, *_ in scenario.named}
+    for kind, namespace, name in scenario.names.get(pod.key, ()):
+        if kind == PRIORITY_CLASS.kind:
+            if classes := sorted(scenario.priority_classes):
+                yield MissingObject(
+                    f"PriorityClass {name} does not exist, so its priority counts as 0; there "
+                    f"{'is' if len(classes) == 1 else 'are'} {listed(classes)}.",
+                    f"Create PriorityClass {name}, or name another one: the API server refuses new pods that name it.",
+                )
+        elif kind in known and (kind, namespace, name) not in scenario.named:
+            yield MissingObject(
+                f"{kind} {namespace}/{name} does not exist.", f"Create {kind} {name} in namespace {namespace}."
+            )
