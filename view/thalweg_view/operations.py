@@ -64,10 +64,6 @@ class Operation:
         return OperationShape(self.method, self.needs, self.segments, fields, self.more_needs)
 
 
-class NoQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The query of an operation that asks for nothing in particular."""
-
-
 def of_scenario(answer: Callable[[Scenario, Any, AnswerContext], msgspec.Struct]) -> Answer:
     """An answer that reads the scenario alone; recorded rounds have none that could be planned again."""
 

@@ -11,6 +11,7 @@ them by every filter as things are then; only then are they bound, or nominated 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from typing import assert_never
 
 from flowcore.cluster.replaced_pod import forbidden_reason, victim_key
 from flowcore.model.pods import Pod
@@ -27,7 +28,6 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
-from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
@@ -323,16 +323,18 @@ def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Poli
     """Whether a victim may still be evicted for this pod."""
     cluster = state.cluster
     victim = record.pod
-    if record.departure in MOVES:
-        return not record.to or is_place_kept(state, place_key(victim))
     match record.departure:
         case Departure.REPLACEMENT:
             return not forbidden_reason(pod, victim, policy, cluster.policies.of(victim, cluster.namespaces))
         case Departure.PREEMPTION:
             lower = victim.pod_class.priority < pod.pod_class.priority
             return lower and pod.preempts and policy.preemption.mode is PreemptionMode.LOWER_PRIORITY
+        case Departure.RECLAIM | Departure.PARTIAL_GANG:
+            return True  # the round that said so knew all that counts
+        case Departure.MIGRATION | Departure.RULE:
+            return not record.to or is_place_kept(state, place_key(victim))
         case _:
-            return True  # reclaimed, or of a partial gang: the round that said so knew all that counts
+            assert_never(record.departure)
 
 
 def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
