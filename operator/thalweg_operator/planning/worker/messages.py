@@ -262,7 +262,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
         solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
-        node_names: of all nodes, in the order of ``node_prices``; empty: as in the last reply that had prices.
+        node_names: of all nodes, in the order of ``node_prices``; None: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         phases: phases of the seconds that the round took, in order.
@@ -278,7 +278,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     node_prices: list[NodePricesEntry] = []
-    node_names: list[str] = []
+    node_names: list[str] | None = None
     contradictions: list[tuple[int, str]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0

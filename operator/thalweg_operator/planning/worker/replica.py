@@ -134,13 +134,13 @@ class Replica:
         self.cache.follow(snapshot)
         return snapshot
 
-    def names_to_tell(self) -> list[str]:
-        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+    def names_to_tell(self) -> list[str] | None:
+        """Names of the nodes in the order of their prices; None: the operator was told the same before."""
         told, self._told_nodes = self._told_nodes, self.tables.table.nodes
         if told is self._told_nodes:
-            return []
+            return None
         names = [node.name for node in self._told_nodes]
-        return [] if names == [node.name for node in told] else names
+        return None if names == [node.name for node in told] else names
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
