@@ -119,6 +119,9 @@ def _request(
         )
         for pod in pods
     ]
+    pod_changes = [
+        (kinds.setdefault(kind, len(kinds)), {nodes[at].name: count}) for (kind, at), count in Counter(come).items()
+    ]
     return RoundRequest(
         number=number,
         generation=number,
@@ -128,8 +131,8 @@ def _request(
             nodes=list(nodes) if number == 0 else [],
             usage=uses,
             namespaces=dict(instance.snapshot.pod_index.namespaces) if number == 0 else {},
-            pod_deltas=[(kind, {nodes[at].name: count}) for (kind, at), count in Counter(come).items()],
         ),
+        pod_changes=pod_changes,
         policies=[BUILT_IN],
         classes=list(classes),
         signatures=list(kinds),

@@ -32,7 +32,8 @@ class ClusterChanges(msgspec.Struct):
         nodes: nodes that are new or changed, without their reports.
         usage: the whole usage of each node whose usage changed, and of each new node.
         namespaces: labels of changed namespaces; None: the namespace is gone.
-        pod_deltas: signature, and by node name how many more (or fewer) such pods hold room there.
+        pod_deltas: signature, and by node name how many more (or fewer) such pods hold room there. Empty in a request,
+            which has them beside (planning/worker/messages.py).
         images: names and bytes of the images in ``reports``; most nodes hold the same few.
         reports: of nodes whose report changed.
         storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.

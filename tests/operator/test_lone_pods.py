@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.eviction_scene import EvictionScene
 from support.fake_cluster.steered import SteeredCluster
 from support.profiles import examples
 from thalweg_extender.answers import FilterOutcome
@@ -20,6 +21,7 @@ from thalweg_extender.extender_limits import DEFAULT_LIMITS
 from thalweg_operator.delivery import extender_view
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.planning.planned_placements import PriceReader
+from thalweg_operator.planning.worker import node_prices
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
@@ -30,12 +32,14 @@ from thalweg_operator.reservations.events import (
     PodPut,
     PodsUnplaced,
     PricesPlanned,
+    PricesUnknown,
     SchedulerAsks,
     TimePassed,
     UnplacedPod,
 )
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.steering.advise import advise
 from thalweg_operator.reservations.steering.lone_pods import APART, PRICES_HOLD, QUESTION_WITHIN
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices, cheapest_nodes
 
@@ -380,9 +384,64 @@ def test_names_of_nodes_are_told_where_they_changed() -> None:
     replies = [run_request(replica, request_of(1, used, number)) for number, used in enumerate(
         ([3000, 0], [3000, 0], [3000, 2000, 0]), start=1
     )]  # fmt: skip
-    assert [reply.node_names for reply in replies] == [["n0", "n1"], [], ["n0", "n1", "n2"]]
+    assert [reply.node_names for reply in replies] == [["n0", "n1"], None, ["n0", "n1", "n2"]]
     assert [list(cheapest_of(reply, reader)) for reply in replies] == [["n1"], ["n1"], ["n2"]]
     assert run_request(Replica(), request_of(1, [3000, 0])).node_names == ["n0", "n1"]
+
+
+def test_a_cluster_without_nodes_has_no_prices() -> None:
+    """Those of the plan before are forgotten: scores of nodes that are gone would fail."""
+    replica, reader = Replica(), PriceReader()
+    before = request_of(1, [0, 0])
+    [planned] = reader.read(before, run_request(replica, before), [Pod(NAMESPACE, "p0", "u", CLASS)])
+    assert isinstance(planned, PricesPlanned)
+    gone = msgspec.structs.replace(
+        request_of(1, [], number=2), changes=ClusterChanges(removed_nodes=["n0", "n1"])
+    )  # fmt: skip
+    reply = run_request(replica, gone)
+    assert not reply.node_prices
+    assert list(reader.read(gone, reply, [Pod(NAMESPACE, "p0", "u", CLASS)])) == [PricesUnknown(CLASS, BINDER.name)]
+
+
+async def test_kube_scheduler_is_answered_where_a_node_is_back_before_its_round() -> None:
+    """Nothing is known of the node, so it is not scored."""
+    scene = EvictionScene()
+    spec = {"selects": {"schedulerNames": [STEERED_NAME]}, "delivery": "Extender", "steering": "Prefer"}
+    scene.policies.offer("prefers", "u", 2, spec)
+    scene.node("a")
+    scene.pod("p0", 100, scheduler_name=STEERED_NAME)
+    await scene.turn(1)
+    scene.state.delete_node("a")
+    scene.pod("p1", 100, scheduler_name=STEERED_NAME)
+    await scene.turn(1)
+    scene.node("a")
+    pod = scene.state.pods["ns/p1"]
+    asked = ExtenderPod(pod.namespace, pod.name, pod.uid, dict(pod.labels), pod.scheduler_name, pod.nominated_node)
+    advice = advise(scene.state.shell.state, asked, ["a"])
+    assert (advice.managed, advice.scores) == (True, {})
+
+
+def test_prices_of_other_nodes_are_not_read() -> None:
+    """A reply whose prices are of more or fewer nodes than were told has none."""
+    replica, reader = Replica(), PriceReader()
+    first, second = request_of(1, [0, 0]), request_of(1, [0, 0, 0], number=2)
+    pods = [Pod(NAMESPACE, "p0", "u", CLASS)]
+    list(reader.read(first, run_request(replica, first), pods))
+    reply = msgspec.structs.replace(run_request(replica, second), node_names=None)
+    assert list(reader.read(second, reply, pods)) == [PricesUnknown(CLASS, BINDER.name)]
+
+
+def test_prices_that_are_not_sent_again_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a class that is beyond what a reply takes, scores would be those of an older plan."""
+    world = world_of(BINDER)
+    request = request_of(1, [0, 0])
+    monkeypatch.setattr(node_prices, "_MAX_BYTES", 3)
+    records = world.shell.state.nominations
+    assert records.prices_for(CLASS, BINDER.name) is not None
+    for event in PriceReader().read(request, run_request(Replica(), request), [Pod(NAMESPACE, "p0", "u", CLASS)]):
+        world.apply(event)
+    assert records.prices_for(CLASS, BINDER.name) is None
+    assert rounds(come(world))
 
 
 # --- pods that kube-scheduler binds ---

@@ -15,6 +15,7 @@ from thalweg_operator.reservations.steering.records.planned_prices import (
     cheapest_nodes,
     scores_by_node,
 )
+from thalweg_operator.reservations.steering.shifts import _costs_as_much
 
 from flowcore.planning.round.node_prices import CLOSED, NodePrices
 from flowcore.planning.scores import scores_of
@@ -80,3 +81,20 @@ def test_scores_are_those_of_the_prices(nodes: list[tuple[int, bool]]) -> None:
     exact = scores_of(np.array([price for price, _ in nodes]), np.array([price != CLOSED for price, _ in nodes]))
     off = exact - np.array(list(scores_by_node(prices).values()))
     assert ((off == 0) | ((prices.step > 1) & (abs(off) == 1))).all()
+
+
+@given(
+    st.lists(st.integers(0, 2000), min_size=2, max_size=2),
+    st.lists(st.integers(0, 2000), min_size=2, max_size=2),
+    st.sampled_from([0, 10**5, 10**6, 10**7]),
+    st.integers(1, 1000),
+)
+@example([0, 62], [0, 32], 10**6, 10)
+def test_an_exchange_costs_what_is_allowed_at_most(own: list[int], other: list[int], far: int, tolerance: int) -> None:
+    """Also where prices are rounded, because a third node is far dearer."""
+    prices, others = (told([*((price, True) for price in of), (far, True)], tolerance) for of in (own, other))
+    costs = own[1] - own[0] + other[0] - other[1]
+    allowed = _costs_as_much("0", prices, "1", others)
+    assert costs <= tolerance or not allowed
+    if prices.step == others.step == 1:
+        assert allowed == (costs <= tolerance)

@@ -233,3 +233,24 @@ def test_an_entry_has_all_fields_of_a_running_pod() -> None:
     """In the same order: entries are made field by field."""
     assert RunningEntry.__struct_fields__ == RunningPod.__struct_fields__
     assert {*RunningState.__struct_fields__, "pods"} == {field.name for field in fields(RunningPods)}
+
+
+def test_labels_of_a_pod_are_sent_and_kept_once() -> None:
+    """They may be its own, as with a StatefulSet, and the pod is in the counts of its node and among those that run."""
+    driven = Driven()
+    for event in (
+        ("node", "n"),
+        ("policy", MOVING),
+        ("pod", Pod("ns", "a", "u1", CLASSES[0], labels=(("pod", "only-once"),), node_name="n", owner="set")),
+    ):
+        driven.happen(*event)
+    request = asyncio.run(driven.builder.build(driven.builder.planning_input(), [], reset=True))
+    body = msgspec.msgpack.encode(request)
+    assert body.count(b"only-once") == 1
+    driven.replica.apply(msgspec.msgpack.decode(body, type=RoundRequest))
+    snapshot = driven.replica.to_snapshot(request, ())
+    assert snapshot.running is not None
+    (pod,) = snapshot.running.pods
+    assert pod.signature is next(iter(snapshot.pod_index.counts()))[0]
+    full = msgspec.msgpack.encode(driven.replica.full_request(request))
+    assert full.count(b"only-once") == 1

@@ -16,7 +16,7 @@ from support import draw_volumes
 from support.draw import Case, Drawn, Manifest, cases
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.verdicts import read_pods, storage_objects
-from thalweg_operator.planning.worker.messages import RoundRequest
+from thalweg_operator.planning.worker.messages import RoundRequest, to_pod_changes
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.api import Interner, WireNamespace, WireNode, to_labels, to_node
@@ -203,9 +203,11 @@ def send_changes(
     changes = state.take_changes()
     # A table that knows nothing is told everything.
     changes.numa, changes.removed_numa = state.numa.update(now, fresh=not replica.tables.table.nodes)
+    kinds: dict[PodSignature, int] = {}
+    pod_changes = list(to_pod_changes(changes, kinds))
     request = RoundRequest(
         number=1, generation=1, now=0.0, reset=False, changes=changes, policies=[BUILT_IN],
-        classes=classes, signatures=[], pending=[], budget=0.0,
+        classes=classes, signatures=list(kinds), pod_changes=pod_changes, pending=[], budget=0.0,
     )  # fmt: skip
     replica.apply(request)
     return replica.to_snapshot(request, pending)

@@ -146,6 +146,19 @@ def test_rounds_of_earlier_runs_are_left_out(tmp_path: Path, capsys: pytest.Capt
     assert "2 records of earlier runs are not shown" in capsys.readouterr().err
 
 
+def test_records_of_older_versions_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After an upgrade the folder has both: the run that can be read is shown."""
+    write_rounds(tmp_path, small(), 1, 2)
+    for path in record.record_paths(tmp_path):
+        content = msgspec.msgpack.decode(path.read_bytes())
+        path.write_bytes(msgspec.msgpack.encode({**content, "version": record.VERSION - 1}))
+    write_rounds(tmp_path, small(), 3)
+    rounds = []
+    record_source(tmp_path).on_round(rounds.append)
+    assert [plan.number for plan in rounds] == [3]
+    assert "2 records of earlier runs are not shown" in capsys.readouterr().err
+
+
 def test_a_record_of_another_version_is_refused(tmp_path: Path) -> None:
     """One sentence with the file's name, and exit code 2; the same for `replay`."""
     write_rounds(tmp_path, small(), 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from itertools import islice
 from typing import Final
 
@@ -95,10 +96,11 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
     """The status."""
     newest = data.rounds.find()
     listed = context.only(query.namespace)
-    pending = [each for each in waiting_pods(data, newest, context, newest=True) if _is_of(query, each.pod)]
+    counts = _counted(query, context)
+    pending = [each for each in waiting_pods(data, newest, context, newest=True) if counts(each.pod)]
     waiting = [each for each in pending if listed.may_name(each.pod)]
-    evictions = [] if newest is None else [each for each in newest.evictions if _concerns(query, newest, each)]
-    planned = _planned(query, data, newest)
+    evictions = [] if newest is None else [each for each in newest.evictions if _concerns(counts, newest, each)]
+    planned = _planned(counts, data, newest)
     overview = answer_overview(data, RoundQuery(), context)
     if query.namespace:
         overview = msgspec.structs.replace(overview, waiting=len(pending), codes=codes_of(pending))
@@ -128,18 +130,22 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
     )
 
 
-def _is_of(query: StatusQuery, key: str) -> bool:
-    return query.namespace in ("", key.partition("/")[0])
+def _counted(query: StatusQuery, context: AnswerContext) -> Callable[[str], bool]:
+    """Which pods the numbers count, by key: those of all namespaces, or of the one that is asked for.
+
+    Of a namespace that the asker may not see they count none, as of one that is not there.
+    """
+    return context.only(query.namespace).may_name if query.namespace else lambda _key: True
 
 
-def _concerns(query: StatusQuery, plan: PlanDocument, eviction: PlanEviction) -> bool:
-    return any(_is_of(query, key) for key in (eviction.key, *(plan.pending[place].key for place in eviction.for_pods)))
+def _concerns(counts: Callable[[str], bool], plan: PlanDocument, eviction: PlanEviction) -> bool:
+    return any(counts(key) for key in (eviction.key, *(plan.pending[place].key for place in eviction.for_pods)))
 
 
-def _planned(query: StatusQuery, data: ViewData, newest: PlanDocument | None) -> int:
+def _planned(counts: Callable[[str], bool], data: ViewData, newest: PlanDocument | None) -> int:
     """How many pods that have no node now get one by the newest round."""
     if newest is None:
         return 0
     keys = (newest.pending[each.pod].key for each in newest.placements)
     state = data.scenario.cluster.waiting
-    return sum(_is_of(query, key) and (data.source.kind == "record" or key in state) for key in keys)
+    return sum(counts(key) and (data.source.kind == "record" or key in state) for key in keys)

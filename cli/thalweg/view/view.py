@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import click
-from thalweg_operator.planning.reports.record import UnreadableRecord, read_record, record_paths
+from thalweg_operator.planning.reports.record import OlderRecord, UnreadableRecord, read_record, record_paths
 from thalweg_operator.planning.worker.messages import RoundRequest
 from thalweg_view.callers.access import OneToken
 from thalweg_view.errors import ViewError
@@ -77,22 +77,29 @@ def dump_source(scenario: Scenario, name: str) -> FixedSource:
 
 
 def record_source(folder: Path) -> FixedSource:
-    """The rounds of the last run that is recorded in a folder.
+    """The rounds of the last run that is recorded in a folder. Records of older versions count as earlier runs.
 
     Raises:
-        UnreadableRecord: there is none, or a file is no record or of another version.
+        UnreadableRecord: there is none that can be read, or a file is no record or of a newer version.
     """
     paths = record_paths(folder)
     if not paths:
         raise UnreadableRecord(f"{folder}: contains no record; `thalweg run --record {folder}` writes them")
     rounds: list[PlanDocument] = []
     request: RoundRequest | None = None
+    older: OlderRecord | None = None
     for path in paths:
-        record = read_record(path)
+        try:
+            record = read_record(path)
+        except OlderRecord as error:
+            older = error
+            continue
         request = record.request
         if rounds and rounds[-1].number >= request.number:
             rounds.clear()  # an earlier run of the operator: its rounds have the same numbers
         rounds.append(record.plan())
+    if older is not None and not rounds:
+        raise older
     if len(rounds) < len(paths):
         click.echo(f"Warning: {len(paths) - len(rounds)} records of earlier runs are not shown", err=True)
     return FixedSource("record", str(folder), Scenario() if request is None else _objects(request), rounds)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
 
 from flowcore.model.pods import Pod
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
-from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned
+from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned, PricesUnknown
+
+#: Bytes of a node's code in ``NodePricesEntry.codes``.
+_CODE_BYTES: Final = 2
 
 
 def independent_evictions(reply: RoundReply) -> list[PlanEviction]:
@@ -63,15 +67,24 @@ class PriceReader:
     def __init__(self) -> None:
         self._positions: Mapping[str, int] = {}
 
-    def read(self, request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]) -> Iterator[PricesPlanned]:
-        """What nodes cost one more pod of each class.
+    def read(
+        self, request: RoundRequest, reply: RoundReply, pods: Sequence[Pod]
+    ) -> Iterator[PricesPlanned | PricesUnknown]:
+        """What nodes cost one more pod of each class, and of which planned classes nothing is known any more.
 
         Args:
             pods: the pods of ``request.pending``, in this order.
         """
-        if reply.node_names:
+        if reply.node_names is not None:
             self._positions = {name: position for position, name in enumerate(reply.node_names)}
-        for entry in reply.node_prices:
+        planned = {(entry.pod_class, entry.policy): place for place, entry in enumerate(request.pending)}
+        priced = [entry for entry in reply.node_prices if len(entry.codes) == _CODE_BYTES * len(self._positions)]
+        for entry in priced:
+            pending = request.pending[entry.pod]
+            planned.pop((pending.pod_class, pending.policy), None)
+        for (_, policy), place in planned.items():
+            yield PricesUnknown(pods[place].pod_class, request.policies[policy].name)
+        for entry in priced:
             yield PricesPlanned(
                 pods[entry.pod].pod_class,
                 request.policies[request.pending[entry.pod].policy].name,

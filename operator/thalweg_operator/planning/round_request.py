@@ -17,7 +17,12 @@ from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.planning.inputs.round_facts import PersistentUsageTracker, operator_round_input
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker
-from thalweg_operator.planning.worker.messages import RoundRequest, to_pending_entry, to_running_entry
+from thalweg_operator.planning.worker.messages import (
+    RoundRequest,
+    to_pending_entry,
+    to_pod_changes,
+    to_running_entry,
+)
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
@@ -96,6 +101,8 @@ class RequestBuilder:
             pass
         classes: dict[PodClass, int] = {}
         signatures: dict[PodSignature, int] = {}
+        pod_changes = [entry async for entry in yielding(to_pod_changes(changes, signatures))]
+        changes.pod_deltas = []
         policies, now = planning_input.policies, self._wall_clock()
         governed = [GovernedPod(pod, policies[place], policies[place].delivery) async for pod, place in yielding(pods)]
         stays_above = await self._persistent_usage.due(governed, now, fresh=reset)
@@ -126,6 +133,7 @@ class RequestBuilder:
             policies=await self._learnt_costs.applied(planning_input.policies),
             classes=list(classes),
             signatures=list(signatures),
+            pod_changes=pod_changes,
             pending=pending,
             budget=self._budget,
             gangs=round_input.gangs,
@@ -147,4 +155,4 @@ def has_changes(request: RoundRequest) -> bool:
     """
     changes = request.changes
     changed = any(getattr(changes, name) for name in changes.__struct_fields__ if name not in _NO_WORK)
-    return changed or bool(request.queues or request.running_state)
+    return changed or bool(request.pod_changes or request.queues or request.running_state)

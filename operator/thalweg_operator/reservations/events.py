@@ -163,6 +163,13 @@ class PricesPlanned(_Event, frozen=True, gc=False):
     generation: int
 
 
+class PricesUnknown(_Event, frozen=True, gc=False):
+    """The plan in hand has pods of a class, and no prices for one more: those of an older plan hold no more."""
+
+    pod_class: PodClass
+    policy: str
+
+
 class GateUnneeded(_Event, frozen=True, gc=False):
     """No plan will come for a pod that waits behind our gate."""
 
@@ -242,6 +249,6 @@ class TimePassed(_Event, frozen=True, gc=False):
 
 
 ObjectEvent: TypeAlias = NodePut | NodeRemoved | PodPut | PodRemoved | NamespaceSet | ObjectSet
-PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | GateUnneeded
+PlanEvent: TypeAlias = PlanMade | PodsUnplaced | PodsBlocked | PricesPlanned | PricesUnknown | GateUnneeded
 SchedulerEvent: TypeAlias = SchedulerAsks | SchedulerAnswered
 Event: TypeAlias = ObjectEvent | PlanEvent | SchedulerEvent | WriteAnswered | PoliciesChanged | Synced | TimePassed

@@ -42,7 +42,8 @@ class HeadroomQuery(msgspec.Struct, frozen=True, rename="camel"):
             whose key is the name of an extended resource that it requests, as the API server's admission plug-in
             ExtendedResourceToleration lets it.
         tolerate: keys of taints that it tolerates too.
-        namespace: of the pod that ``requests`` describe.
+        namespace: of the pod that ``requests`` describe; one that the asker may not see counts as one without labels,
+            queue and pods.
         limit: counting stops at this number of pods.
         scale_ups: how many shapes of new nodes to plan.
     """
@@ -178,7 +179,8 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
         return None
     requests = _amounts(query.requests)
     return Pod(
-        query.namespace,
+        # Labels and queue of a namespace, and rules of its pods, are not for an asker who may not see it.
+        query.namespace if context.sees(query.namespace) else "",
         _COPY,
         _COPY,
         PodClass(requests=requests, tolerations=_tolerations(query)),

@@ -16,7 +16,8 @@ def put(edits: Edits, objects: Iterable[dict[str, Any]], context: AnswerContext)
     """Puts objects; returns sentences about what of them does not count.
 
     Raises:
-        ModelError: an object does not match its kind; the message names the object.
+        ModelError: an object does not match its kind, or is of a namespace that the asker may not see; the message
+            names the object.
     """
     reader, notes = ObjectReader(edits, context.now, KnownModels(tuple(context.models))), []
     for item in objects:
@@ -30,7 +31,21 @@ def put(edits: Edits, objects: Iterable[dict[str, Any]], context: AnswerContext)
         try:
             namespace, name = name_of(item)
             shown = f"{kind} {namespace}/{name}" if namespace else f"{kind} {name}"
+            _check_seen(name if kind == "Namespace" else namespace, context)
             reader.put(item, shown)
         except ModelError as error:
             raise ModelError("", f"{shown}: {error}") from error
     return [*notes, *reader.resolve_priorities(), *reader.warnings]
+
+
+def _check_seen(namespace: str, context: AnswerContext) -> None:
+    """Whether objects may be put into a namespace: what changes then tells which of them are there.
+
+    Args:
+        namespace: "": of an object without one.
+
+    Raises:
+        ModelError: the asker may not see it, or it is not there for an asker who may not see all.
+    """
+    if namespace and not context.sees(namespace):
+        raise ModelError("", f'there is no namespace "{namespace}", or none whose pods you may see')

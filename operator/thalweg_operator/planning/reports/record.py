@@ -20,7 +20,7 @@ MAX_RECORDS = 20
 
 
 #: Of the format. It rises when requests or replies change, so that no record is misread.
-VERSION = 3
+VERSION = 4
 
 
 class _Header(msgspec.Struct):
@@ -48,6 +48,10 @@ _decoder = msgspec.msgpack.Decoder(RoundRecord)
 
 class UnreadableRecord(Exception):
     """The file is no record; the message says why."""
+
+
+class OlderRecord(UnreadableRecord):
+    """An older version wrote the record."""
 
 
 class RecordWriter:
@@ -98,13 +102,14 @@ def read_record(path: Path) -> RoundRecord:
     """Reads a record.
 
     Raises:
-        UnreadableRecord: the file cannot be read, is no record, or another version wrote it.
+        UnreadableRecord: the file cannot be read, is no record, or another version wrote it (``OlderRecord``).
     """
     try:
         content = path.read_bytes()
         version = _header.decode(content).version
         if version != VERSION:
-            raise UnreadableRecord(
+            kind = OlderRecord if version < VERSION else UnreadableRecord
+            raise kind(
                 f"{path}: a record of version {version} of the format; this Thalweg reads version {VERSION}. "
                 "Use the version of Thalweg that wrote it"
             )

@@ -126,7 +126,7 @@ class _Sharing:
         intern, changes = self._intern, message.changes
         changes.nodes = [self._node(node) for node in changes.nodes]
         changes.usage = [self._usage(usage) for usage in changes.usage]
-        changes.pod_deltas = [(of, {intern(node): by for node, by in on.items()}) for of, on in changes.pod_deltas]
+        message.pod_changes = [(of, {intern(node): by for node, by in on.items()}) for of, on in message.pod_changes]
         changes.reports = [msgspec.structs.replace(report, node=intern(report.node)) for report in changes.reports]
         return message
 

@@ -130,6 +130,20 @@ def to_running_pod(entry: RunningEntry, request: RoundRequest) -> RunningPod:
     return RunningPod(*values)
 
 
+def to_pod_changes(
+    changes: ClusterChanges, signatures: dict[PodSignature, int]
+) -> Iterator[tuple[int, dict[str, int]]]:
+    """The pod changes of a request; a new signature gets the next position."""
+    for signature, on in changes.pod_deltas:
+        yield signatures.setdefault(signature, len(signatures)), on
+
+
+def to_changes(request: RoundRequest) -> ClusterChanges:
+    """All changes of a request."""
+    pod_deltas = [(request.signatures[place], on) for place, on in request.pod_changes]
+    return msgspec.structs.replace(request.changes, pod_deltas=pod_deltas)
+
+
 class RunningState(msgspec.Struct):
     """What a round reads beside the running pods (model/running_pods.py RunningPods)."""
 
@@ -148,8 +162,10 @@ class RoundRequest(msgspec.Struct):
         record_in: folder for a record of the round; "": the worker's own folder, if it has one.
         steps: number of steps to take whatever the time, for a replay; 0: the budget decides.
         seed: of the random choices of the round.
-        changes: of the cluster.
-        classes, signatures: those of the pending and the running pods.
+        changes: of the cluster, without those of pods.
+        pod_changes: signature as position, and by node name how many more (or fewer) such pods hold room there.
+        classes, signatures: those of the pending and the running pods, signatures also those of ``pod_changes``: a pod
+            that comes to a node is often in both, and its labels may be its own.
         gangs: all gangs of the pending pods.
         persistent_usage: usage that does not come free (model/persistent_usage.py); None: unchanged.
         backfill_history: how long room has been held for gangs, from the last reply.
@@ -168,6 +184,7 @@ class RoundRequest(msgspec.Struct):
     signatures: list[PodSignature]
     pending: list[PendingEntry]
     budget: float
+    pod_changes: list[tuple[int, dict[str, int]]] = []
     steps: int = 0
     seed: int = 0
     gangs: list[Gang] = []
@@ -262,7 +279,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
         solves, arcs: see ``flowcore.planning.problem.result.RoundResult``.
         cache_tallies: per filter: hits, partly refreshed entries, misses, and rows computed.
         node_prices: what nodes cost one more pod of a class after the plan (worker/node_prices.py).
-        node_names: of all nodes, in the order of ``node_prices``; empty: as in the last reply that had prices.
+        node_names: of all nodes, in the order of ``node_prices``; None: as in the last reply that had prices.
         contradictions: position of a policy that rules some of its own pods out, and how.
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         phases: phases of the seconds that the round took, in order.
@@ -278,7 +295,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
     filter_seconds: float = 0.0
     cache_tallies: list[tuple[str, int, int, int, int]] = []
     node_prices: list[NodePricesEntry] = []
-    node_names: list[str] = []
+    node_names: list[str] | None = None
     contradictions: list[tuple[int, str]] = []
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0

@@ -21,11 +21,11 @@ _MAX_BYTES = 2**21
 
 
 def first_prices(priced: Iterable[NodePrices]) -> Iterator[NodePrices]:
-    """The first prices, as many as are sent."""
+    """The first prices, as many as are sent; none where there is no node."""
     size = 0
     for entry in priced:
         size += 2 * len(entry.prices)
-        if size > _MAX_BYTES:
+        if not size or size > _MAX_BYTES:
             return
         yield entry
 

@@ -59,7 +59,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     return msgspec.structs.replace(
         reply,
         node_prices=prices,
-        node_names=replica.names_to_tell() if prices else [],
+        node_names=replica.names_to_tell() if prices else None,
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,

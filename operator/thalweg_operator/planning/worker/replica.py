@@ -21,7 +21,13 @@ from flowcore.rules.filters.registry import Filter
 from flowcore.rules.filters.rejection import Rejection
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
-from thalweg_operator.planning.worker.messages import RoundRequest, to_running_entry, to_running_pod
+from thalweg_operator.planning.worker.messages import (
+    RoundRequest,
+    to_changes,
+    to_pod_changes,
+    to_running_entry,
+    to_running_pod,
+)
 
 #: Rounds in a generation: what no round of two generations asked for is dropped.
 CACHE_GENERATION = 64
@@ -90,7 +96,7 @@ class Replica:
         if self._round_count % CACHE_GENERATION == 0:
             self.cache.age()
             self.tables.age()
-        self._invalidate(self.tables.apply(request.changes))
+        self._invalidate(self.tables.apply(to_changes(request)))
         if request.persistent_usage is not None:
             self._persistent_usage = request.persistent_usage
         for key in request.removed_running:
@@ -134,23 +140,27 @@ class Replica:
         self.cache.follow(snapshot)
         return snapshot
 
-    def names_to_tell(self) -> list[str]:
-        """Names of the nodes in the order of their prices; empty where the operator was told the same before."""
+    def names_to_tell(self) -> list[str] | None:
+        """Names of the nodes in the order of their prices; None: the operator was told the same before."""
         told, self._told_nodes = self._told_nodes, self.tables.table.nodes
         if told is self._told_nodes:
-            return []
+            return None
         names = [node.name for node in self._told_nodes]
-        return [] if names == [node.name for node in told] else names
+        return None if names == [node.name for node in told] else names
 
     def full_request(self, request: RoundRequest) -> RoundRequest:
         """The request as a worker that knows nothing would need it."""
         signatures = {signature: place for place, signature in enumerate(request.signatures)}
         classes = {pod_class: place for place, pod_class in enumerate(request.classes)}
         running = [to_running_entry(pod, classes, signatures) for pod in self._running.values()]
+        changes = self.tables.full_changes()
+        pod_changes = list(to_pod_changes(changes, signatures))
+        changes.pod_deltas = []
         return msgspec.structs.replace(
             request,
             reset=True,
-            changes=self.tables.full_changes(),
+            changes=changes,
+            pod_changes=pod_changes,
             signatures=list(signatures),
             persistent_usage=self._persistent_usage,
             classes=list(classes),

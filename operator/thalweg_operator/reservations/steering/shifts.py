@@ -139,7 +139,7 @@ def _is_rejected(ledger: Ledger, pod: Pod, node: str) -> bool:
 def saving_on(state: SteeringState, pod: Pod, policy: str, held: Reservation) -> int | None:
     """By how much the cost falls if a pod leaves a node where it takes the place of another pod of its size.
 
-    It is what that pod saves, but for the preferences of the two. None: unknown.
+    It is what that pod saves, but for the preferences of the two; where prices are rounded, at least. None: unknown.
     """
     if held.saving is None or pod.pod_class == held.pod.pod_class:
         return held.saving
@@ -147,19 +147,21 @@ def saving_on(state: SteeringState, pod: Pod, policy: str, held: Reservation) ->
     others = state.nominations.prices_for(held.pod.pod_class, policy)
     comes = None if prices is None else prices.of(held.node)
     goes = None if others is None else others.of(held.node)
-    return None if comes is None or goes is None else held.saving + comes - goes
+    if prices is None or comes is None or goes is None:
+        return None
+    return held.saving + comes - prices.rounded - goes
 
 
 def _costs_as_much(node: str, prices: PlannedPrices, other_node: str, others: PlannedPrices) -> bool:
     """Whether a pod may leave a node for another one, and one of its size may come from there, at about the same cost.
 
-    Not if one of the nodes is closed to one of the pods.
+    Not if one of the nodes is closed to one of the pods. What rounding may hide counts as cost.
     """
     leaves, comes = prices.of(node), prices.of(other_node)
     returns, goes = others.of(other_node), others.of(node)
     if leaves is None or comes is None or returns is None or goes is None:
         return False
-    return comes - leaves + goes - returns <= prices.tolerance
+    return comes - leaves + goes - returns + prices.rounded + others.rounded <= prices.tolerance
 
 
 def _shifted(

@@ -21,6 +21,7 @@ from thalweg_operator.reservations.events import (
     PodsUnplaced,
     PoliciesChanged,
     PricesPlanned,
+    PricesUnknown,
     SchedulerAnswered,
     SchedulerAsks,
     Synced,
@@ -83,6 +84,8 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
                 now,
             )
             records.put_prices(event.pod_class, event.policy, prices)
+        case PricesUnknown():
+            records.forget_prices(event.pod_class, event.policy)
         case GateUnneeded():
             nominations.open_gate(state, event.pod)
         case SchedulerAsks():

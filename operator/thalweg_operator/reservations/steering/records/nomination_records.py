@@ -79,6 +79,11 @@ class NominationRecords:
         while sum(len(prices.codes) for prices in self._prices.values()) > _MAX_PRICES:
             del self._prices[next(iter(self._prices))]
 
+    def forget_prices(self, pod_class: PodClass, policy: str) -> None:
+        """The last plan had pods of a class, and no prices for one more."""
+        self._prices.pop((pod_class, policy), None)
+        self.firm.discard((pod_class, policy))
+
     def prices_changed(self) -> None:
         """No prices say what a round would do: another node may cost less now, or another policy is in force."""
         self.changed = self.arrivals.last

@@ -51,6 +51,11 @@ class PlannedPrices(msgspec.Struct, frozen=True, eq=False, gc=False):
         return None if code >= NO_ROOM else self.base + self.step * code
 
     @property
+    def rounded(self) -> int:
+        """How much lower the exact price of a node may be."""
+        return self.step - 1
+
+    @property
     def dearest(self) -> int | None:
         """The most that a node may cost which is as good as the cheapest one with room; None: no node has room."""
         codes = _array(self)
