@@ -82,15 +82,15 @@ def parse_interference(wire: WireInterference | None, kinds: Sequence[WorkloadKi
             raise PolicyError(f"{field}[{index}]", f'"{entry.kind}" beside "{entry.beside}" has a penalty already')
         given[entry.kind, entry.beside] = entry.penalty
 
-    def penalty(kind: str, beside: str) -> int:
-        slowdown = given.get((kind, beside), wire.default)
-        if slowdown is None:
+    def penalty_of(kind: str, beside: str) -> int:
+        penalty = given.get((kind, beside), wire.default)
+        if penalty is None:
             raise PolicyError(
                 field, f'no penalty for "{kind}" beside "{beside}"; give it, or set spec.cost.interference.default'
             )
-        return slowdown
+        return penalty
 
-    return Interference(tuple(tuple(penalty(kind, beside) for beside in names) for kind in names))
+    return Interference(tuple(tuple(penalty_of(kind, beside) for beside in names) for kind in names))
 
 
 def parse_machines(wire: WireMachines | None, kinds: Sequence[WorkloadKind]) -> Machines | None:

@@ -112,9 +112,9 @@ class DataPrices:
             in_node[list(nodes)] += gib
             in_rack[list(racks)] += gib
             in_zone[list(zones)] += gib
-        seconds: Float64s = terms.node * (whole - in_node)
-        seconds += terms.rack * (whole - in_rack[borders.racks]) + terms.zone * (whole - in_zone[borders.zones])
-        return np.maximum(seconds, 0.0)
+        costs: Float64s = terms.node * (whole - in_node)
+        costs += terms.rack * (whole - in_rack[borders.racks]) + terms.zone * (whole - in_zone[borders.zones])
+        return np.maximum(costs, 0.0)
 
     def _borders_of(self, terms: DataLocality) -> _Borders:
         if terms.rack_label not in self._borders:
