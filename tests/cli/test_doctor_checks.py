@@ -37,6 +37,8 @@ NOW = datetime(2026, 11, 22, 12, tzinfo=UTC)
 STEERED, OURS = "thalweg-steered", "thalweg"
 ACCOUNT = NamespacedName("thalweg-system", "thalweg")
 URL = "https://10.96.0.7:8443/extender"
+#: Thalweg's extender in kube-scheduler's configuration.
+EXTENDER = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}
 
 
 def ago(seconds: float) -> str:
@@ -95,15 +97,14 @@ def not_served() -> Mapping[str, Any]:
 
 def scheduler(*answers: ProbeAnswer, chosen: bool = True, **config: Any) -> SchedulerFacts:
     profiles = [{"schedulerName": STEERED, "percentageOfNodesToScore": 1}]
-    extenders = [{"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": {"caData": "eA=="}}]
-    found = {"kind": "KubeSchedulerConfiguration", "profiles": profiles, "extenders": extenders, **config}
+    found = {"kind": "KubeSchedulerConfiguration", "profiles": profiles, "extenders": [EXTENDER], **config}
     return SchedulerFacts("a.yaml", chosen, parse(yaml.safe_dump(found)), answers)
 
 
 def answer(
     outcome: ProbeOutcome = ProbeOutcome.ANSWERED, status: int = 200, text: str = "[]", **tls: Any
 ) -> ProbeAnswer:
-    given = {"urlPrefix": URL, "nodeCacheCapable": True, "tlsConfig": tls or {"caData": "eA=="}}
+    given = EXTENDER | ({"tlsConfig": tls} if tls else {})
     return ProbeAnswer(msgspec.convert(given, ConfiguredExtender), outcome, status, text)
 
 
@@ -251,6 +252,18 @@ CASES: list[tuple[dict[str, Any], str, Verdict, str]] = [
     ({"scheduler": None, "policies": ()}, "extender", Verdict.SKIP, "No policy has delivery Extender"),
     ({"scheduler": NOT_READ}, "extender", Verdict.SKIP, "403"),
     ({"scheduler": scheduler(extenders=[])}, "extender", Verdict.FAIL, "does not ask Thalweg"),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | {"bindVerb": "bind"}])},
+        "extender",
+        Verdict.FAIL,
+        "has bindVerb: bind, but Thalweg's extender binds no pods: kube-scheduler binds no pod",
+    ),
+    (
+        {"scheduler": scheduler(answer(), extenders=[EXTENDER | {"bindVerb": "bind", "ignorable": True}])},
+        "extender",
+        Verdict.FAIL,
+        "kube-scheduler binds each pod only after a request in vain",
+    ),
     ({"scheduler": scheduler(answer(ProbeOutcome.UNREACHABLE, 0, "x"))}, "extender", Verdict.FAIL, "does not answer"),
     (
         {"scheduler": scheduler(answer(ProbeOutcome.UNREACHABLE, 0), chosen=False)},

@@ -44,6 +44,16 @@ def extender(facts: Facts) -> Iterator[CheckResult]:
                 "Thalweg refuses requests with whole nodes.",
                 "thalweg scheduler-config",
             )
+        if entry.bind_verb:
+            # kube-scheduler ignores the error of an ignorable extender and binds the pod itself.
+            effect = "binds each pod only after a request in vain" if entry.ignorable else "binds no pod"
+            yield CheckResult(
+                check,
+                Verdict.FAIL,
+                f"{scheduler.source}: extender {entry.url_prefix} has bindVerb: {entry.bind_verb}, but Thalweg's "
+                f"extender binds no pods: kube-scheduler {effect}.",
+                "Remove bindVerb, or write the configuration again: thalweg scheduler-config",
+            )
     for answer in scheduler.answers:
         yield _judge(check, answer, scheduler)
 

@@ -38,6 +38,7 @@ class ConfiguredExtender(msgspec.Struct, frozen=True, rename="camel"):
     """An extender of kube-scheduler."""
 
     url_prefix: str
+    bind_verb: str = ""
     node_cache_capable: bool = False
     ignorable: bool = False
     tls_config: TLSConfig | None = None
