@@ -315,10 +315,10 @@ def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -
     earlier = policy(
         selects=selects,
         cost={
-            "dataLocality": {"zoneLabel": "topology.kubernetes.io/zone"},
+            "dataLocality": {"zoneLabel": "site"},
             "kinds": kinds,
             "interference": {**interference, "weight": 0},
-            "machines": {**machines, "weight": 1},
+            "machines": {**machines, "weight": 2},
         },
     )
     now = policy(
@@ -335,6 +335,19 @@ def test_fields_of_earlier_versions_are_named_and_do_not_count(tmp_path: Path) -
     plans = [by_pod(each.stdout) for each in (done, run([*objects, now], folder=tmp_path, json_output=True))]
     for part in ("cost", "placements", "pending"):
         assert plans[0][part] == plans[1][part]
+
+
+def test_fields_of_earlier_versions_with_their_defaults_go_in_silence(tmp_path: Path) -> None:
+    """The API server wrote these into every policy, and they mean what holds now. A null is an absent field."""
+    cost = {
+        "dataLocality": {"zoneLabel": "topology.kubernetes.io/zone"},
+        "kinds": [{"name": "web", "pods": {}}],
+        "interference": {"default": 300, "weight": 1},
+        "machines": {"label": "gen", "weight": None},
+    }
+    earlier = policy(selects={"podSelector": {}}, cost=cost)
+    done = run([node("a"), ours("p"), earlier], folder=tmp_path, json_output=True)
+    assert warnings_of(done, tmp_path) == []
 
 
 def test_a_policy_as_the_api_server_gives_it_back_is_taken(tmp_path: Path) -> None:

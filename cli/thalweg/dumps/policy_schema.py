@@ -34,13 +34,13 @@ _PART = "[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _NAME = {"type": "string", "maxLength": 253, "pattern": rf"^{_PART}(\.{_PART})*$"}
 #: Characters of a message.
 _MAX_MESSAGE = 300
-#: Fields that the CRD had once, and what holds in place of each. A cluster that still has that CRD writes them, with
-#: their defaults, into every policy that it lists.
+#: Fields that the CRD had once, the default of each, and what holds in its place. A cluster that still has that CRD
+#: writes them, with their defaults, into every policy that it lists. The defaults mean what holds now.
 _REMOVED = {
     POLICY.kind: {
-        ("spec", "cost", "dataLocality", "zoneLabel"): f"zones are values of the label {ZONE}",
-        ("spec", "cost", "interference", "weight"): "each penalty counts as it is stated",
-        ("spec", "cost", "machines", "weight"): "each slowdown counts as it is stated",
+        ("spec", "cost", "dataLocality", "zoneLabel"): (ZONE, f"zones are values of the label {ZONE}"),
+        ("spec", "cost", "interference", "weight"): (1, "each penalty counts as it is stated"),
+        ("spec", "cost", "machines", "weight"): (1, "each slowdown counts as it is stated"),
     }
 }
 
@@ -67,17 +67,24 @@ def checked_spec(manifest: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_removed_fields(manifest: dict[str, Any]) -> tuple[dict[str, Any], list[str]]:
-    """The object without the fields that are not used any more, and a sentence about each of these.
+    """The object without the fields that are not used any more, and a sentence about each that was not its default.
 
     The API server drops them in silence once it has the CRD of this version.
     """
     sentences = []
-    for path, instead in _REMOVED.get(str(manifest["kind"]), {}).items():
-        shorter = _without(manifest, path)
-        if shorter is not manifest:
-            manifest = shorter
+    for path, (default, instead) in _REMOVED.get(str(manifest["kind"]), {}).items():
+        value = _value(manifest, path)
+        manifest = _without(manifest, path)
+        if value not in (None, default):
             sentences.append(f"{_path(path)} is not used any more: {instead}")
     return manifest, sentences
+
+
+def _value(value: Any, path: Sequence[str]) -> Any:
+    """The field at a path; None if there is no such field."""
+    for key in path:
+        value = value.get(key) if isinstance(value, dict) else None
+    return value
 
 
 def _without(value: Any, path: Sequence[str]) -> Any:

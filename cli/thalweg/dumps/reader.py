@@ -109,7 +109,7 @@ class _Reader:
         #: Number of skipped objects of each kind, and the first object of each.
         self._skipped: Counter[str] = Counter()
         self._first_seen_in: dict[str, str] = {}
-        #: Sentences about fields that are not used any more.
+        #: Sentences about fields that are not used any more and had another value than the default.
         self.removed_fields: list[str] = []
 
     def read_file(self, name: str) -> list[dict[str, Any]]:
