@@ -17,6 +17,9 @@ OPTIONS = {each.name: each for each in main.commands["certificates"].params}
 (INTERVAL,) = (each.type.max for each in main.commands["run"].params if each.name == "usage_interval")
 LONGEST = int(OPTIONS["ca_valid_days"].default * OVERLAP)
 
+#: Options that `thalweg run` had once.
+GONE = ("cores", "extender-bind", "extender-insecure", "usage-samples", "usage-stale-after", "view-memory")
+
 #: Values that are refused, and words of the sentence that says why.
 REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     "unknown": ({"modus": "Binder"}, "additional properties 'modus' not allowed"),
@@ -79,6 +82,13 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "argument": ({"extraArgs": ["--lease=a/b"]}, "extraArgs: the chart sets --lease itself. Use the value for it."),
     "extender argument": ({"extraArgs": ["--extender-key=k"]}, "extraArgs: the chart sets --extender-key"),
+    **{
+        f"argument that is gone: {option}": (
+            {"extraArgs": [f"--{option}=1"]},
+            f"extraArgs: thalweg run has no option --{option} any more. Leave it out.",
+        )
+        for option in GONE
+    },
     "second argument": ({"secondScheduler.extraArgs": ["--config=x"]}, "the chart sets --config itself"),
     "variable": ({"extraEnv": [{"name": "POD_IP", "value": "1"}]}, "extraEnv: the chart decides about POD_IP itself"),
     "life": (
