@@ -50,6 +50,8 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"monitoring.podMonitor.enabled": True, "monitoring.serviceMonitor.enabled": True},
         "monitoring: podMonitor and serviceMonitor would both collect every metric, so all figures would count twice.",
     ),
+    "itself": ({"schedulerName": "thalweg"}, 'schedulerName: "thalweg" is served by Thalweg itself'),
+    "itself, steered": ({"schedulerName": "thalweg-steered"}, "so its own pods would wait for themselves"),
     "taken": ({"extender.schedulerName": "default-scheduler"}, "has a scheduler already. Use a name of its own"),
     "removed value": ({"rights.extender": True}, "at '/rights': additional properties 'extender' not allowed"),
     "no binder": ({"rights.binder": False}, "rights.binder: in mode Binder Thalweg binds the pods itself."),

@@ -155,6 +155,7 @@ def test_common_values_reach_every_pod(helm: Helm, mode: str) -> None:
         "tolerations": [{"key": "a", "operator": "Exists"}],
         "nodeSelector": {"pool": "system"},
         "priorityClass.create": False,
+        "schedulerName": "independent",
         "image.repository": "registry.example/thalweg",
         "image.digest": f"sha256:{'0' * 64}",
     }
@@ -168,7 +169,7 @@ def test_common_values_reach_every_pod(helm: Helm, mode: str) -> None:
         assert spec["imagePullSecrets"] == values["imagePullSecrets"]
         assert spec["tolerations"] == values["tolerations"]
         assert spec["nodeSelector"] == {"pool": "system", "kubernetes.io/os": "linux"}
-        assert spec["schedulerName"] == "default-scheduler"
+        assert spec["schedulerName"] == "independent"
         assert "priorityClassName" not in spec
         for container in spec["containers"]:
             if "kube-scheduler" not in container["image"]:

@@ -17,8 +17,7 @@ capabilities: {drop: [ALL]}
 
 {{/* Where pods go, and who may pull: the same for all pods of the chart. */}}
 {{- define "thalweg.placement" -}}
-{{- /* Never Thalweg: it would wait for itself. */}}
-schedulerName: default-scheduler
+schedulerName: {{ .Values.schedulerName | quote }}
 nodeSelector: {{ merge .Values.nodeSelector (dict "kubernetes.io/os" "linux") | toYaml | nindent 2 }}
 {{- with .Values.tolerations }}
 tolerations: {{ toYaml . | nindent 2 }}
