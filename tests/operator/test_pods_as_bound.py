@@ -58,14 +58,14 @@ class Step(msgspec.Struct, frozen=True):
     Attributes:
         node: where it is reserved, or bound without a reservation.
         elsewhere: it is bound to ``node``, wherever it is reserved.
-        differs: what is different about it from then on.
+        difference: what is different about it from then on.
     """
 
     what: str
     name: str
     node: str
     elsewhere: bool
-    differs: dict[str, Any]
+    difference: dict[str, Any]
     owner: Owner
     pod: dict[str, Any]
 
@@ -78,7 +78,7 @@ steps = st.builds(
     name=st.sampled_from(("p", "q", "r", "s")),
     node=st.sampled_from(NODES),
     elsewhere=st.sampled_from((False, False, False, True)),
-    differs=st.sampled_from(DIFFERENCES),
+    difference=st.sampled_from(DIFFERENCES),
     owner=st.sampled_from((Owner.BINDER, Owner.STEERING)),
     pod=st.fixed_dictionaries(
         {
@@ -128,7 +128,7 @@ class History:
         elif step.what == "is released":  # also after the watch has shown it bound
             driven.release(pod.key, pod.uid)
         elif step.what == "changes":
-            self._show(msgspec.structs.replace(pod, **step.differs))
+            self._show(msgspec.structs.replace(pod, **step.difference))
         elif pod.node_name or pod.terminal:
             self._show(pod)
         elif step.what == "goes on" and pod.key not in driven.reservations:
@@ -138,7 +138,7 @@ class History:
             reservation = driven.reservations.get(pod.key)
             node = step.node if reservation is None or step.elsewhere else reservation.node
             bound = {"node_name": node, "usage": pod.pod_class.requests}
-            self._show(msgspec.structs.replace(pod, **bound | step.differs))
+            self._show(msgspec.structs.replace(pod, **bound | step.difference))
 
     def _show(self, pod: Pod) -> None:
         self.api[pod.name] = pod
@@ -158,7 +158,7 @@ class History:
         cluster, ledger = self.driven.cluster, self.driven.ledger
         check_recount(cluster, ledger)
         drift = {(signature, node): count for signature, node, count in ledger.drift.pods.counts()}
-        assert drift == difference(recounted_pods(cluster, ledger), self.planned)
+        assert drift == changed_counts(recounted_pods(cluster, ledger), self.planned)
         kept = cluster.occupancy.pod_index
         assert answers(kept) == answers(
             PodIndex.of(
@@ -172,11 +172,13 @@ class History:
         """Whoever adds up what was told has what is there."""
         self.tell()
         occupancy = self.driven.cluster.occupancy
-        assert difference(self.told, Counter()) == {(s, node): count for s, node, count in occupancy.pod_index.counts()}
+        assert changed_counts(self.told, Counter()) == {
+            (s, node): count for s, node, count in occupancy.pod_index.counts()
+        }
         assert self.usage == {name: occupancy.usage_of(name).to_usage(name) for name in NODES}
 
 
-def difference(
+def changed_counts(
     now: Counter[tuple[PodSignature, str]], before: Counter[tuple[PodSignature, str]]
 ) -> dict[tuple[PodSignature, str], int]:
     """How many more or fewer there are now, where the number is another one."""
