@@ -58,7 +58,7 @@ def test_the_last_place_for_a_pod_is_used() -> None:
     assert len(result.placements) == 2
     assert result.unplaced[0].reason == (
         "0/1 nodes are available: 1 Too many pods. There was room for some of these pods. "
-        "It went to pods with a higher cost of waiting."
+        "It went to pods with the same or a higher cost of waiting."
     )
 
 

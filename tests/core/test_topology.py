@@ -20,7 +20,7 @@ from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.round import RoundResult, run_one_by_one
 from flowcore.rules.filters import run_filters
 
-GAVE_IT_AWAY = "There was room for some of these pods. It went to pods with a higher cost of waiting."
+GAVE_IT_AWAY = "There was room for some of these pods. It went to pods with the same or a higher cost of waiting."
 WEB = LabelSelector((Requirement("app", "In", ("web",)),))
 
 

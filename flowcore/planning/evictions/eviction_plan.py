@@ -6,12 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
-import numpy as np
-
-from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs.model import Load
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
@@ -25,6 +21,7 @@ from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.plan_prices import plan_prices
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
@@ -108,6 +105,9 @@ class _EvictionRound:
         if self._place_revoked(search):
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
+        if self._state.changed:
+            self._fill(search)
+            self._drop_what_breaks_rules(groups)
         search.find_replacements(self._holds)
         order = order_arrivals(self._state)
         return self._build(groups, order)
@@ -169,16 +169,38 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> bool:
         """Places pods whose room goes to others somewhere else. Whether there are any."""
-        state = self._state
-        revoked = [
-            state.residents.placement(resident).pod
-            for resident, leaving in state.leaving.items()
-            if leaving.kind is None
-        ]
+        revoked = self._revoked
         for pod in revoked:
             demand = self._demand_of[pod.key]
             search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
         return bool(revoked)
+
+    @property
+    def _revoked(self) -> list[PendingPod]:
+        """Pods that the first part placed and whose room goes to others."""
+        state = self._state
+        return [
+            state.residents.placement(resident).pod
+            for resident, leaving in state.leaving.items()
+            if leaving.kind is None
+        ]
+
+    def _fill(self, search: Search) -> None:
+        """Places what fits into the room that is left in the end: nobody else leaves for it."""
+        state = self._state
+        for waiting in self._waiting:
+            checkpoint = state.checkpoint()
+            arrived = {arrival.pod.key for arrival in state.arrivals}
+            for demand, pods in waiting.demands:
+                left = [pod for pod in pods if pod.key not in arrived]
+                placed = search.fill(demand, left)
+                if waiting.group >= 0 and (placed < len(left) or waiting.allowed is not None):
+                    state.roll_back(checkpoint)
+                    break
+        arrived = {arrival.pod.key for arrival in state.arrivals}
+        for pod in self._revoked:
+            if pod.key not in arrived:
+                search.fill(self._demand_of[pod.key], [pod])
 
     def _may_all_preempt(self, waiting: Waiting) -> bool:
         now = self._problem.snapshot.now
@@ -232,7 +254,9 @@ class _EvictionRound:
             for resident, leaving in state.leaving.items()
             if leaving.kind is None
         }
-        placements = tuple(each for each in first.placements if each.pod.key not in revoked)
+        kept = [each for each in first.placements if each.pod.key not in revoked]
+        prices = self._prices(after, kept, order)
+        placements = tuple(replace(each, price=prices.get(each.pod.key, each.price)) for each in kept)
         revoked_pods = tuple(
             self._unplaced_again(placement, revoked[placement.pod.key])
             for placement in first.placements
@@ -240,11 +264,12 @@ class _EvictionRound:
         )
         unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
         victims = waited_for(state, order)
-        more = self._placements(after, groups, order, victims)
-        cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
+        more = self._placements(groups, order, victims, prices)
+        placements, revoked_pods = _older_stay((*placements, *more), revoked_pods, self._demand_of)
+        cost = sum(each.price for each in placements) + sum(each.price for each in (*unplaced, *revoked_pods))
         return replace(
             first,
-            placements=(*placements, *more),
+            placements=placements,
             unplaced=(*unplaced, *revoked_pods),
             evictions=self._evictions(victims),
             cost=cost,
@@ -254,35 +279,42 @@ class _EvictionRound:
         )
 
     def _placements(
-        self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
+        self,
+        groups: Mapping[str, Waiting],
+        order: ArrivalOrder,
+        victims: Mapping[str, Sequence[int]],
+        prices: Mapping[str, int],
     ) -> list[Placement]:
-        state, names = self._state, [node.name for node in after.table.nodes]
-        loads: dict[Utilisation, Load] = {}
-        prices = {each.pod.key: each.price for each in self._first.unplaced}
-        prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        unscheduled = {each.pod.key: each.price for each in self._first.unplaced}
+        unscheduled |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
         placements = []
-        demands = {
-            demand: state.priced(demand) for demand in dict.fromkeys(arrival.demand for arrival in state.arrivals)
-        }
         for arrival in (*order.at_once, *order.later):
-            demand = demands[arrival.demand]
-            utilisation = demand.potential.utilisation
-            if utilisation not in loads:
-                loads[utilisation] = Load.of(after, utilisation)
-            here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
-            price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
             placements.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
-                    max(0, price),
+                    prices[arrival.pod.key],
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
                     victims=tuple(state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())),
-                    unscheduled_price=prices[arrival.pod.key],
+                    unscheduled_price=unscheduled[arrival.pod.key],
                 )
             )
         return placements
+
+    def _prices(self, after: Snapshot, kept: Sequence[Placement], order: ArrivalOrder) -> dict[str, int]:
+        """What each pod of the plan costs on its node, by key, without those that leave."""
+        state, places = self._state, after.table.index
+        placed = [
+            (self._demand_of[each.pod.key], places[each.node], each.pod.key)
+            for each in kept
+            if each.pod.key in self._demand_of
+        ]
+        placed += [(each.demand, each.node, each.pod.key) for each in (*order.at_once, *order.later)]
+        demands = {number: state.priced(number) for number in dict.fromkeys(number for number, _, _ in placed)}
+        prices = plan_prices(after, demands, [(number, node) for number, node, _ in placed]).tolist()
+        return {key: max(0, price) for (_, _, key), price in zip(placed, prices, strict=True)}
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""
@@ -312,12 +344,33 @@ class _EvictionRound:
         )
 
 
+def _older_stay(
+    placements: Sequence[Placement], revoked: Sequence[Unplaced], demand_of: Mapping[str, int]
+) -> tuple[tuple[Placement, ...], tuple[Unplaced, ...]]:
+    """The same plan in which of equal pods those that are cheapest to leave wait: the youngest."""
+    kept, waiting = list(placements), list(revoked)
+    by_demand: dict[int, list[int]] = {}
+    for place, each in enumerate(kept):
+        if each.pod.key in demand_of and not each.atomic_group and each.pod.victim is None:
+            by_demand.setdefault(demand_of[each.pod.key], []).append(place)
+    for number, left in enumerate(waiting):
+        equal = by_demand.get(demand_of[left.pod.key], [])
+        cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)
+        if cheapest is not None and kept[cheapest].unscheduled_price < left.price:
+            younger = kept[cheapest]
+            kept[cheapest] = replace(younger, pod=left.pod, unscheduled_price=left.price)
+            waiting[number] = replace(left, pod=younger.pod, price=younger.unscheduled_price)
+    return tuple(kept), tuple(waiting)
+
+
 def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:
-    """Placements of lower priority that nothing else of the plan depends on."""
+    """Placements of lower priority that nothing else of the plan depends on; none whose policy lets age cross."""
     free = {
         pod.key
         for demand in problem.demands
-        if demand.constraints is UNCONSTRAINED and demand.group.pod_class.priority < priority
+        if demand.constraints is UNCONSTRAINED
+        and demand.group.pod_class.priority < priority
+        and not demand.policy.unscheduled.aging_crosses_priorities
         for pod in demand.group.pods
     }
     return [

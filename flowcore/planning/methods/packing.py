@@ -25,6 +25,8 @@ from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 _MOST_PAIRS = 1_500
 #: The highest value of a pod.
 _COARSE = 16
+#: Where prices lie further apart: binary digits of a value, and how many times as high the highest value is at most.
+_BITS, _WIDEST = 3, 2.0**24
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +101,18 @@ def pack(problem: Problem, known: Candidate, decided: Bools, *, work: float, see
 
 
 def coarse_values(prices: Float64s) -> Int64s:
-    """Prices in about the same proportions as small whole numbers: the fewer distinct ones, the easier a program is."""
-    return np.maximum(np.rint(prices / max(float(prices.max(initial=0.0)), 1.0) * _COARSE), 1).astype(np.int64)
+    """Prices in about the same proportions as small whole numbers: the fewer distinct ones, the easier a program is.
+
+    Where some are many times as high as others, as those of levels are, each is rounded by itself.
+    """
+    highest = max(float(prices.max(initial=0.0)), 1.0)
+    values = np.maximum(prices, 1.0) / max(float(prices.min(initial=highest)), highest / _WIDEST)
+    if values.max(initial=1.0) <= _COARSE:
+        coarse: Int64s = np.maximum(np.rint(prices / highest * _COARSE), 1).astype(np.int64)
+        return coarse
+    unit = np.exp2(np.maximum(np.floor(np.log2(np.maximum(values, 1.0))) - _BITS, 0))
+    rounded: Int64s = np.maximum(np.rint(values / unit) * unit, 1).astype(np.int64)
+    return rounded
 
 
 def packing_program(

@@ -111,18 +111,14 @@ class PartedPortfolio:
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step. The first step is the first one of every part, so that all pods are planned."""
-        running = [_decide(portfolio) for portfolio in self._portfolios]
-        running = [steps for steps in running if next(steps, _END) is not _END]
-        yield
-        while running:
-            for steps in tuple(running):
-                if next(steps, _END) is _END:
-                    running.remove(steps)
-                else:
-                    yield
+        yield from _by_turns([_decide(portfolio) for portfolio in self._portfolios])
         self._whole = whole = Portfolio(self._problem, self._seed, self._joined())
         whole.bound = self.bound
         yield from whole.search()
+
+    def construct(self) -> Generator[None, None, None]:
+        """The candidates of each part that are built in one go; yields after each step, which are as those of run."""
+        yield from _by_turns([portfolio.construct() for portfolio in self._portfolios])
 
     def conclude(self) -> Candidate:
         """The best candidate so far."""
@@ -148,6 +144,18 @@ class PartedPortfolio:
 
 #: What a generator that has ended gives.
 _END = object()
+
+
+def _by_turns(running: list[Generator[None, None, None]]) -> Generator[None, None, None]:
+    """A step of each at once, then a step of each by turns."""
+    running = [steps for steps in running if next(steps, _END) is not _END]
+    yield
+    while running:
+        for steps in tuple(running):
+            if next(steps, _END) is _END:
+                running.remove(steps)
+            else:
+                yield
 
 
 def _decide(portfolio: Portfolio) -> Generator[None, None, None]:

@@ -77,6 +77,10 @@ class Portfolio:
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
+        #: What of its gain is in the best candidate already.
+        self._taken = 0
+        #: Whether ``construct`` has begun: it is run once.
+        self._has_begun = False
         #: Whether one by one is not tried before integer programs and the relaxation's shares.
         self._is_floor_late = False
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
@@ -97,8 +101,11 @@ class Portfolio:
         yield from self.search()
 
     def construct(self) -> Generator[None, None, None]:
-        """Candidates that are built in one go; yields after each."""
+        """Candidates that are built in one go; yields after each. A second time nothing is left to do."""
         problem = self._problem
+        if self._has_begun:
+            return
+        self._has_begun = True
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
@@ -303,8 +310,8 @@ class Portfolio:
         Args:
             steps: at most; None: until the search has ended.
         """
-        self._search = search
-        while steps != 0 and self.best.cost - search.gain > self.bound and search.improve():
+        self._search, self._taken = search, 0
+        while steps != 0 and self._promised_cost > self.bound and search.improve():
             steps = None if steps is None else steps - 1
             yield
         self.conclude()
@@ -345,8 +352,9 @@ class Portfolio:
             steps: at most; None: until none brings a gain.
         """
         self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
+        self._taken = 0
         fruitless, more = 0, sys.maxsize if steps is None else steps
-        while more > 0 and fruitless < self._patience and self.best.cost - search.gain > self.bound:
+        while more > 0 and fruitless < self._patience and self._promised_cost > self.bound:
             before, more = search.gain, more - 1
             # If small neighbourhoods no longer bring a gain, neighbourhoods twice as wide may.
             if not search.improve(wider=fruitless >= self._patience // 2, more=more):
@@ -356,11 +364,17 @@ class Portfolio:
 
     def conclude(self) -> Candidate:
         """The best candidate so far, with what a search has gained."""
-        if self._search is not None and self._search.gain:
+        # The search may go on: what it gains later counts too.
+        if self._search is not None and self._search.gain > self._taken:
+            self._taken = self._search.gain
             self.offer(self._search.candidate())
-            self._search = None
         self._compare_relaxed()
         return self.best
+
+    @property
+    def _promised_cost(self) -> int:
+        """Cost of the best candidate with what a search has gained since."""
+        return self.best.cost - (0 if self._search is None else self._search.gain - self._taken)
 
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is cheaper than the best so far and places all that it must."""

@@ -14,7 +14,9 @@ from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
+from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.problem.demands.charging import Charge, not_charged
+from flowcore.planning.problem.levels import as_candidate_of, compete, level_costs, levels_of, with_steep_prices
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -33,6 +35,7 @@ from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
+from flowcore.planning.round.level_order import in_level_order
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.portfolio import Portfolio
@@ -75,6 +78,13 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
+        #: What is searched: the problem, or the same with steep prices where levels compete for room.
+        self._searched = self._problem
+        self._levels = levels_of(self._problem)
+        #: Before prices became steep: the best plan in the order of levels, and the bound.
+        self._before_levels: tuple[Candidate, int] | None = None
+        #: The last plan that was put in the order of levels, and what that gave.
+        self._ordered: tuple[Candidate, Candidate] | None = None
         self._seed = seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
@@ -104,35 +114,69 @@ class Round:
 
         Prices are whole numbers, so that much is mostly rounding.
         """
-        candidate, bound = self._best_candidate()
+        candidate = self._best_found()
         placed = sum(commit.count for commit in candidate.commits)
         missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
-        return not missing and candidate.cost - bound <= placed
+        return not missing and candidate.cost - self._bound <= placed
 
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
-        admission = self._admission
-        if admission is not None:
-            yield from admission.run()
-            self._adopt(admission.best)
+        yield from self._begin()
+        if len(set(self._levels.tolist())) > 1:
+            yield from self._portfolio.construct()
+            if compete(self._problem, self._best_found(), self._levels):
+                yield from self._search_by_levels()
         yield from self._portfolio.run()
-        if admission is None:
+        if self._admission is None:
             return
         # Other places for pods may have made room for another group. Small problems are solved exactly.
-        yield from self._reconsider(0, Subproblem.all(self._problem), EXACT_WORK[0])
+        yield from self._reconsider(0, Subproblem.all(self._searched), EXACT_WORK[0])
         fruitless, number = 0, 1
         while fruitless < PATIENCE:
             cost = self._candidate.cost
-            subproblem = Subproblem.sampled(self._problem, self._candidate, self._seed + number)
+            subproblem = Subproblem.sampled(self._searched, self._candidate, self._seed + number)
             yield from self._reconsider(number, subproblem, SUBPROBLEM_WORK)
             fruitless, number = 0 if self._candidate.cost < cost else fruitless + 1, number + 1
-        yield from self._reconsider(number, Subproblem.all(self._problem), EXACT_WORK[1])
+        yield from self._reconsider(number, Subproblem.all(self._searched), EXACT_WORK[1])
+
+    def _begin(self, first: Candidate | None = None) -> Generator[None, None, None]:
+        """Decides which groups are placed, if there are any.
+
+        Args:
+            first: a candidate to begin with.
+        """
+        if self._admission is None:
+            return
+        if first is not None:
+            self._admission.offer(first)
+        yield from self._admission.run()
+        self._adopt(self._admission.best)
+
+    def _search_by_levels(self) -> Generator[None, None, None]:
+        """Begins again with prices that rise steeply by level: levels compete for room, and a sum does not tell them.
+
+        The bound stays: it is about the sum.
+        """
+        problem, bound = self._problem, self._bound
+        best = in_level_order(problem, self._best_found(), self._levels)
+        if self._admission is None and is_quick(problem):
+            by_order = one_by_one(problem, kube_scheduler_order(problem))
+            best = min(best, by_order, key=lambda candidate: level_costs(problem, candidate, self._levels))
+        self._before_levels = best, bound
+        self._searched = steep = with_steep_prices(problem, self._levels)
+        first = as_candidate_of(steep, best)
+        if self._admission is not None:
+            self._admission, self._admitted = Admission(steep), None
+        else:
+            self._portfolio = solver_of(steep, self._seed, first)
+        yield
+        yield from self._begin(first)
 
     def _reconsider(self, number: int, subproblem: Subproblem, work: float) -> Generator[None, None, None]:
         """Decides a part of the groups again, and where all pods go if that changes the groups."""
-        known = complete(self._problem, self._best_candidate()[0])
-        solution = solve_exact(self._problem, known, subproblem, work=work, seed=self._seed + number)
-        changed = solution is not None and is_better(self._problem, solution, known)
+        known = complete(self._searched, self._best_searched())
+        solution = solve_exact(self._searched, known, subproblem, work=work, seed=self._seed + number)
+        changed = solution is not None and is_better(self._searched, solution, known)
         if not number or changed or bool((known.admitted != self._candidate.admitted).any()):
             self._adopt(solution if solution is not None and changed else known)
             yield
@@ -143,19 +187,42 @@ class Round:
     def _adopt(self, candidate: Candidate) -> None:
         """From now on the groups that this candidate admits are placed, and no others."""
         self._candidate = candidate
-        self._admitted = AdmittedDemands(self._problem, candidate)
-        problem = self._admitted.apply(self._problem)
+        self._admitted = AdmittedDemands(self._searched, candidate)
+        problem = self._admitted.apply(self._searched)
         self._portfolio = solver_of(problem, self._seed, self._admitted.restrict(candidate, problem))
 
     def _best_candidate(self) -> tuple[Candidate, int]:
-        """The best candidate so far, and a cost that none goes below."""
+        """The best candidate so far, in the order of levels, and a cost that none goes below."""
+        candidate = self._best_found()
+        if self._ordered is None or self._ordered[0] is not candidate:
+            ordered = in_level_order(self._problem, candidate, self._levels)
+            if self._before_levels is not None:
+                ordered = min(
+                    ordered, self._before_levels[0], key=lambda each: level_costs(self._problem, each, self._levels)
+                )
+            self._ordered = candidate, ordered
+        return self._ordered[1], self._bound
+
+    def _best_found(self) -> Candidate:
+        """The best candidate that was found so far, at the prices of the problem."""
+        candidate = self._best_searched()
+        return candidate if self._searched is self._problem else as_candidate_of(self._problem, candidate)
+
+    def _best_searched(self) -> Candidate:
+        """The best candidate of what is searched."""
         if self._admission is None:
-            return self._portfolio.conclude(), self._portfolio.bound
+            return self._portfolio.conclude()
         if self._admitted is None:
-            return self._admission.best, self._admission.bound
+            return self._admission.best
         # Groups were admitted before it was known where their pods go.
-        best = without_dear_groups(self._problem, self._admitted.invert(self._portfolio.conclude()))
-        return best, self._admission.bound
+        return without_dear_groups(self._searched, self._admitted.invert(self._portfolio.conclude()))
+
+    @property
+    def _bound(self) -> int:
+        """A cost that no candidate goes below."""
+        if self._before_levels is not None:
+            return self._before_levels[1]
+        return self._portfolio.bound if self._admission is None else self._admission.bound
 
     def result(self) -> RoundResult:
         """The best plan so far."""

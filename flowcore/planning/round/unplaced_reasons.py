@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission import fit_counts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
@@ -34,6 +34,7 @@ class UnplacedReasons:
         self._after, self._after_with_held = after, after_with_held
         self._cheaper_to_wait = CheaperToWait(problem, candidate)
         self._group_reasons: dict[int, Reason] = {}
+        self._least_prices: dict[int, int] = {}
 
     def of(self, number: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
         """The reason for each of these pods of a demand."""
@@ -46,7 +47,7 @@ class UnplacedReasons:
             elif (waits := self._cheaper_to_wait.of_pod(number, place)) is not None:
                 yield place, waits
             else:
-                reason = reason or self._pod_reason(number)
+                reason = reason or self._pod_reason(number, place)
                 yield place, reason
         self._problem.charge(self._problem.demands[number].group.pods)
 
@@ -58,7 +59,7 @@ class UnplacedReasons:
 
     # --- pods by themselves ---
 
-    def _pod_reason(self, number: int) -> Reason:
+    def _pod_reason(self, number: int, place: int) -> Reason:
         problem, candidate = self._problem, self._candidate
         group, run_filter = problem.demands[number].group, problem.cache.run_filter
         for name in group.pods[0].gangs:
@@ -75,7 +76,39 @@ class UnplacedReasons:
                 more_nodes_help=True,
             )
         before = problem.snapshot if problem.demands[number].is_priced else None
-        return reason_for(group, before=before, after=self._after_with_held, runner=run_filter)
+        winners = partial(self._winners, number, int(problem.demands[number].prices[place]))
+        return reason_for(group, before=before, after=self._after_with_held, runner=run_filter, winners=winners)
+
+    def _winners(self, number: int, price: int, nodes: Bools) -> str:
+        """Which pods of the plan got the room of some nodes.
+
+        Args:
+            price: of leaving the dearest of the pods of the demand that wait.
+            nodes: bool[N], those that had room for one of them.
+        """
+        commits = [each for each in self._candidate.commits if nodes[each.node]] or self._candidate.commits
+        own = self._problem.demands[number].group.pod_class.priority
+        others = [each.demand for each in commits if self._priority(each.demand) <= own]
+        if not others:
+            return "pods of a higher priority"
+        if any(self._least_price(each) < price for each in others):
+            return "pods that cost more to leave together, or less on their nodes"
+        if len(others) < len(commits):
+            return "pods of a higher priority, or with a higher cost of waiting"
+        if all(self._least_price(each) > price for each in others):
+            return "pods with a higher cost of waiting"
+        return "pods with the same or a higher cost of waiting"
+
+    def _priority(self, number: int) -> int:
+        return self._problem.demands[number].group.pod_class.priority
+
+    def _least_price(self, number: int) -> int:
+        """What it costs to leave the cheapest of the pods of a demand that are placed."""
+        if number not in self._least_prices:
+            count = sum(each.count for each in self._candidate.commits if each.demand == number)
+            places = self._problem.atomic_groups.placement_order(number, self._candidate.admitted)[:count]
+            self._least_prices[number] = int(self._problem.demands[number].prices[places].min())
+        return self._least_prices[number]
 
     def _domain_reason(self, gang: Gang, number: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""
@@ -95,7 +128,7 @@ class UnplacedReasons:
         group, run_filter = demand.group, self._problem.cache.run_filter
         if not run_filters(group.pod_class, self._problem.snapshot, group.signature, run_filter).fits.any():
             # The domain does not matter if the pod fits no node at all.
-            return reason_for(group, before=self._problem.snapshot, after=self._after_with_held, runner=run_filter)
+            return reason_for(group, before=None, after=self._after_with_held, runner=run_filter)
         return Reason(
             f"{gang.name} keeps to one domain of {gang.topology_key}, and no node that has this label has room for it.",
             GANG_WITHOUT_ROOM,

@@ -5,9 +5,10 @@ Source: kube-scheduler framework/types.go (FitError.Error): "0/5 nodes are avail
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
-from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
@@ -48,18 +49,28 @@ def _available(count: int, verdicts: Verdicts) -> str:
     return f"{count}/{total} nodes are available: {listed}." if listed else f"{count}/{total} nodes are available."
 
 
-def reason_for(group: Group, *, before: Snapshot | None, after: Snapshot, runner: FilterRunner = run_filter) -> Reason:
+def reason_for(
+    group: Group,
+    *,
+    before: Snapshot | None,
+    after: Snapshot,
+    runner: FilterRunner = run_filter,
+    winners: Callable[[Bools], str] = lambda _nodes: "other pods",
+) -> Reason:
     """Why pods of a group stay pending after a round.
 
     Args:
         before: the snapshot that the round began with; None: no node had room for them there.
         after: the same with the round's placements counted.
         runner: who asks the filters.
+        winners: says of nodes that had room, bool[N], which pods got it.
     """
     verdicts = run_filters(group.pod_class, after, group.signature, runner)
     text = _available(0, verdicts) + _what_decides(verdicts)
-    if before is not None and run_filters(group.pod_class, before, group.signature, runner).fits.any():
-        text += " There was room for some of these pods. It went to pods with a higher cost of waiting."
+    if before is not None:
+        nodes = run_filters(group.pod_class, before, group.signature, runner).fits
+        if nodes.any():
+            text += f" There was room for some of these pods. It went to {winners(nodes)}."
     curable = more_nodes_help(group.pod_class, group.signature, after, verdicts)
     return Reason(text, verdicts.furthest_filter() or NO_NODES, curable)
 

@@ -65,6 +65,17 @@ class Search:
             placed += took
         return placed
 
+    def fill(self, demand: int, pods: Sequence[PendingPod]) -> int:
+        """Places as many of these pods of a demand as fit with nobody else leaving; returns how many."""
+        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, None)
+        for placed, pod in enumerate(pods):
+            node = this.with_room()
+            if node < 0:
+                return placed
+            self._state.arrive(pod, demand, node)
+            this.changed({node})
+        return len(pods)
+
     def _fit_check(self, demand: int) -> FitCheck:
         state, this = self._state, self._state.demands[demand]
         # Waiting pods that have come may bring rules about others.

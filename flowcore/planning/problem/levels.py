@@ -1,0 +1,157 @@
+"""Levels: pods of a higher priority come first, whatever the sum of the costs says.
+
+The cost of a plan is one sum, and in it two pods of a low priority may be dearer to leave than one of a high priority.
+So plans are compared level by level, the highest first: by how many pods wait, then the next level, and by the whole
+cost at last. A pod counts once for each time that it is as dear to leave as the cheapest of its level: else age and
+shares would mean nothing beside numbers, or a second of age more than all the levels below. Searches know sums only: for
+them there is a problem with prices that rise steeply by level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from copy import copy
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroups
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.problem import Problem
+
+#: How many times dearer to leave a mean pod of a level is at most than one of the level below.
+_MOST, _LEAST = 64.0, 2.0
+#: Prices that are made steeper stay below this: sums over 100,000 pods are within int64.
+_LIMIT = 1e13
+#: What follows from the prices of demands, and is computed anew where they change.
+_OF_PRICES = ("objective", "cost_matrix", "unreserved_cost_matrix", "queue", "by_size")
+
+
+def levels_of(problem: Problem) -> Int64s:
+    """int64[C]: the level of each demand: its priority.
+
+    Pods that a group needs have the lowest priority among these. Pods whose policy lets age cross priorities are on
+    the level of the highest priority of which no pod is as dear to leave.
+    """
+    demands = problem.demands
+    levels = np.array([demand.group.pod_class.priority for demand in demands], dtype=np.int64)
+    priorities = levels.copy()
+    dearest = np.array([int(demand.prices.max(initial=0)) for demand in demands], dtype=np.int64)
+    for number, demand in enumerate(demands):
+        if demand.policy.unscheduled.aging_crosses_priorities:
+            for priority in sorted(set(priorities[priorities > priorities[number]].tolist())):
+                if dearest[number] > dearest[priorities == priority].max():
+                    levels[number] = priority
+    for group in problem.atomic_groups.all:
+        needed = list(group.required)
+        if needed:
+            levels[needed] = levels[needed].min()
+    return levels
+
+
+def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple[int, ...]:
+    """What a plan's waiting pods count for, level by level from the highest, and its cost; the smaller the better.
+
+    Groups that are partially placed come before all levels. Pods that wait for a cheaper node count in the cost only.
+    """
+    units = _units(problem.demands, levels)
+    pending = dict.fromkeys(sorted(set(levels.tolist()), reverse=True), 0)
+    for number, places in enumerate(waiting_places(problem, candidate)):
+        demand = problem.demands[number]
+        if not demand.waits:
+            pending[int(levels[number])] += int((demand.prices[places] // units[int(levels[number])]).sum())
+    begun = sum(
+        group.unscheduled_cost
+        for group, admitted in zip(problem.atomic_groups.all, candidate.admitted.tolist(), strict=True)
+        if group.partially_placed and not admitted
+    )
+    return (begun, *pending.values(), candidate.cost)
+
+
+def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
+    """For each demand int64[pods], the places in its group of the pods that a candidate leaves."""
+    placed = [0] * len(problem.demands)
+    for commit in candidate.commits:
+        placed[commit.demand] += commit.count
+    waiting = []
+    for number, (demand, count) in enumerate(zip(problem.demands, placed, strict=True)):
+        left = np.ones(demand.count, dtype=np.bool_)
+        left[problem.atomic_groups.placement_order(number, candidate.admitted)[:count]] = False
+        waiting.append(np.nonzero(left)[0])
+    return waiting
+
+
+def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
+    """Whether levels compete: pods of several could be placed, and some wait."""
+    placeable = problem.cost_matrix.placeable & np.array([not demand.waits for demand in problem.demands], dtype=np.bool_)
+    if len(set(levels[placeable].tolist())) < 2:
+        return False
+    waiting = waiting_places(problem, candidate)
+    return any(len(waiting[number]) for number in np.nonzero(placeable)[0].tolist())
+
+
+def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
+    """The same problem with prices that rise steeply by level, but for what counts in no level."""
+    factors, units = _factors(problem.demands, levels), _units(problem.demands, levels)
+
+    def steep_prices(demand: Demand, level: int) -> Int64s:
+        counted = demand.prices // units[level] * units[level]
+        return demand.prices + (counted * (factors[level] - 1.0)).astype(np.int64)
+
+    demands = tuple(
+        demand if demand.waits else replace(demand, prices=steep_prices(demand, level))
+        for demand, level in zip(problem.demands, levels.tolist(), strict=True)
+    )
+    groups = tuple(
+        replace(
+            group,
+            unscheduled_cost=sum(
+                int(demands[number].prices[problem.atomic_groups.needed[number] & (of == place)].sum())
+                for number, of in ((number, problem.atomic_groups.group_of[number]) for number in group.required)
+            ),
+        )
+        for place, group in enumerate(problem.atomic_groups.all)
+    )
+    steep = copy(problem)
+    for name in _OF_PRICES:
+        steep.__dict__.pop(name, None)
+    steep.demands = demands
+    steep.atomic_groups = AtomicGroups(groups, problem.atomic_groups.group_of, problem.atomic_groups.needed)
+    return steep
+
+
+def _units(demands: Sequence[Demand], levels: Int64s) -> dict[int, int]:
+    """By level: the lowest price of a pod, at least 1; pods that wait for a cheaper node left aside."""
+    units = dict.fromkeys(levels.tolist(), 2**62)
+    for demand, level in zip(demands, levels.tolist(), strict=True):
+        if not demand.waits:
+            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
+    return units
+
+
+def _factors(demands: Sequence[Demand], levels: Int64s) -> dict[int, float]:
+    """By level: what prices are multiplied with.
+
+    One pod takes the room of as many lower ones as it is larger; that many together are cheaper to leave.
+    """
+    strict = [(demand, int(level)) for demand, level in zip(demands, levels, strict=True) if not demand.waits]
+    order = sorted({level for _, level in strict})
+    sizes = [demand.dominant_share for demand, _ in strict if demand.dominant_share > 0]
+    wanted = 2 * max(sizes, default=1.0) / max(min(sizes, default=1.0), 1e-9)
+    dearest = max((float(demand.prices.max(initial=1)) for demand, _ in strict), default=1.0)
+    most = max(_LIMIT / max(dearest, 1.0), 1.0) ** (1 / max(1, len(order) - 1))
+    steepness = min(max(_LEAST, min(wanted, _MOST)), most)
+    return {level: steepness**place for place, level in enumerate(order)}
+
+
+def as_candidate_of(problem: Problem, candidate: Candidate) -> Candidate:
+    """A candidate of a problem with the same pods at other prices, at the prices of this problem."""
+    demands = tuple(
+        own if own.counts is other.counts else replace(own, allowed=other.allowed, counts=other.counts)
+        for own, other in zip(problem.demands, candidate.demands, strict=True)
+    )
+    if all(one is other for one, other in zip(demands, problem.demands, strict=True)):
+        demands = problem.demands
+    return replace(candidate, demands=demands, cost=problem.cost(candidate.commits, candidate.admitted))

@@ -1,0 +1,207 @@
+"""The order of levels in a plan: no pod waits for room that pods of lower levels get, and none that has room.
+
+Level by level, the highest first, a plan is carried out again: pods that it places stay where they are if there is
+room, and pods of the level that it leaves get nodes before any lower level comes, there where the lower levels lose
+least. In the end everything that fits beside all others is placed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.costs.model import Float64s
+from flowcore.planning.methods.admission import complete
+from flowcore.planning.methods.admission_run import AdmissionRun
+from flowcore.planning.problem.levels import level_costs, waiting_places
+from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.problem import Problem
+from flowcore.rules.filters.node_resources_fit import count_fitting
+
+
+def in_level_order(problem: Problem, candidate: Candidate, levels: Int64s) -> Candidate:
+    """A plan that keeps the order of levels, made of one that may not; and no pod waits that has room.
+
+    Args:
+        levels: int64[C], of each demand.
+    """
+    if not any(len(places) for places in waiting_places(problem, candidate)):
+        return candidate
+    best = complete(problem, candidate, full=True)
+    if not is_out_of_order(problem, best, levels):
+        return best
+    ordered = _LevelRun(problem, best, levels).result()
+    return ordered if level_costs(problem, ordered, levels) < level_costs(problem, best, levels) else best
+
+
+def is_out_of_order(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
+    """Whether pods wait for room that pods of lower levels get: by resources, whatever rules say."""
+    placed = np.zeros(len(levels), dtype=np.bool_)
+    placed[[commit.demand for commit in candidate.commits]] = True
+    if not placed.any() or levels.max() == levels[placed].min():
+        return False
+    waiting = waiting_places(problem, candidate)
+    for level in sorted(set(levels[levels > levels[placed].min()].tolist()), reverse=True):
+        lower = None
+        for number in np.nonzero(levels == level)[0].tolist():
+            demand = candidate.demands[number]
+            if not len(waiting[number]) or demand.waits:
+                continue
+            if lower is None:
+                lower = _requests_of(problem, [each for each in candidate.commits if levels[each.demand] < level])
+            nodes = demand.allowed & lower.any(axis=1)
+            if count_fitting(demand.requests, (candidate.capacity.free + lower)[nodes]).any():
+                return True
+    return False
+
+
+def _requests_of(problem: Problem, commits: Sequence[Commit]) -> Int64s:
+    """int64[N, R]: what the pods of commits ask for, by node."""
+    total = np.zeros(problem.start.free.shape, dtype=np.int64)
+    if commits:
+        requests = np.array([problem.demands[each.demand].requests * each.count for each in commits], dtype=np.int64)
+        np.add.at(total, [each.node for each in commits], requests)
+    return total
+
+
+class _LevelRun(AdmissionRun):
+    """Carries a plan out again, level by level."""
+
+    def __init__(self, problem: Problem, known: Candidate, levels: Int64s) -> None:
+        """Begins with nothing placed."""
+        super().__init__(problem)
+        self._known, self._levels = known, levels
+        groups = problem.atomic_groups.all
+        #: The level of each group; where it needs no pod, that of any of its pods.
+        self._group_levels = [
+            min((int(levels[demand]) for demand in group.required or group.demands), default=0) for group in groups
+        ]
+
+    def result(self) -> Candidate:
+        """The plan in the order of the levels."""
+        for level in sorted(set(self._levels.tolist()), reverse=True):
+            self._keep(level)
+            self._add(level)
+        return self.conclude(self._known.method)
+
+    def _keep(self, level: int) -> None:
+        """Places the pods of a level that the known plan places, where it does, as far as there is room."""
+        known, atomic_groups = self._known, self._problem.atomic_groups
+        groups = [
+            number
+            for number, admitted in enumerate(known.admitted.tolist())
+            if admitted and self._group_levels[number] == level
+        ]
+        for number in groups:
+            self._admitted[number] = True
+            for demand in atomic_groups.all[number].demands:
+                if self._demands[demand].counts is not known.demands[demand].counts:
+                    self._demands[demand], self._restricted = known.demands[demand], None
+        commits = [each for each in known.commits if self._levels[each.demand] == level]
+        before, first = self._capacity.copy(), len(self._commits)
+        # Groups that have lost a pod that they need leave, one after the other.
+        for _ in range(len(groups) + 1):
+            placed = self._place_again(commits)
+            short = [
+                number
+                for number in groups
+                if any(
+                    placed[demand] < atomic_groups.required(demand, self._admitted)
+                    for demand in atomic_groups.all[number].required
+                )
+            ]
+            if not short:
+                break
+            least = min(short, key=lambda number: _importance(self._problem, number))
+            groups.remove(least)
+            self._admitted[least] = False
+            self._capacity, self._commits = before.copy(), self._commits[:first]
+        self._changes.append(np.arange(len(self._capacity.free)))
+
+    def _place_again(self, commits: Sequence[Commit]) -> Int64s:
+        """Places pods of admitted groups and of none, where commits have them; int64[C]: how many of each demand."""
+        placed = np.zeros(len(self._demands), dtype=np.int64)
+        most = {
+            demand: len(self._problem.atomic_groups.placement_order(demand, self._admitted))
+            for demand in {each.demand for each in commits}
+        }
+        for each in commits:
+            count = min(each.count, most[each.demand] - int(placed[each.demand]))
+            taken = self._capacity.place(self._demands[each.demand], each.node, count) if count > 0 else 0
+            if taken:
+                placed[each.demand] += taken
+                self._commits.append(Commit(each.demand, each.node, taken))
+        return placed
+
+    def _add(self, level: int) -> None:
+        """Places the pods of a level that the known plan leaves: groups and single pods, the dearest first."""
+        problem, groups = self._problem, self._problem.atomic_groups.all
+        rejected = [
+            number
+            for number, of_group in enumerate(self._group_levels)
+            if of_group == level and not self._admitted[number] and not groups[number].unschedulable_reason
+        ]
+        demands = [
+            number for number in np.nonzero(self._levels == level)[0].tolist() if not problem.demands[number].waits
+        ]
+        entries = [(*_importance(problem, number), 0, number) for number in rejected]
+        for number in demands:
+            left = self._left(number)
+            if len(left):
+                entries.append((False, float(problem.demands[number].prices[left].max()), 1, number))
+        lower = [each for each in self._known.commits if self._levels[each.demand] < level]
+        room, price = _requests_of(problem, lower), self._prices_of(lower)
+        for *_, is_single, number in sorted(entries, key=lambda entry: (not entry[0], -entry[1], entry[2:])):
+            if is_single:
+                self._place_singles(number, len(self._left(number)), room, price)
+            else:
+                self.bisect(np.array([number], dtype=np.int64), np.array([-1], dtype=np.int64))
+        for number in demands if rejected else ():
+            self._place_singles(number, len(self._left(number)), room, price)
+
+    def _left(self, number: int) -> Int64s:
+        """Places of the pods of a demand that may be placed and are not."""
+        placed = sum(each.count for each in self._commits if each.demand == number)
+        return self._problem.atomic_groups.placement_order(number, self._admitted)[placed:]
+
+    def _prices_of(self, commits: Sequence[Commit]) -> Float64s:
+        """float64[N]: what it costs to leave the pods of commits."""
+        total = np.zeros(len(self._capacity.free))
+        for each in commits:
+            total[each.node] += each.count * float(self._problem.demands[each.demand].prices.mean())
+        return total
+
+    def _place_singles(self, number: int, count: int, room: Int64s, price: Float64s) -> None:
+        """Places pods where lower levels lose least: a pod on each node by turns.
+
+        Args:
+            room: int64[N, R], what pods of lower levels have in the known plan.
+            price: float64[N], what it costs to leave these.
+        """
+        demand, capacity = self._demands[number], self._capacity
+        asked = demand.requests > 0
+        while count > 0:
+            nodes = np.nonzero(capacity.max_pods(demand))[0]
+            if not len(nodes):
+                break
+            rest = (capacity.free[nodes] - room[nodes])[:, asked]
+            missing = np.maximum(demand.requests[asked] - rest, 0) / np.maximum(room[nodes][:, asked], 1)
+            lost = missing.max(axis=1) * price[nodes]
+            cost = demand.arc[nodes] + capacity.next_increase_at(demand, nodes)
+            before = count
+            for node in nodes[np.lexsort((cost, lost))].tolist():
+                if count and capacity.place(demand, node, 1):
+                    self._commits.append(Commit(number, node, 1))
+                    count -= 1
+            if count == before:
+                break
+        self._changes.append(np.arange(len(capacity.free)))
+
+
+def _importance(problem: Problem, number: int) -> tuple[bool, float]:
+    """Groups that are partially placed come first, then the dearest to leave."""
+    group = problem.atomic_groups.all[number]
+    return group.partially_placed, group.mean_price
