@@ -12,18 +12,18 @@ from thalweg.dumps.reader import read_dump
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, non_zero_requests
 from flowcore.model.policies import Policy
-from flowcore.planning.round import Placement, run_one_by_one
+from flowcore.planning.round import Placement, Unplaced, run_one_by_one
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.rules.filters import run_filters
 from flowcore.rules.reasons.codes import QUEUE_LIMIT
 
-DUMPS = Path(__file__).parents[1] / "dumps" / "levels"
+DUMPS = Path(__file__).parents[1] / "core" / "dumps"
 #: 2026-11-24T00:00:00Z: the dumps with ages were made for this moment.
 NOW = 1_795_478_400.0
 
 
 def scenario_of(name: str) -> Scenario:
-    """A dump of ``tests/dumps/levels``."""
+    """A dump of ``tests/core/dumps``."""
     return read_dump((str(DUMPS / f"{name}.json"),), NOW)
 
 
@@ -41,11 +41,8 @@ def misplaced(planned: ScenarioPlan) -> list[str]:
     for level in {each.pod.pod_class.priority for each in result.unplaced}:
         lower = [each for each in result.placements if each.pod.pod_class.priority < level and not each.victims]
         cluster = without(result.after, [each for each in lower if not _crosses(each.pod, planned.policies)])
-        wrong += [
-            each.pod.key
-            for each in result.unplaced
-            if each.pod.pod_class.priority == level and each.code != QUEUE_LIMIT and may_be_placed(each.pod, planned) and _fits(each.pod, cluster)
-        ]
+        waiting = [each for each in result.unplaced if each.pod.pod_class.priority == level]
+        wrong += [each.pod.key for each in waiting if may_be_placed(each, planned) and _fits(each.pod, cluster)]
     return sorted(wrong)
 
 
@@ -55,7 +52,7 @@ def left_out(planned: ScenarioPlan) -> list[str]:
     return [
         each.pod.key
         for each in result.unplaced
-        if each.code != QUEUE_LIMIT and may_be_placed(each.pod, planned) and _fits(each.pod, result.after)
+        if may_be_placed(each, planned) and _fits(each.pod, result.after)
     ]
 
 
@@ -64,7 +61,9 @@ def fewer_than_one_by_one(planned: ScenarioPlan) -> dict[int, int]:
     if planned.result.evictions:
         return {}
     other = run_one_by_one(planned.before, planned.policies)
-    mine, others = (Counter(each.pod.pod_class.priority for each in plan.placements) for plan in (planned.result, other))
+    mine, others = (
+        Counter(each.pod.pod_class.priority for each in plan.placements) for plan in (planned.result, other)
+    )
     for level in sorted(mine.keys() | others.keys(), reverse=True):
         if mine[level] != others[level]:
             return {level: others[level] - mine[level]} if others[level] > mine[level] else {}
@@ -106,10 +105,11 @@ def evicted_again(scenario: Scenario, planned: ScenarioPlan, later: float = 60.0
     return sorted(each.pod.key for each in again.result.evictions if each.pod.key in placed)
 
 
-def may_be_placed(pod: PendingPod, planned: ScenarioPlan) -> bool:
-    """Whether the pod is by itself: no gang, no victim, no node that it waits for."""
-    policy = planned.policies[pod.policy]
-    return not pod.gangs and pod.victim is None and not policy.unscheduled.wait_for_cheaper_node
+def may_be_placed(waiting: Unplaced, planned: ScenarioPlan) -> bool:
+    """Whether only room and rules decide: the pod has no gang, no victim, no node that it waits for, no full queue."""
+    pod, policy = waiting.pod, planned.policies[waiting.pod.policy]
+    own_terms = policy.unscheduled.wait_for_cheaper_node or waiting.code == QUEUE_LIMIT
+    return not pod.gangs and pod.victim is None and not own_terms
 
 
 def _crosses(pod: PendingPod, policies: Mapping[str, Policy]) -> bool:

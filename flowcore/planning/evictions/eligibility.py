@@ -15,6 +15,10 @@ from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
 from flowcore.planning.evictions.state import EvictionState, share_key
 
 
+#: The least important pods of a node that are each tried as the first that a budget lets go.
+_MOST_FIRST = 12
+
+
 @dataclass(frozen=True, slots=True)
 class PossibleEviction:
     """Residents that leave together, as one node sees them.
@@ -67,7 +71,8 @@ class Eligibility:
         """Sets of evictions on a node, each the most important first; all of one set may leave together.
 
         There are several where a PodDisruptionBudget or a gang lets some of its pods go and not all: the most important
-        ones (whom kube-scheduler counts first), the least important ones, the largest ones, the gang as a whole.
+        ones (whom kube-scheduler counts first), the least important ones, the largest ones, each one with the least
+        important others, the gang as a whole.
         """
         here = [resident for resident in self._residents.on(node) if self.may_leave(resident, priority)]
         if not here:
@@ -78,6 +83,15 @@ class Eligibility:
             place = {resident: number for number, resident in enumerate(here)}
             largest = self._choice(self._largest_first(here), priority, whole_gangs=False)
             choices += [reverse, sorted(largest, key=lambda eviction: place[eviction.members[0]])]
+            # Rules may need one of them gone: each may be the first that a budget lets go.
+            for first in here[-_MOST_FIRST:]:
+                rest = [resident for resident in here[::-1] if resident != first]
+                choice = sorted(
+                    self._choice([first, *rest], priority, whole_gangs=False),
+                    key=lambda eviction: place[eviction.members[0]],
+                )
+                if choice not in choices:
+                    choices.append(choice)
         if any(self._residents.pods[resident].gang for resident in here):
             choices.append(self._choice(here, priority, whole_gangs=True))
         return [choice for choice in choices if choice]

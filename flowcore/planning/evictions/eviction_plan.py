@@ -97,7 +97,11 @@ class _EvictionRound:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
         if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
+            before = list(self._state.arrivals)
             search.improve(checkpoint, demands, self._problem.snapshot.generation)
+            if self._state.arrivals != before:  # others than before have room now, or victims that are enough
+                for waiting in self._waiting:
+                    self._place(search, waiting)
         order = self._drop_what_breaks_rules(groups)
         if self._try_again(search):
             order = self._drop_what_breaks_rules(groups)

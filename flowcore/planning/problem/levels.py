@@ -3,15 +3,15 @@
 The cost of a plan is one sum, and in it two pods of a low priority may be dearer to leave than one of a high priority.
 So plans are compared level by level, the highest first: by how many pods wait, then the next level, and by the whole
 cost at last. A pod counts once for each time that it is as dear to leave as the cheapest of its level: else age and
-shares would mean nothing beside numbers, or a second of age more than all the levels below. Searches know sums only: for
-them there is a problem with prices that rise steeply by level.
+shares would mean nothing beside numbers, or a second of age more than all the levels below. Searches know sums only:
+for them there is a problem with prices that rise steeply by level.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -27,6 +27,26 @@ _MOST, _LEAST = 64.0, 2.0
 _LIMIT = 1e13
 #: What follows from the prices of demands, and is computed anew where they change.
 _OF_PRICES = ("objective", "cost_matrix", "unreserved_cost_matrix", "queue", "by_size")
+
+
+@dataclass(frozen=True, slots=True)
+class LevelUnits:
+    """What a pod that counts once is worth.
+
+    Attributes:
+        of_level: the lowest price of a pod of each level, at least 1; pods that wait for a cheaper node left aside.
+    """
+
+    of_level: Mapping[int, int]
+
+    @classmethod
+    def of(cls, problem: Problem, levels: Int64s) -> LevelUnits:
+        """The units of a problem; int64[C], the level of each demand."""
+        units = dict.fromkeys(levels.tolist(), 2**62)
+        for demand, level in zip(problem.demands, levels.tolist(), strict=True):
+            if not demand.waits:
+                units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
+        return cls(units)
 
 
 def levels_of(problem: Problem) -> Int64s:
@@ -56,7 +76,7 @@ def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple
 
     Groups that are partially placed come before all levels. Pods that wait for a cheaper node count in the cost only.
     """
-    units = _units(problem.demands, levels)
+    units = LevelUnits.of(problem, levels).of_level
     pending = dict.fromkeys(sorted(set(levels.tolist()), reverse=True), 0)
     for number, places in enumerate(waiting_places(problem, candidate)):
         demand = problem.demands[number]
@@ -85,7 +105,9 @@ def waiting_places(problem: Problem, candidate: Candidate) -> list[Int64s]:
 
 def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
     """Whether levels compete: pods of several could be placed, and some wait."""
-    placeable = problem.cost_matrix.placeable & np.array([not demand.waits for demand in problem.demands], dtype=np.bool_)
+    placeable = problem.cost_matrix.placeable & np.array(
+        [not demand.waits for demand in problem.demands], dtype=np.bool_
+    )
     if len(set(levels[placeable].tolist())) < 2:
         return False
     waiting = waiting_places(problem, candidate)
@@ -94,7 +116,7 @@ def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
 
 def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
     """The same problem with prices that rise steeply by level, but for what counts in no level."""
-    factors, units = _factors(problem.demands, levels), _units(problem.demands, levels)
+    factors, units = _factors(problem.demands, levels), LevelUnits.of(problem, levels).of_level
 
     def steep_prices(demand: Demand, level: int) -> Int64s:
         counted = demand.prices // units[level] * units[level]
@@ -120,15 +142,6 @@ def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
     steep.demands = demands
     steep.atomic_groups = AtomicGroups(groups, problem.atomic_groups.group_of, problem.atomic_groups.needed)
     return steep
-
-
-def _units(demands: Sequence[Demand], levels: Int64s) -> dict[int, int]:
-    """By level: the lowest price of a pod, at least 1; pods that wait for a cheaper node left aside."""
-    units = dict.fromkeys(levels.tolist(), 2**62)
-    for demand, level in zip(demands, levels.tolist(), strict=True):
-        if not demand.waits:
-            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
-    return units
 
 
 def _factors(demands: Sequence[Demand], levels: Int64s) -> dict[int, float]:

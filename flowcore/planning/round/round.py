@@ -12,11 +12,19 @@ from flowcore.model.policies import BUILT_IN, Policy
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.evictions import plan_evictions
 from flowcore.planning.methods.admission import Admission, complete
+from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.problem.demands.charging import Charge, not_charged
-from flowcore.planning.problem.levels import as_candidate_of, compete, level_costs, levels_of, with_steep_prices
+from flowcore.planning.problem.levels import (
+    as_candidate_of,
+    compete,
+    level_costs,
+    levels_of,
+    waiting_places,
+    with_steep_prices,
+)
 from flowcore.planning.problem.passes import (
     AdmittedDemands,
     CompileConstraints,
@@ -83,6 +91,8 @@ class Round:
         self._levels = levels_of(self._problem)
         #: Before prices became steep: the best plan in the order of levels, and the bound.
         self._before_levels: tuple[Candidate, int] | None = None
+        #: What the search of a small round found in the end.
+        self._found_by_beam: Candidate | None = None
         #: The last plan that was put in the order of levels, and what that gave.
         self._ordered: tuple[Candidate, Candidate] | None = None
         self._seed = seed
@@ -127,8 +137,15 @@ class Round:
             if compete(self._problem, self._best_found(), self._levels):
                 yield from self._search_by_levels()
         yield from self._portfolio.run()
-        if self._admission is None:
-            return
+        if self._admission is not None:
+            yield from self._reconsider_groups()
+        if self._may_place_more():
+            known = self._best_candidate()[0]
+            self._found_by_beam = search_beam(self._problem, known, self._levels)
+            yield
+
+    def _reconsider_groups(self) -> Generator[None, None, None]:
+        """Decides again which groups are placed, in parts and as a whole."""
         # Other places for pods may have made room for another group. Small problems are solved exactly.
         yield from self._reconsider(0, Subproblem.all(self._searched), EXACT_WORK[0])
         fruitless, number = 0, 1
@@ -138,6 +155,20 @@ class Round:
             yield from self._reconsider(number, subproblem, SUBPROBLEM_WORK)
             fruitless, number = 0 if self._candidate.cost < cost else fruitless + 1, number + 1
         yield from self._reconsider(number, Subproblem.all(self._searched), EXACT_WORK[1])
+
+    def _may_place_more(self) -> bool:
+        """Whether the round is small, and pods wait that the bound does not exclude."""
+        if not is_small(self._problem):
+            return False
+        candidate, bound = self._best_candidate()
+        waiting = [
+            int(demand.prices[places].min())
+            for demand, places in zip(self._problem.demands, waiting_places(self._problem, candidate), strict=True)
+            if len(places) and demand.counts.any() and not demand.waits
+        ]
+        # Nodes cost something too, but less than half of what it costs to leave a pod.
+        levels = set(self._levels.tolist())
+        return bool(waiting) and (2 * (candidate.cost - bound) >= min(waiting) or len(levels) > 1)
 
     def _begin(self, first: Candidate | None = None) -> Generator[None, None, None]:
         """Decides which groups are placed, if there are any.
@@ -196,12 +227,13 @@ class Round:
         candidate = self._best_found()
         if self._ordered is None or self._ordered[0] is not candidate:
             ordered = in_level_order(self._problem, candidate, self._levels)
-            if self._before_levels is not None:
-                ordered = min(
-                    ordered, self._before_levels[0], key=lambda each: level_costs(self._problem, each, self._levels)
-                )
             self._ordered = candidate, ordered
-        return self._ordered[1], self._bound
+        others = [self._before_levels[0]] if self._before_levels is not None else []
+        others += [self._found_by_beam] if self._found_by_beam is not None else []
+        best = self._ordered[1]
+        if others:
+            best = min((best, *others), key=lambda each: level_costs(self._problem, each, self._levels))
+        return best, self._bound
 
     def _best_found(self) -> Candidate:
         """The best candidate that was found so far, at the prices of the problem."""

@@ -169,7 +169,8 @@ def _atomic_group(
 ) -> tuple[AtomicGroup, dict[int, list[int]]]:
     """A group, and the places of the pods that it needs by demand.
 
-    Of each gang it needs the pods with the highest prices, then those that wait longest. Pods that another gang of the
+    Of each gang it needs the smallest pods, of those the ones with the highest prices, then those that wait longest:
+    where room is short, the members that fit make up the gang. Pods that another gang of the
     group needs come first; pods of others (``Gang.foreign_pods``) come late, and pods that fit no node last.
     """
     needed: set[tuple[int, int]] = set()
@@ -180,7 +181,7 @@ def _atomic_group(
             wait = "none waits" if not pending else f"{len(pending)} wait" if len(pending) > 1 else "1 waits"
             unschedulable_reason = f"{gang.name} needs {pods(least)} at once, {wait}"
         foreign = frozenset(gang.foreign_pods)
-        order = sorted(pending, key=lambda pod: (pod not in needed, *_by_unscheduled_cost(demands, foreign, *pod)))
+        order = sorted(pending, key=lambda pod: (pod not in needed, *_by_size_and_price(demands, foreign, *pod)))
         needed.update(order[: max(0, least)])
     needed_places = _by_demand(sorted(needed)) if not unschedulable_reason else {}
     waiting_since = [demands[index].group.pods[place].waiting_since for pending in members for index, place in pending]
@@ -205,12 +206,13 @@ def _by_demand(pods: Sequence[tuple[int, int]]) -> dict[int, list[int]]:
     return places
 
 
-def _by_unscheduled_cost(
+def _by_size_and_price(
     demands: Sequence[Demand], foreign: frozenset[str], index: int, place: int
-) -> tuple[bool, bool, int, float, str]:
+) -> tuple[bool, bool, float, int, float, str]:
     demand, pod = demands[index], demands[index].group.pods[place]
     is_foreign = pod.key in foreign if foreign else False
-    return not demand.counts.any(), is_foreign, -int(demand.prices[place]), pod.waiting_since, pod.key
+    size, price = demand.dominant_share, int(demand.prices[place])
+    return not demand.counts.any(), is_foreign, size, -price, pod.waiting_since, pod.key
 
 
 def pods(count: int) -> str:
