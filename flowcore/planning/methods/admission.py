@@ -56,10 +56,12 @@ class Admission:
     Attributes:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
+        relaxed: the round in fractions, if it was solved so.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
+        self.relaxed: list[RelaxedSolution] = []
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
         self._pod_prices = self._pods.price.astype(np.float64)
@@ -112,6 +114,7 @@ class Admission:
                 atomic_groups=problem.atomic_groups.all,
             )
             self.bound = max(self.bound, bound)
+            self.relaxed.append(relaxed)
         return relaxed
 
     def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:

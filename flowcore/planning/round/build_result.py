@@ -52,7 +52,7 @@ def build_result(
         placements=(*decided.placements, *placements),
         unplaced=(*decided.unplaced, *unplaced),
         cost=candidate.cost,
-        lower_bound=min(bound + decided.cost - decided.slack, candidate.cost) if decided.bounded else 0,
+        lower_bound=min(bound + decided.least_cost, candidate.cost) if decided.bounded else 0,
         method=candidate.method,
         steps=steps,
         solves=solves,

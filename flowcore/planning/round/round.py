@@ -164,7 +164,8 @@ class Round:
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        result = plan_evictions(self._problem, result, candidate)
+        relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        result = plan_evictions(self._problem, result, candidate, relaxed)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
