@@ -1,8 +1,10 @@
-"""Lower bounds where running pods leave or move hold against every plan there is, and certified plans are the cheapest."""
+"""Lower bounds where running pods leave or move: no plan beats them, and certified plans are the cheapest."""
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
+from pathlib import Path
 
 import msgspec
 from hypothesis import given, settings
@@ -14,10 +16,14 @@ from support.profiles import examples
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
+from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.planning.problem.bounds.bound_notes import BoundNote, sentence
 from flowcore.planning.round import run_round
+
+ENGINE_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "engine.md"
 
 _sizes = st.tuples(st.sampled_from((500, 1000, 2000, 4000)), st.sampled_from((0, 1, 3)))
 
@@ -69,7 +75,7 @@ def may_leave(cluster: Snapshot) -> list[RunningPod]:
 
 _nodes = st.lists(st.sampled_from((2000, 4000)), min_size=1, max_size=2)
 _running = st.lists(
-    st.tuples(st.integers(0, 1), st.sampled_from((500, 1000, 2000)), st.sampled_from((0, 2)), st.sampled_from((0, 0, 5))),
+    st.tuples(st.integers(0, 1), st.sampled_from((500, 1000, 2000)), st.sampled_from((0, 2)), st.sampled_from((0, 5))),
     min_size=1, max_size=3,
 )  # fmt: skip
 _waiting = st.lists(
@@ -95,3 +101,26 @@ def test_no_plan_with_evictions_and_moves_beats_the_bound(
     assert result.lower_bound <= best
     if result.certified:
         assert result.cost == best
+
+
+def test_the_page_has_each_note() -> None:
+    """engine.md lists the codes of what bounds do not count in full, with the words that plans are shown with."""
+    rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", ENGINE_PAGE.read_text(), re.MULTILINE)
+    assert rows == [(note.value, note.clause) for note in BoundNote]
+
+
+def test_a_plan_says_what_its_bound_does_not_count() -> None:
+    """Of a plan in which a pod leaves, and of one with a gang that waits; a certified plan has nothing to explain."""
+    urgent = crowded([4000], [(0, 4000, 0, 0)], [(3000, 0, 5), (3000, 0, 5)])
+    result = run_round(urgent)
+    assert result.evictions
+    assert not result.certified
+    assert result.bound_notes == (BoundNote.RUNNING_PODS,)
+    assert "the bound counts running pods that may leave as gone" in sentence(
+        [*result.bound_notes, "FromALaterVersion"]
+    )
+    gang = [msgspec.structs.replace(pod(f"p{at}", 1500), gangs=("g",)) for at in range(2)]
+    waiting = replace(snapshot([node("n0", 2000), node("n1", 2200)], gang), gangs={"g": Gang("g", 2)})
+    assert run_round(waiting).bound_notes == (() if run_round(waiting).certified else (BoundNote.GANGS,))
+    assert run_round(snapshot([node("n0")], [pod("p0", 1000)])).bound_notes == ()
+    assert not sentence([])

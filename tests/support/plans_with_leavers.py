@@ -1,4 +1,4 @@
-"""Every plan of a small cluster in which running pods leave or move too, and what it costs, by arithmetic of its own."""
+"""Every plan of a small cluster in which running pods leave or move too, and what it costs."""
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
@@ -51,11 +51,11 @@ def costs_of_all_plans(
         for pod in pods
     ]
     for chosen in product(*ways):
-        there = beside(cluster, {pod: to for pod, to in zip(pods, chosen, strict=True) if to is not None})
+        staying = beside(cluster, {pod: to for pod, to in zip(pods, chosen, strict=True) if to is not None})
         moved_to = {cluster.table.index[to] for to in chosen if to}
-        if any((there.free[row] < 0).any() for row in moved_to):
+        if any((staying.free[row] < 0).any() for row in moved_to):
             continue
-        start = FreeCapacity(there)
+        start = FreeCapacity(staying)
         for commits in all_plans(demands, start):
             yield Objective(demands, start).total(commits)
 
@@ -67,8 +67,8 @@ def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResu
     commits: Sequence[Commit] = [
         Commit(number[each.pod.key], cluster.table.index[each.node], 1) for each in result.placements
     ]
-    there = FreeCapacity(beside(cluster, {each.pod: each.to for each in result.evictions}))
+    start = FreeCapacity(beside(cluster, {each.pod: each.to for each in result.evictions}))
     prices = {
         pod.key: int(price) for demand in demands for pod, price in zip(demand.group.pods, demand.prices, strict=True)
     }
-    return Objective(demands, there).placed(commits) + sum(prices[each.pod.key] for each in result.unplaced)
+    return Objective(demands, start).placed(commits) + sum(prices[each.pod.key] for each in result.unplaced)

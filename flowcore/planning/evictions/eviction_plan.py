@@ -12,11 +12,11 @@ from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.planning.evictions.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
@@ -24,6 +24,7 @@ from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
@@ -54,10 +55,12 @@ def plan_evictions(
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
     planned = acting.result()
+    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
     if planned.evictions:
         # The bound of the first part is of plans without evictions.
         bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
-        planned = replace(planned, lower_bound=min(bound, planned.cost))
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())

@@ -30,7 +30,7 @@ def resident_bound(
         best = max(best, lower_bound(emptied, shadow_prices=prices, atomic_groups=groups, residents=gone))
     if bool((room.leave_prices > 0).any()):
         present = CostMatrix(demands, room.before)
-        for other in relaxed:
-            prices = other.shadow_prices
+        for known in relaxed:
+            prices = known.shadow_prices
             best = max(best, lower_bound(present, shadow_prices=prices, atomic_groups=groups, residents=room))
     return best

@@ -137,8 +137,8 @@ def lower_bound(
         given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
     if shadow_prices is not None and residents is not None:
-        given_back = residents.given_back(shadow_prices)
-        total -= -int(scale.down(-given_back[given_back > 0]).sum())
+        saved_by_leaving = residents.saved_by_leaving(shadow_prices)
+        total -= -int(scale.down(-saved_by_leaving[saved_by_leaving > 0]).sum())
     return max(0, -(-total // scale.parts))
 
 

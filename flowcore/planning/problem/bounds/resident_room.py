@@ -61,7 +61,7 @@ class ResidentRoom:
         moving: Bools = self.move_prices < self.leave_prices
         return moving
 
-    def given_back(self, shadow_prices: Float64s) -> Float64s:
+    def saved_by_leaving(self, shadow_prices: Float64s) -> Float64s:
         """float64[V]: how much less each pays at most than if it stayed.
 
         Args:
