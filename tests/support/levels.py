@@ -49,11 +49,7 @@ def misplaced(planned: ScenarioPlan) -> list[str]:
 def left_out(planned: ScenarioPlan) -> list[str]:
     """Waiting pods, by key, that a node takes beside all that the plan places."""
     result = planned.result
-    return [
-        each.pod.key
-        for each in result.unplaced
-        if may_be_placed(each, planned) and _fits(each.pod, result.after)
-    ]
+    return [each.pod.key for each in result.unplaced if may_be_placed(each, planned) and _fits(each.pod, result.after)]
 
 
 def fewer_than_one_by_one(planned: ScenarioPlan) -> dict[int, int]:

@@ -133,9 +133,7 @@ class _Exhaustion:
             list(equal) for _, equal in groupby(pods, key=lambda pod: (pod.labels, pod.pod_class, pod.constraints))
         ]
         self._levels = sorted({pod.pod_class.priority for pod in pods}, reverse=True)
-        self._least = {
-            pod.labels[0][1]: (pod.gang.spec.min_member or 0) if pod.gang is not None else 0 for pod in pods
-        }
+        self._least = {pod.labels[0][1]: (pod.gang.spec.min_member or 0) if pod.gang is not None else 0 for pod in pods}
         self._ports: list[set[int]] = [set() for _ in self._nodes]
         self._placed: dict[str, list[int]] = {app: [0] * len(self._nodes) for app in self._least}
         self._best: tuple[int, ...] = ()

@@ -14,7 +14,6 @@ from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
 from flowcore.planning.evictions.state import EvictionState, share_key
 
-
 #: The least important pods of a node that are each tried as the first that a budget lets go.
 _MOST_FIRST = 12
 
@@ -171,8 +170,12 @@ class MoveEligibility:
         """Whether any policy moves pods."""
         return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
 
-    def _may_ever_move(self) -> Bools:
+    @property
+    def movable(self) -> Bools:
         """bool[V]: residents that policies let go, whatever is decided."""
+        return self._movable
+
+    def _may_ever_move(self) -> Bools:
         residents = self._residents
         if not self.any:
             return np.zeros(len(residents.pods), dtype=np.bool_)

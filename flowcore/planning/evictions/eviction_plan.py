@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
@@ -15,13 +17,17 @@ from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, orde
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.methods.relaxation import RelaxedSolution
+from flowcore.planning.methods.resident_bound import resident_bound
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
-from flowcore.planning.problem.plan_prices import plan_prices
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
@@ -31,13 +37,16 @@ _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
 
 
-def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
+def plan_evictions(
+    problem: Problem, result: RoundResult, candidate: Candidate, relaxed: Sequence[RelaxedSolution] = ()
+) -> RoundResult:
     """The result with evictions and the placements that they allow; the same result where no pod leaves.
 
     Args:
         problem: what the first part solved.
         result: of the first part.
         candidate: what the result was made from.
+        relaxed: the first part in fractions, where it was solved so.
     """
     running = problem.snapshot.running
     if running is None:
@@ -45,7 +54,14 @@ def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) 
     broken = broken_rules(result.after, running)
     if not result.unplaced and not broken:
         return result
-    planned = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
+    planned = acting.result()
+    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
+    if planned.evictions:
+        # The bound of the first part is of plans without evictions.
+        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
@@ -115,6 +131,21 @@ class _EvictionRound:
         search.find_replacements(self._holds)
         order = order_arrivals(self._state)
         return self._build(groups, order)
+
+    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+        """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
+
+        Args:
+            relaxed: see ``plan_evictions``.
+            is_short: whether pods wait although others leave.
+        """
+        pods = self._state.residents.pods
+        others = np.zeros(len(pods), dtype=np.bool_) if self._reclaims is None else self._reclaims.reclaimable
+        breaking = {rule.pod.key for rule in self._broken}
+        if breaking:
+            others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
+        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     # --- search ---
 
@@ -251,7 +282,6 @@ class _EvictionRound:
         state, first = self._state, self._first
         if not state.arrivals and not state.leaving:
             return first
-        after = state.snapshot()
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
@@ -259,66 +289,63 @@ class _EvictionRound:
             if leaving.kind is None
         }
         kept = [each for each in first.placements if each.pod.key not in revoked]
-        prices = self._prices(after, kept, order)
-        placements = tuple(replace(each, price=prices.get(each.pod.key, each.price)) for each in kept)
         revoked_pods = tuple(
             self._unplaced_again(placement, revoked[placement.pod.key])
             for placement in first.placements
             if placement.pod.key in revoked and placement.pod.key not in arrived
         )
-        unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
+        unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
         victims = waited_for(state, order)
-        more = self._placements(groups, order, victims, prices)
-        placements, revoked_pods = _older_stay((*placements, *more), revoked_pods, self._demand_of)
-        cost = sum(each.price for each in placements) + sum(each.price for each in (*unplaced, *revoked_pods))
+        placements, unplaced = _older_stay(
+            self._placements(kept, groups, order, victims), unplaced, revoked, self._demand_of
+        )
+        cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
         return replace(
             first,
             placements=placements,
-            unplaced=(*unplaced, *revoked_pods),
+            unplaced=unplaced,
             evictions=self._evictions(victims),
             cost=cost,
-            # The bound of the first part holds only without evictions.
-            lower_bound=min(0, cost),
-            after=after,
+            lower_bound=min(first.lower_bound, cost),
+            after=state.snapshot(),
         )
 
     def _placements(
         self,
+        kept: Sequence[Placement],
         groups: Mapping[str, Waiting],
         order: ArrivalOrder,
         victims: Mapping[str, Sequence[int]],
-        prices: Mapping[str, int],
-    ) -> list[Placement]:
-        state, names = self._state, [node.name for node in self._first.after.table.nodes]
-        unscheduled = {each.pod.key: each.price for each in self._first.unplaced}
-        unscheduled |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
-        placements = []
+    ) -> tuple[Placement, ...]:
+        """All placements of the plan, each at what it adds to the cost."""
+        names = [node.name for node in self._first.after.table.nodes]
+        waited = {each.pod.key: each.price for each in self._first.unplaced}
+        waited |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        more = []
         for arrival in (*order.at_once, *order.later):
             group = groups.get(arrival.pod.key)
-            placements.append(
+            more.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
-                    prices[arrival.pod.key],
+                    0,
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())),
-                    unscheduled_price=unscheduled[arrival.pod.key],
+                    victims=tuple(
+                        self._state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())
+                    ),
+                    unscheduled_price=waited[arrival.pod.key],
                 )
             )
-        return placements
-
-    def _prices(self, after: Snapshot, kept: Sequence[Placement], order: ArrivalOrder) -> dict[str, int]:
-        """What each pod of the plan costs on its node, by key, without those that leave."""
-        state, places = self._state, after.table.index
-        placed = [
-            (self._demand_of[each.pod.key], places[each.node], each.pod.key)
-            for each in kept
+        index = self._first.after.table.index
+        commits = [
+            Commit(self._demand_of[each.pod.key], index[each.node], 1)
+            for each in (*kept, *more)
             if each.pod.key in self._demand_of
         ]
-        placed += [(each.demand, each.node, each.pod.key) for each in (*order.at_once, *order.later)]
-        demands = {number: state.priced(number) for number in dict.fromkeys(number for number, _, _ in placed)}
-        prices = plan_prices(after, demands, [(number, node) for number, node, _ in placed]).tolist()
-        return {key: max(0, price) for (_, _, key), price in zip(placed, prices, strict=True)}
+        prices = iter(prices_beside(self._problem, self._state, commits))
+        return tuple(
+            replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
+        )
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""
@@ -349,16 +376,23 @@ class _EvictionRound:
 
 
 def _older_stay(
-    placements: Sequence[Placement], revoked: Sequence[Unplaced], demand_of: Mapping[str, int]
+    placements: Sequence[Placement],
+    unplaced: Sequence[Unplaced],
+    revoked: Collection[str],
+    demand_of: Mapping[str, int],
 ) -> tuple[tuple[Placement, ...], tuple[Unplaced, ...]]:
-    """The same plan in which of equal pods those that are cheapest to leave wait: the youngest."""
-    kept, waiting = list(placements), list(revoked)
+    """The same plan in which of equal pods those that are cheapest to leave wait: the youngest.
+
+    Args:
+        revoked: keys of the pods whose room goes to others.
+    """
+    kept, waiting = list(placements), list(unplaced)
     by_demand: dict[int, list[int]] = {}
     for place, each in enumerate(kept):
         if each.pod.key in demand_of and not each.atomic_group and each.pod.victim is None:
             by_demand.setdefault(demand_of[each.pod.key], []).append(place)
     for number, left in enumerate(waiting):
-        equal = by_demand.get(demand_of[left.pod.key], [])
+        equal = by_demand.get(demand_of[left.pod.key], []) if left.pod.key in revoked else []
         cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)
         if cheapest is not None and kept[cheapest].unscheduled_price < left.price:
             younger = kept[cheapest]

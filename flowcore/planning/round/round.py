@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
@@ -16,6 +16,7 @@ from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
 from flowcore.planning.methods.one_by_one import is_quick
+from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.levels import (
     as_candidate_of,
@@ -58,6 +59,21 @@ EXACT_WORK = (0.1, 0.5)
 SUBPROBLEM_WORK, PATIENCE = 0.02, 8
 
 
+@dataclass(frozen=True, slots=True)
+class _BeforeLevels:
+    """What was known before prices became steep.
+
+    Attributes:
+        best: the best plan, in the order of levels.
+        bound: a cost that no candidate goes below.
+        relaxed: the round in fractions.
+    """
+
+    best: Candidate
+    bound: int
+    relaxed: Sequence[RelaxedSolution]
+
+
 class Round:
     """One round: take steps for as long as there is time, then ask for the result.
 
@@ -89,14 +105,15 @@ class Round:
         #: What is searched: the problem, or the same with steep prices where levels compete for room.
         self._searched = self._problem
         self._levels = levels_of(self._problem)
-        #: Before prices became steep: the best plan in the order of levels, and the bound.
-        self._before_levels: tuple[Candidate, int] | None = None
+        self._before_levels: _BeforeLevels | None = None
         #: What the search of a small round found in the end.
         self._found_by_beam: Candidate | None = None
         #: The last plan that was put in the order of levels, and what that gave.
         self._ordered: tuple[Candidate, Candidate] | None = None
         self._seed = seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
+        #: The admission whose bounds hold: that at the prices of the problem.
+        self._bounding = self._admission
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
         self._candidate: Candidate
@@ -193,7 +210,8 @@ class Round:
         if self._admission is None and is_quick(problem):
             by_order = one_by_one(problem, kube_scheduler_order(problem))
             best = min(best, by_order, key=lambda candidate: level_costs(problem, candidate, self._levels))
-        self._before_levels = best, bound
+        relaxed = [*self._portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        self._before_levels = _BeforeLevels(best, bound, relaxed)
         self._searched = steep = with_steep_prices(problem, self._levels)
         first = as_candidate_of(steep, best)
         if self._admission is not None:
@@ -228,7 +246,7 @@ class Round:
         if self._ordered is None or self._ordered[0] is not candidate:
             ordered = in_level_order(self._problem, candidate, self._levels)
             self._ordered = candidate, ordered
-        others = [self._before_levels[0]] if self._before_levels is not None else []
+        others = [self._before_levels.best] if self._before_levels is not None else []
         others += [self._found_by_beam] if self._found_by_beam is not None else []
         best = self._ordered[1]
         if others:
@@ -253,17 +271,23 @@ class Round:
     def _bound(self) -> int:
         """A cost that no candidate goes below."""
         if self._before_levels is not None:
-            return self._before_levels[1]
+            return self._before_levels.bound
         return self._portfolio.bound if self._admission is None else self._admission.bound
 
     def result(self) -> RoundResult:
         """The best plan so far."""
         candidate, bound = self._best_candidate()
-        candidate, portfolio = invert_all(self._passes, candidate), self._portfolio
+        portfolio = self._portfolio
+        relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        if self._before_levels is not None:
+            relaxed += self._before_levels.relaxed
+        if self._bounding is not None and bound < candidate.cost:
+            bound = max(bound, self._bounding.bound_by(portfolio.relaxed))
+        candidate = invert_all(self._passes, candidate)
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        result = plan_evictions(self._problem, result, candidate)
+        result = plan_evictions(self._problem, result, candidate, relaxed)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
