@@ -315,7 +315,7 @@ def test_pods_that_must_spread_stay_where_filling_has_them() -> None:
         return {each.pod.uid: each.node for each in result.placements if each.pod.uid.startswith("cache")}
 
     # Later there is a flow, which does know such rules.
-    plans = [run_round(crowd, RING.policies, steps=steps) for steps in range(1, 9)]
+    plans = [run_round(crowd, RING.policies, steps=steps) for steps in range(1, 16)]
     decided = next(at for at, plan in enumerate(plans) if plan.method == "rules by CP-SAT")
     result = plans[decided]
     check_plan(crowd, result, RING.policies)

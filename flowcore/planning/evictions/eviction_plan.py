@@ -388,9 +388,9 @@ def _older_stay(
     """
     kept, waiting = list(placements), list(unplaced)
     by_demand: dict[int, list[int]] = {}
-    for place, each in enumerate(kept):
-        if each.pod.key in demand_of and not each.atomic_group and each.pod.victim is None:
-            by_demand.setdefault(demand_of[each.pod.key], []).append(place)
+    for place, placement in enumerate(kept):
+        if placement.pod.key in demand_of and not placement.atomic_group and placement.pod.victim is None:
+            by_demand.setdefault(demand_of[placement.pod.key], []).append(place)
     for number, left in enumerate(waiting):
         equal = by_demand.get(demand_of[left.pod.key], []) if left.pod.key in revoked else []
         cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)

@@ -150,11 +150,11 @@ class _Beam:
         for item in self._items:
             following: dict[object, _State] = {}
             for state in states:
-                for successor in self._successors(state, item):
-                    key = (frozenset(_counts(successor.commits).items()), successor.admitted)
-                    other = following.get(key)
-                    if other is None or successor.waits < other.waits:
-                        following[key] = successor
+                for continuation in self._continuations(state, item):
+                    key = (frozenset(_counts(continuation.commits).items()), continuation.admitted)
+                    known = following.get(key)
+                    if known is None or continuation.waits < known.waits:
+                        following[key] = continuation
             states = sorted(following.values(), key=lambda state: (state.waits, state.scattered))[: self._width]
         if not states:
             return None
@@ -167,17 +167,17 @@ class _Beam:
             commits = list(best.commits)
         return complete(problem, problem.candidate("beam", commits, best.capacity, admitted), full=True)
 
-    def _successors(self, state: _State, item: _Item) -> list[_State]:
+    def _continuations(self, state: _State, item: _Item) -> list[_State]:
         if item.group >= 0 and item.group not in state.admitted and not item.opens:
             return [self._waiting(state, item)]
-        successors = [] if item.needed and not item.opens else [self._waiting(state, item)]
+        continuations = [] if item.needed and not item.opens else [self._waiting(state, item)]
         demand = self._problem.demands[item.demand]
         for node in self._nodes[item.demand]:
             if state.capacity.max_pods_at(demand, node, 1):
                 capacity = state.capacity.copy()
                 capacity.place(demand, node, 1)
                 admitted = state.admitted | {item.group} if item.opens else state.admitted
-                successors.append(
+                continuations.append(
                     _State(
                         state.waits,
                         self._scattered(capacity),
@@ -186,7 +186,7 @@ class _Beam:
                         admitted,
                     )
                 )
-        return successors
+        return continuations
 
     def _waiting(self, state: _State, item: _Item) -> _State:
         waits = list(state.waits)

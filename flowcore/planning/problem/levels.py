@@ -162,9 +162,9 @@ def _factors(demands: Sequence[Demand], levels: Int64s) -> dict[int, float]:
 def as_candidate_of(problem: Problem, candidate: Candidate) -> Candidate:
     """A candidate of a problem with the same pods at other prices, at the prices of this problem."""
     demands = tuple(
-        own if own.counts is other.counts else replace(own, allowed=other.allowed, counts=other.counts)
-        for own, other in zip(problem.demands, candidate.demands, strict=True)
+        own if own.counts is planned.counts else replace(own, allowed=planned.allowed, counts=planned.counts)
+        for own, planned in zip(problem.demands, candidate.demands, strict=True)
     )
-    if all(one is other for one, other in zip(demands, problem.demands, strict=True)):
+    if all(kept is own for kept, own in zip(demands, problem.demands, strict=True)):
         demands = problem.demands
     return replace(candidate, demands=demands, cost=problem.cost(candidate.commits, candidate.admitted))

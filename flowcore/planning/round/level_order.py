@@ -128,12 +128,12 @@ class _LevelRun(AdmissionRun):
             demand: len(self._problem.atomic_groups.placement_order(demand, self._admitted))
             for demand in {each.demand for each in commits}
         }
-        for each in commits:
-            count = min(each.count, most[each.demand] - int(placed[each.demand]))
-            taken = self._capacity.place(self._demands[each.demand], each.node, count) if count > 0 else 0
+        for commit in commits:
+            count = min(commit.count, most[commit.demand] - int(placed[commit.demand]))
+            taken = self._capacity.place(self._demands[commit.demand], commit.node, count) if count > 0 else 0
             if taken:
-                placed[each.demand] += taken
-                self._commits.append(Commit(each.demand, each.node, taken))
+                placed[commit.demand] += taken
+                self._commits.append(Commit(commit.demand, commit.node, taken))
         return placed
 
     def _add(self, level: int) -> None:
@@ -170,8 +170,8 @@ class _LevelRun(AdmissionRun):
     def _prices_of(self, commits: Sequence[Commit]) -> Float64s:
         """float64[N]: what it costs to leave the pods of commits."""
         total = np.zeros(len(self._capacity.free))
-        for each in commits:
-            total[each.node] += each.count * float(self._problem.demands[each.demand].prices.mean())
+        for commit in commits:
+            total[commit.node] += commit.count * float(self._problem.demands[commit.demand].prices.mean())
         return total
 
     def _place_singles(self, number: int, count: int, room: Int64s, price: Float64s) -> None:
