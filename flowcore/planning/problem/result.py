@@ -60,6 +60,7 @@ class Eviction:
         to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+        gain: of a move for gain: what its node costs it now less what ``to`` costs it then; 0: it leaves for others.
     """
 
     pod: RunningPod
@@ -68,6 +69,7 @@ class Eviction:
     to: str = ""
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
