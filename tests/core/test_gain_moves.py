@@ -118,7 +118,7 @@ def test_a_pod_moves_to_an_emptier_node() -> None:
     assert (move.kind, move.for_pods, move.to) == (EvictionKind.MIGRATION, (), "n1")
     price = 10 * policy.unscheduled.per_waiting_second * 2.5  # a quarter of a node
     assert move.gain >= price + policy.rescheduling.min_gain
-    assert move.reason == f"{move.gain:,} cheaper on n1 than on n0, the price of its move is {int(price):,}"
+    assert move.reason == f"it costs {move.gain:,} less on n1 than on n0, and its move costs {int(price):,}"
 
 
 def test_nothing_moves_unless_a_policy_names_gain() -> None:

@@ -95,7 +95,7 @@ class _EvictionRound:
         """The first part's result, and what is decided here."""
         groups: dict[str, Waiting] = {}
         if self._broken or (self._waiting and self._anyone):
-            groups = self._make_room()
+            groups = self._place_waiting()
         elif not self._gains:
             return self._first
         if self._gains:
@@ -104,7 +104,7 @@ class _EvictionRound:
 
     # --- search ---
 
-    def _make_room(self) -> dict[str, Waiting]:
+    def _place_waiting(self) -> dict[str, Waiting]:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)

@@ -208,8 +208,8 @@ class GainMoves:
         state, resident = self._state, offer.resident
         nodes = state.snapshot().table.nodes
         reason = (
-            f"{gain:,} cheaper on {nodes[node].name} than on {nodes[offer.home].name}, "
-            f"the price of its move is {offer.price:,}"
+            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[offer.home].name}, "
+            f"and its move costs {offer.price:,}"
         )
         checkpoint = state.checkpoint()
         state.let_leave(resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)

@@ -78,11 +78,11 @@ class MovableKind:
         Args:
             usable: bool[N], nodes that have room for one more.
         """
-        there = np.where(usable & self.allowed, self.costs(snapshot, load), _DEAREST)
-        best = int(there.argmin())
-        cheapest = np.full(len(there), there[best], dtype=np.int64)
-        there[best] = _DEAREST
-        cheapest[best] = there.min()
+        elsewhere = np.where(usable & self.allowed, self.costs(snapshot, load), _DEAREST)
+        best = int(elsewhere.argmin())
+        cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
+        elsewhere[best] = _DEAREST
+        cheapest[best] = elsewhere.min()
         home = self.home_costs(snapshot, load)
         gains: Int64s = np.where(self.allowed & (cheapest < _DEAREST), home - cheapest, -1)
         return gains
