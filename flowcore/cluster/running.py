@@ -11,6 +11,8 @@ from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, R
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
 
 _NO_REASONS: Mapping[str, str] = {}
+#: What is said of an annotation about a checkpoint that is still to come.
+FUTURE_CHECKPOINT = "it is in the future; it is ignored"
 
 
 def to_running_pod(

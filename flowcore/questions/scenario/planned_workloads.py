@@ -138,14 +138,14 @@ def leaving_workloads(
     def named(key: str) -> str:
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
-    groups: dict[tuple[str, EvictionKind, tuple[str, ...], bool], list[PlanEviction]] = {}
+    groups: dict[tuple[tuple[str, EvictionKind, tuple[str, ...]], bool], list[PlanEviction]] = {}
     for eviction in evictions:
         wanting = tuple(sorted({named(key) for key in plan.keys(eviction.for_pods)}))
-        key = named(eviction.key), eviction.kind, wanting, bool(eviction.gain)
-        groups.setdefault(key, []).append(eviction)
+        key = named(eviction.key), eviction.kind, wanting
+        groups.setdefault((key, bool(eviction.gain)), []).append(eviction)
     rows = (
         LeavingWorkload(*key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike))
-        for (*key, _), alike in groups.items()
+        for (key, _), alike in groups.items()
     )
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 
