@@ -17,6 +17,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 
+from flowcore.model.data import DATA
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
@@ -247,6 +248,15 @@ def test_a_pod_is_alike_whether_it_is_bound_or_not(case: Case) -> None:
         waiting, bound = read_pods([{**manifest, "spec": each} for each in (spec, {**spec, "nodeName": "n0"})])
         if not waiting.blocked_reason:
             assert is_alike(waiting, bound)
+
+
+def test_a_pod_with_data_is_alike_whether_it_is_bound_or_not() -> None:
+    """Its annotation counts for a running pod too: the replacement asks for what the moved pod asks for."""
+    annotations = {DATA: '[{"node": "n1", "bytes": "10Gi"}]'}
+    manifest = {"metadata": {"name": "p", "namespace": "ns", "annotations": annotations}}
+    waiting, bound = read_pods([{**manifest, "spec": spec} for spec in ({}, {"nodeName": "n0"})])
+    assert bound.pod_class.data
+    assert is_alike(waiting, bound)
 
 
 def test_labels_may_differ() -> None:

@@ -139,7 +139,6 @@ class MoveEligibility:
 
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
-        self._movable = self._may_ever_move(ReschedulingReason.WAITING_PODS)
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
@@ -151,6 +150,11 @@ class MoveEligibility:
         if move.under_way:
             for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
                 self._recent[key] = self._recent.get(key, 0) + 1
+
+    @cached_property
+    def _movable(self) -> Bools:
+        """bool[V]: residents that may be moved for waiting pods."""
+        return self._may_ever_move(ReschedulingReason.WAITING_PODS)
 
     @property
     def any(self) -> bool:

@@ -89,12 +89,14 @@ class _EvictionRound:
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
             self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
-        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        self._anyone = bool(self._waiting) and (
+            self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        )
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
         groups: dict[str, Waiting] = {}
-        if self._broken or (self._waiting and self._anyone):
+        if self._broken or self._anyone:
             groups = self._place_waiting()
         elif not self._gains:
             return self._first

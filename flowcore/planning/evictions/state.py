@@ -280,6 +280,8 @@ class EvictionState:
             arrivals: the waiting pods that have come; None: all.
         """
         residents, before = self.residents, self._snapshot
+        if not self.changed and not without and not arrivals:
+            return before
         names = [node.name for node in before.table.nodes]
         gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
         left_out = frozenset(gone)

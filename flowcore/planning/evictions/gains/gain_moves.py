@@ -118,33 +118,32 @@ class GainMoves:
         state, residents = self._state, self._residents
         snapshot = state.snapshot()
         load, room = Load.of(snapshot), np.minimum(state.free_now, state.free)
-        prices = self._prices(movable, snapshot)
         kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
         offers: dict[tuple[int, int], _Offer] = {}
         for number, kind in enumerate(kinds):
             asked = kind.usage > 0
             usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
             gains = kind.apparent_gains(snapshot, load, usable)
-            homes = residents.nodes[kind.residents]
-            surplus = gains[homes] - prices[kind.residents]
+            gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
+            if not len(gaining):
+                continue
+            homes, prices = residents.nodes[gaining], self._prices(gaining, snapshot)
+            surplus = gains[homes] - prices
             for row in np.nonzero(surplus >= kind.policy.rescheduling.min_gain)[0].tolist():
-                resident, home = int(kind.residents[row]), int(homes[row])
+                home = int(homes[row])
                 offer = offers.setdefault((number, home), _Offer(kind, home))
-                offer.residents.append((int(prices[resident]), resident))
+                offer.residents.append((int(prices[row]), int(gaining[row])))
                 offer.surplus = max(offer.surplus, int(surplus[row]))
         for offer in offers.values():
             offer.residents.sort(reverse=True)
         return list(offers.values())
 
-    def _prices(self, movable: Int64s, snapshot: Snapshot) -> Int64s:
-        """int64[V]: what a move costs, of those that may be moved."""
-        residents = self._residents
+    def _prices(self, numbers: Int64s, snapshot: Snapshot) -> Int64s:
+        """int64[len(numbers)]: what moves of some residents cost."""
         everything, offering = node_totals(snapshot)
-        tenths = 10 * (residents.usage[movable] * (offering / everything)).max(axis=1)
-        prices = np.zeros(len(residents.pods), dtype=np.int64)
-        pods = [residents.pods[resident] for resident in movable.tolist()]
-        prices[movable] = move_prices(pods, tenths, self._policies, snapshot.now)
-        return prices
+        tenths = 10 * (self._residents.usage[numbers] * (offering / everything)).max(axis=1)
+        pods = [self._residents.pods[number] for number in numbers.tolist()]
+        return move_prices(pods, tenths, self._policies, snapshot.now)
 
     # --- the second ---
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -136,10 +137,10 @@ def movable_kinds(
 
 def _alike(pods: Sequence[RunningPod], movable: Int64s) -> list[list[int]]:
     """Numbers of residents by class, signature and policy. Most share the objects, and to compare these is quick."""
-    by_object: dict[tuple[int, int, str], list[int]] = {}
+    by_object: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
     for resident in movable.tolist():
         pod = pods[resident]
-        by_object.setdefault((id(pod.pod_class), id(pod.signature), pod.policy), []).append(resident)
+        by_object[id(pod.pod_class), id(pod.signature), pod.policy].append(resident)
     by_value: dict[tuple[object, PodSignature, str], list[int]] = {}
     for alike in by_object.values():
         pod = pods[alike[0]]
