@@ -164,6 +164,11 @@ class MoveEligibility:
             for policy in self._policies.values()
         )
 
+    @property
+    def movable(self) -> Bools:
+        """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
+        return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
+
     def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:
         """bool[V]: residents that policies let go for a reason, whatever is decided; ``excluded``: other policies."""
         residents = self._residents
