@@ -75,6 +75,8 @@ class _LevelRun(AdmissionRun):
         super().__init__(problem)
         self._known, self._levels = known, levels
         groups = problem.atomic_groups.all
+        #: int64[C]: placed pods of each demand, as far as commits were counted, and how many of them were.
+        self._placed, self._counted = np.zeros(len(self._demands), dtype=np.int64), 0
         #: The level of each group; where it needs no pod, that of any of its pods.
         self._group_levels = [
             min((int(levels[demand]) for demand in group.required or group.demands), default=0) for group in groups
@@ -124,6 +126,8 @@ class _LevelRun(AdmissionRun):
     def _place_again(self, commits: Sequence[Commit]) -> Int64s:
         """Places pods of admitted groups and of none, where commits have them; int64[C]: how many of each demand."""
         placed = np.zeros(len(self._demands), dtype=np.int64)
+        if not any(self._demands[number].is_placed_alone for number in {each.demand for each in commits}):
+            commits = self._place_at_once(commits, placed)
         most = {
             demand: len(self._problem.atomic_groups.placement_order(demand, self._admitted))
             for demand in {each.demand for each in commits}
@@ -135,6 +139,22 @@ class _LevelRun(AdmissionRun):
                 placed[commit.demand] += taken
                 self._commits.append(Commit(commit.demand, commit.node, taken))
         return placed
+
+    def _place_at_once(self, commits: Sequence[Commit], placed: Int64s) -> list[Commit]:
+        """Places what fits by amounts alone and counts it in ``placed``, int64[C]; returns the other commits."""
+        table = np.array([(each.demand, each.node, each.count) for each in commits], dtype=np.int64).reshape(-1, 3)
+        np.add.at(placed, table[:, 0], table[:, 2])
+        orders = self._problem.atomic_groups
+        if any(
+            placed[number] > len(orders.placement_order(number, self._admitted))
+            for number in np.nonzero(placed)[0].tolist()
+        ):
+            placed[:] = 0
+            return list(commits)
+        fits = self._capacity.place_all(self._demands, *table.T)
+        np.subtract.at(placed, table[~fits, 0], table[~fits, 2])
+        self._commits += [each for each, took in zip(commits, fits.tolist(), strict=True) if took]
+        return [each for each, took in zip(commits, fits.tolist(), strict=True) if not took]
 
     def _add(self, level: int) -> None:
         """Places the pods of a level that the known plan leaves: groups and single pods, the dearest first."""
@@ -164,8 +184,10 @@ class _LevelRun(AdmissionRun):
 
     def _left(self, number: int) -> Int64s:
         """Places of the pods of a demand that may be placed and are not."""
-        placed = sum(each.count for each in self._commits if each.demand == number)
-        return self._problem.atomic_groups.placement_order(number, self._admitted)[placed:]
+        for commit in self._commits[self._counted :]:
+            self._placed[commit.demand] += commit.count
+        self._counted = len(self._commits)
+        return self._problem.atomic_groups.placement_order(number, self._admitted)[int(self._placed[number]) :]
 
     def _prices_of(self, commits: Sequence[Commit]) -> Float64s:
         """float64[N]: what it costs to leave the pods of commits."""

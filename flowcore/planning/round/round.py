@@ -108,6 +108,8 @@ class Round:
         self._before_levels: _BeforeLevels | None = None
         #: What the search of a small round found in the end.
         self._found_by_beam: Candidate | None = None
+        #: The last plan that was found at steep prices, and the same at the prices of the problem.
+        self._at_own_prices: tuple[Candidate, Candidate] | None = None
         #: The last plan that was put in the order of levels, and what that gave.
         self._ordered: tuple[Candidate, Candidate] | None = None
         self._seed = seed
@@ -125,6 +127,11 @@ class Round:
     def groups(self) -> Sequence[Sequence[PendingPod]]:
         """The pods that were planned together, but for those that were decided before the rest of the round."""
         return [demand.group.pods for demand in self._problem.demands]
+
+    @property
+    def standing(self) -> tuple[int, ...]:
+        """What plans are compared by, the smaller the better: what waits, level by level, and the cost."""
+        return level_costs(self._problem, self._best_candidate()[0], self._levels)
 
     def step(self) -> bool:
         """Takes one step; False when nothing is left to do. Every step leaves a plan at least as good."""
@@ -207,9 +214,14 @@ class Round:
         """
         problem, bound = self._problem, self._bound
         best = in_level_order(problem, self._best_found(), self._levels)
+        others: list[Candidate] = []
         if self._admission is None and is_quick(problem):
-            by_order = one_by_one(problem, kube_scheduler_order(problem))
-            best = min(best, by_order, key=lambda candidate: level_costs(problem, candidate, self._levels))
+            others.append(one_by_one(problem, kube_scheduler_order(problem)))
+        if self._admission is not None:
+            # By the sum a gang may leave its domain for others, and find another one.
+            solution = solve_exact(problem, best, Subproblem.all(problem), work=EXACT_WORK[0], seed=self._seed)
+            others += [] if solution is None else [in_level_order(problem, solution, self._levels)]
+        best = min((best, *others), key=lambda candidate: level_costs(problem, candidate, self._levels))
         relaxed = [*self._portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
         self._before_levels = _BeforeLevels(best, bound, relaxed)
         self._searched = steep = with_steep_prices(problem, self._levels)
@@ -256,7 +268,11 @@ class Round:
     def _best_found(self) -> Candidate:
         """The best candidate that was found so far, at the prices of the problem."""
         candidate = self._best_searched()
-        return candidate if self._searched is self._problem else as_candidate_of(self._problem, candidate)
+        if self._searched is self._problem:
+            return candidate
+        if self._at_own_prices is None or self._at_own_prices[0] is not candidate:
+            self._at_own_prices = candidate, as_candidate_of(self._problem, candidate)
+        return self._at_own_prices[1]
 
     def _best_searched(self) -> Candidate:
         """The best candidate of what is searched."""
