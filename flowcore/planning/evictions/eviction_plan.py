@@ -18,6 +18,8 @@ from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
+from flowcore.planning.evictions.rules.lasting_rules import LastingRules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
@@ -46,11 +48,14 @@ def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) 
     if running is None:
         return result
     broken = broken_rules(result.after, running)
-    if not result.unplaced and not broken:
+    lasting = LastingRules(result.after, running, problem.policies)
+    if not result.unplaced and not broken and not lasting.any_broken:
         return result
-    planned = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    planned = _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT).result()
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
+        proposed = _moves(
+            _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT_OR_PROPOSE).result()
+        )
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
     return planned
 
@@ -69,9 +74,10 @@ class _EvictionRound:
         candidate: Candidate,
         running: RunningPods,
         broken: Sequence[BrokenRule],
+        lasting: LastingRules,
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first, self._broken = problem, result, broken
+        self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
@@ -86,10 +92,11 @@ class _EvictionRound:
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._broken and not (self._waiting and self._anyone):
+        if not self._broken and not self._lasting.any_broken and not (self._waiting and self._anyone):
             return self._first
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
+        evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
