@@ -364,7 +364,7 @@ def broken(drawn: Snapshot, governed_by: Policy) -> set[str]:
     }
 
 
-def carried_out(pods: list[Pod], result: RoundResult) -> list[Pod]:
+def with_moves(pods: list[Pod], result: RoundResult) -> list[Pod]:
     """The pods once the replacements are where they were to go, and have run for as long as the others."""
     to = {each.pod.key: each.to for each in result.evictions}
     return [msgspec.structs.replace(pod, node_name=to[pod.key]) if pod.key in to else pod for pod in pods]
@@ -382,7 +382,7 @@ def test_rounds_mend_rules_and_come_to_an_end(drawn: tuple[list[Node], list[Pod]
         if not result.evictions:
             break
         assert all(each.to and each.kind is EvictionKind.RULE for each in result.evictions)
-        pods = carried_out(pods, result)
+        pods = with_moves(pods, result)
         after = cluster(nodes, pods, governed_by)
         left = broken(after, governed_by)
         assert len(left) + len(result.evictions) <= count

@@ -48,7 +48,7 @@ class NodeVerdict:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Kind:
+class _RuledPods:
     """Pods to which the same rules say the same of every node.
 
     Attributes:
@@ -85,7 +85,7 @@ class LastingRules:
 
     def __init__(self, snapshot: Snapshot, running: RunningPods, policies: Mapping[str, Policy]) -> None:
         self._snapshot, self._policies = snapshot, policies
-        self._kinds: list[_Kind] = []
+        self._kinds: list[_RuledPods] = []
         self._kind_of_key: dict[object, int] = {}
         self._affected: dict[PodSignature, frozenset[int]] = {}
         known: dict[tuple[PodClass, PodSignature, str], int] = {}
@@ -172,7 +172,7 @@ class LastingRules:
             return -1
         number = self._kind_of_key.setdefault(tuple(key), len(self._kinds))
         if number == len(self._kinds):
-            self._kinds.append(_Kind(frozenset(rules), pod_class, signature, tuple(counted)))
+            self._kinds.append(_RuledPods(frozenset(rules), pod_class, signature, tuple(counted)))
         return number
 
 
