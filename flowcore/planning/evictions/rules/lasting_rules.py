@@ -69,7 +69,7 @@ class _RuledPods:
         if LastingRule.TOPOLOGY_SPREAD in self.rules:
             yield from _of_spread(self.pod_class, self.signature, constraints, index, table)
         if LastingRule.CONSTRAINTS in self.rules:
-            yield from _of_constraints(constraints, index, table)
+            yield from _of_policy_constraints(constraints, index, table)
 
 
 class LastingRules:
@@ -231,7 +231,9 @@ def _spread_reason(table: NodeTable, constraint: SpreadConstraint, pods: Int64s,
     )
 
 
-def _of_constraints(constraints: InterPodConstraints, index: PodIndex, table: NodeTable) -> Iterator[NodeVerdict]:
+def _of_policy_constraints(
+    constraints: InterPodConstraints, index: PodIndex, table: NodeTable
+) -> Iterator[NodeVerdict]:
     """Constraints of the policy. A limit for the whole cluster is passed over: no other node would mend it."""
     for allowed in constraints.allowed_nodes:
         others = ~meets_all(allowed.nodes.requirements, table)
