@@ -139,9 +139,10 @@ class UsageStore:
 
     def restore(self, saved: Iterable[SavedClass]) -> None:
         """Takes over what another process knew of classes: as samples of pods that are gone."""
-        for each in saved:
-            self._class_row(each.usage_class)
-            self._classes.add(each.usage_class, [UsageSample(each.newest, 0.0, *amounts) for amounts in each.amounts])
+        for known in saved:
+            self._class_row(known.usage_class)
+            samples = [UsageSample(known.newest, 0.0, *amounts) for amounts in known.amounts]
+            self._classes.add(known.usage_class, samples)
         self.refresh()
 
     # --- what is known ---
