@@ -188,6 +188,8 @@ async def test_nothing_is_overwritten_that_was_not_read(tmp_path: Path, status: 
         await second.figures.restore()
         await second.figures.save()
         assert second.outcomes() == {outcome: 1}
+        await second.figures.restore()
+        assert second.outcomes() == {outcome: 1 if outcome == "absent" else 2}
         server.status = 200
         await second.look()
         await second.figures.save()

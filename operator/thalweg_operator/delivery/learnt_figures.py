@@ -68,6 +68,7 @@ class LearntFigures:
         self._path = api_path("/api/v1/namespaces", lease.namespace, "configmaps", f"{lease.name}-learnt")
         #: Whether it may be written: it was read, and no later release has written it.
         self._known = self._newer = False
+        self._absent = False
         self._written = b""
 
     async def run(self) -> None:
@@ -91,8 +92,11 @@ class LearntFigures:
         try:
             data = _reader.read(await self._api_client.request("GET", self._path, seconds=_PATIENCE)).data or {}
         except Refused as error:
-            self._count("absent" if error.status == 404 else "failed")
-            self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
+            if error.status == 404:
+                self._tell_absent()
+            else:
+                self._count("failed")
+                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
             return
         except ConnectionLost:
             self._count("failed")
@@ -103,6 +107,13 @@ class LearntFigures:
         self._known = True
         if _KEY in data:
             self._take_over(data[_KEY])
+
+    def _tell_absent(self) -> None:
+        """Says once that nothing outlives this process: the file with the ConfigMap was perhaps left out on purpose."""
+        if not self._absent:
+            self._absent = True
+            self._count("absent")
+            _log.info("learnt figures not kept", problem=f"there is no ConfigMap {self._name}: see rights/learnt.yaml")
 
     def _take_over(self, text: str) -> None:
         try:
