@@ -30,6 +30,8 @@ from thalweg_operator.yielding import yielding
 _log = structlog.get_logger()
 #: Seconds between two writes.
 _INTERVAL = 300.0
+#: Seconds between two looks whether a policy asks for it, before it is read.
+_TICK = 1.0
 #: Seconds that a read may hold up the first round, and a write the end of the process.
 _PATIENCE = 2.0
 #: Bytes. An object of the API server has 1 MiB at most.
@@ -75,7 +77,7 @@ class LearntFigures:
         """Writes what is new until cancelled."""
         failures = 0
         while True:
-            await asyncio.sleep(_INTERVAL if self._known else _BACKOFF.pause(failures + 1))
+            await asyncio.sleep(_INTERVAL if self._known else _BACKOFF.pause(failures) if failures else _TICK)
             if self._known:
                 await self.save()
             elif self._is_wanted():
