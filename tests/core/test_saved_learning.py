@@ -15,7 +15,6 @@ from flowcore.cluster.learning.estimates import Observation
 from flowcore.cluster.learning.saved_learning import (
     VERSION,
     NewerLearning,
-    SavedClass,
     SavedHistory,
     SavedLearning,
     from_text,
@@ -25,7 +24,7 @@ from flowcore.cluster.learning.saved_learning import (
 from flowcore.cluster.usage_samples import UsageStore
 from flowcore.model.errors import ModelError
 from flowcore.model.selectors import LabelSelector
-from flowcore.model.usage import UsageClass, UsageSample
+from flowcore.model.usage import SavedClass, UsageClass, UsageSample
 from flowcore.model.workload_kinds import WorkloadKind
 
 NOW = 1_800_000_000.0
@@ -47,7 +46,6 @@ histories = st.builds(
     st.tuples(st.lists(observations, max_size=5).map(tuple), st.lists(observations, max_size=5).map(tuple)),
 )
 classes = st.builds(
-    SavedClass,
     st.builds(UsageClass, st.sampled_from(("shop", "a")), st.just(("web",)), st.just((("cpu", 100),))),
     times,
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 2**40)), max_size=5).map(tuple),

@@ -11,7 +11,7 @@ import msgspec
 
 from flowcore.cluster.learning.estimates import Observation
 from flowcore.model.errors import ModelError
-from flowcore.model.usage import MAX_FUTURE, MAX_USE, UsageClass
+from flowcore.model.usage import MAX_FUTURE, MAX_USE, SavedClass
 from flowcore.model.workload_kinds import WorkloadKind
 
 VERSION = 1
@@ -38,19 +38,6 @@ class SavedHistory(msgspec.Struct, frozen=True):
     kinds: str
     until: float
     observations: tuple[tuple[Observation, ...], ...]
-
-
-class SavedClass(msgspec.Struct, frozen=True):
-    """Samples of a class of pods.
-
-    Attributes:
-        newest: when the newest sample ended, seconds since the epoch.
-        amounts: cpu (milli-cores) and memory (bytes) of some of its samples.
-    """
-
-    usage_class: UsageClass
-    newest: float
-    amounts: tuple[tuple[int, int], ...]
 
 
 class SavedLearning(msgspec.Struct, frozen=True):

@@ -12,9 +12,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.learning.saved_learning import SavedClass
 from flowcore.cluster.usage_samples.sample_table import SampleTable
-from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
+from flowcore.model.usage import MeasuredLoad, SavedClass, UsageClass, UsageSample
 
 #: Seconds; a node whose newest sample ended longer ago is not measured. Koordinator's nodeMetricExpirationSeconds.
 #: Samples of metrics-server end 15 to 60 seconds apart: one or more may be missing before requests count.

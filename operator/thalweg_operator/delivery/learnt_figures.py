@@ -15,8 +15,9 @@ import msgspec
 import structlog
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.learning.saved_learning import NewerLearning, SavedClass, SavedLearning, from_text, to_text
+from flowcore.cluster.learning.saved_learning import NewerLearning, SavedLearning, from_text, to_text
 from flowcore.model.errors import ModelError
+from flowcore.model.usage import SavedClass
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
