@@ -46,6 +46,7 @@ histories = st.builds(
     st.tuples(st.lists(observations, max_size=5).map(tuple), st.lists(observations, max_size=5).map(tuple)),
 )
 classes = st.builds(
+    SavedClass,
     st.builds(UsageClass, st.sampled_from(("shop", "a")), st.just(("web",)), st.just((("cpu", 100),))),
     times,
     st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 2**40)), max_size=5).map(tuple),
