@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
@@ -55,10 +56,11 @@ def plan_evictions(
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
     planned = acting.result()
-    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
+    bound, notes = planned.lower_bound, problem.bound_notes(networks=candidate.decided.before is not None)
     if planned.evictions:
         # The bound of the first part is of plans without evictions.
-        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
+        least = candidate.decided.least_cost
+        bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
         notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
     planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
@@ -124,10 +126,11 @@ class _EvictionRound:
         order = order_arrivals(self._state)
         return self._build(groups, order)
 
-    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+    def bound(self, before: Snapshot | None, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
         """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
 
         Args:
+            before: see ``Decided``.
             relaxed: see ``plan_evictions``.
             is_short: whether pods wait although others leave.
         """
@@ -136,7 +139,7 @@ class _EvictionRound:
         breaking = {rule.pod.key for rule in self._broken}
         if breaking:
             others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        room = resident_room(self._problem, before, self._state, others, self._moves.movable)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     # --- search ---
