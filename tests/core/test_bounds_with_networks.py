@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping
 from itertools import product
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.all_plans import all_plans
 from support.model import GI, node, pod, snapshot
@@ -78,6 +78,9 @@ NETWORKS = {**MODELS, TwoPrices.name: TwoPrices()}
     st.sampled_from(sorted(MODELS)),
     st.sampled_from((0, 1_000, 100_000)),
 )  # fmt: skip
+# The network takes all room, for which two others are dearer to leave than it; and room is kept from the network.
+@example([1000], [(1000, 0, 5, True), (500, 0, 0, False), (500, 0, 0, False)], "CPUMemory", 100_000)
+@example([1000, 1000], [(1000, 0, 5, False), (1000, 0, 0, True)], "CPUMemory", 100_000)
 def test_no_plan_beside_a_network_beats_the_bound(
     nodes: list[int], waiting: list[tuple[int, int, int, bool]], model: str, base: int
 ) -> None:
