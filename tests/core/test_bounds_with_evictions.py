@@ -50,13 +50,17 @@ def _policies(draw: st.DrawFn) -> Policy:
 
 
 def crowded(
-    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]]
+    nodes: list[int],
+    running: list[tuple[int, int, int, int]],
+    waiting: list[tuple[int, int, int]],
+    gang: int | None = None,
 ) -> Snapshot:
     """A cluster of nodes of so many millicores.
 
     Args:
         running: node, millicores, GiB and priority of each; those that do not fit are left out.
         waiting: millicores, GiB and priority of each.
+        gang: priority of two more pods that are placed together or not at all; None: there are none.
     """
     table = [node(f"n{at}", cpu) for at, cpu in enumerate(nodes)]
     pods: list[RunningPod] = []
@@ -71,8 +75,10 @@ def crowded(
                            policy=BUILT_IN.name, owner="" if number % 2 else "web")
             )  # fmt: skip
     pending = [pod(f"p{at}", cpu, gi * GI, priority=priority) for at, (cpu, gi, priority) in enumerate(waiting)]
+    members = [pod(f"g{at}", 700, GI, priority=gang or 0) for at in range(0 if gang is None else 2)]
+    pending += [msgspec.structs.replace(member, gangs=("g",)) for member in members]
     cluster = snapshot(table, pending, [(each.node, each.usage, ()) for each in pods])
-    return replace(cluster, running=RunningPods(tuple(pods)))
+    return replace(cluster, running=RunningPods(tuple(pods)), gangs={"g": Gang("g", 2)} if members else {})
 
 
 def may_leave(cluster: Snapshot) -> list[RunningPod]:
@@ -92,14 +98,18 @@ _waiting = st.lists(
     min_size=1, max_size=3,
 )  # fmt: skip
 
+_gangs = st.sampled_from((None, None, 0, 5))
+
 
 @settings(max_examples=examples(25), deadline=None)
-@given(_nodes, _running, _waiting, _policies())
+@given(_nodes, _running, _waiting, _gangs, _policies())
 def test_no_plan_with_evictions_and_moves_beats_the_bound(
-    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]], policy: Policy
-) -> None:
+    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]],
+    gang: int | None, policy: Policy,
+) -> None:  # fmt: skip
     """Against all plans of small clusters, whoever leaves or moves. And the cost is that of the plan."""
-    cluster, policies = crowded(nodes, running, waiting), {BUILT_IN.name: policy}
+    cluster = crowded(nodes, running, waiting if gang is None else waiting[:2], gang)
+    policies = {BUILT_IN.name: policy}
     result = run_round(cluster, policies)
     assert result.cost == cost_of(cluster, policies, result)
     assert result.cost == sum(each.price for each in (*result.placements, *result.unplaced))
@@ -114,19 +124,22 @@ def test_no_plan_with_evictions_and_moves_beats_the_bound(
 
 @settings(max_examples=examples(25), deadline=None)
 @given(
-    _nodes, _running, _waiting, _policies(), st.integers(0, 2**32), st.sampled_from((0, 500, 40_000)),
+    _nodes, _running, _waiting, _gangs, _policies(), st.integers(0, 2**32), st.sampled_from((0, 500, 40_000)),
     st.sampled_from((0.0, 1.0, 50.0)),
 )  # fmt: skip
 # One node for both: whoever waits pays there as if the other had left.
-@example([4000], [(0, 2000, 0, 0)], [(2000, 0, 5)], SPREADING, 0, 0, 0.0)
+@example([4000], [(0, 2000, 0, 0)], [(2000, 0, 5)], None, SPREADING, 0, 0, 0.0)
+# The same where room has a price: the other one's room is worth it.
+@example([2000], [(0, 2000, 0, 0)], [(2000, 0, 5)], None, SPREADING, 0, 0, 50.0)
 # Two nodes full of pods that may only move: each could go where the other is, if nothing were paid for its room.
-@example([2000, 2000], [(0, 2000, 0, 5), (1, 2000, 0, 5)], [(2000, 0, 5)], MOVING, 0, 0, 50.0)
+@example([2000, 2000], [(0, 2000, 0, 5), (1, 2000, 0, 5)], [(2000, 0, 5)], None, MOVING, 0, 0, 50.0)
 def test_any_prices_of_pods_that_leave_give_a_bound(
-    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]], policy: Policy,
-    seed: int, dearest: int, toll: float,
+    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]],
+    gang: int | None, policy: Policy, seed: int, dearest: int, toll: float,
 ) -> None:  # fmt: skip
     """Whatever leaving and moving cost, and whatever shadow prices are; whether or not the round has anybody leave."""
-    cluster, policies = crowded(nodes, running, waiting), {BUILT_IN.name: policy}
+    cluster = crowded(nodes, running, waiting if gang is None else waiting[:2], gang)
+    policies = {BUILT_IN.name: policy}
     assert cluster.running is not None
     pods, leave = cluster.running.pods, may_leave(cluster)
     move = pods if policy.rescheduling.mode is ReschedulingMode.ACT else ()
@@ -149,8 +162,8 @@ def test_any_prices_of_pods_that_leave_give_a_bound(
     problem = Problem(cluster, policies, MODELS)
     matrix = CostMatrix(demands_beside(problem, room), room.before)
     shadow_prices = random.random(room.before.free.shape) * toll / np.maximum(cluster.allocatable / 1000, 1)
-    assert lower_bound(matrix, shadow_prices=shadow_prices, residents=room) <= best
-    assert lower_bound(matrix, shadow_prices=np.full_like(shadow_prices, toll), residents=room) <= best
+    for groups in ((), problem.atomic_groups.all):
+        assert lower_bound(matrix, shadow_prices=shadow_prices, atomic_groups=groups, residents=room) <= best
     assert resident_bound(problem, room) <= best
 
 

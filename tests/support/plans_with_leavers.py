@@ -1,5 +1,6 @@
 """Every plan of a small cluster in which running pods leave or move too, and what it costs."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
@@ -65,7 +66,14 @@ def costs_of_all_plans(
         start = FreeCapacity(staying)
         extra = sum(prices.get((pod, bool(to)), 0) for pod, to in zip(pods, chosen, strict=True) if to is not None)
         for commits in all_plans(demands, start):
-            yield extra + Objective(demands, start).total(commits)
+            if _has_gangs_whole(demands, commits):
+                yield extra + Objective(demands, start).total(commits)
+
+
+def _has_gangs_whole(demands: Sequence[Demand], commits: Sequence[Commit]) -> bool:
+    """Whether all pods of a demand are placed or none, if they are in a gang."""
+    placed = Counter(commit.demand for commit in commits)
+    return all(placed[place] in (0, demand.count) for place, demand in enumerate(demands) if demand.group.pods[0].gangs)
 
 
 def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResult) -> int:
