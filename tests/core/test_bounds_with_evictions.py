@@ -187,4 +187,7 @@ def test_a_plan_says_what_its_bound_does_not_count() -> None:
     waiting = replace(snapshot([node("n0", 2000), node("n1", 2200)], gang), gangs={"g": Gang("g", 2)})
     assert run_round(waiting).bound_notes == (() if run_round(waiting).certified else (BoundNote.GANGS,))
     assert run_round(snapshot([node("n0")], [pod("p0", 1000)])).bound_notes == ()
+    sizes = [pod(f"p{at}", 700 + 400 * (at % 3), 2**30 * (1 + at % 2)) for at in range(11)]
+    short = run_round(snapshot([node(f"n{at}") for at in range(3)], sizes), steps=1)
+    assert short.bound_notes == (BoundNote.ALONE,), "the round in fractions comes later"
     assert not sentence([])

@@ -56,12 +56,15 @@ def plan_evictions(
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
     planned = acting.result()
-    bound, notes = planned.lower_bound, problem.bound_notes(networks=candidate.decided.before is not None)
+    bound, notes = (
+        planned.lower_bound,
+        problem.bound_notes(relaxed=bool(relaxed), networks=candidate.decided.before is not None),
+    )
     if planned.evictions:
         # The bound of the first part is of plans without evictions.
         least = candidate.decided.least_cost
         bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
-        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note not in (BoundNote.ALONE, BoundNote.RULES)))
     planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())

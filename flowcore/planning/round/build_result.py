@@ -18,7 +18,14 @@ from flowcore.rules.topology.round_constraints.waves import waves_of
 
 
 def build_result(
-    problem: Problem, candidate: Candidate, bound: int, *, steps: int, solves: int = 0, arcs: int = 0
+    problem: Problem,
+    candidate: Candidate,
+    bound: int,
+    *,
+    relaxed: bool,
+    steps: int,
+    solves: int = 0,
+    arcs: int = 0,
 ) -> RoundResult:
     """The result of a round.
 
@@ -26,6 +33,7 @@ def build_result(
         problem: what was solved, after all passes.
         candidate: the plan, with all passes inverted.
         bound: a cost that no candidate of ``problem`` goes below.
+        relaxed: whether it knows the problem in fractions.
     """
     placements, pending = _placements(problem, candidate)
     committed = [(placement.node, placement.pod.signature) for placement in placements]
@@ -65,7 +73,7 @@ def build_result(
         after=after,
         contradictions=problem.contradictions,
         holds=history_after(problem, candidate),
-    ).bounded_by(bound + decided.least_cost, problem.bound_notes(networks=decided.before is not None))
+    ).bounded_by(bound + decided.least_cost, problem.bound_notes(relaxed=relaxed, networks=decided.before is not None))
 
 
 def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:
