@@ -135,7 +135,7 @@ def test_no_plan_with_evictions_and_moves_beats_the_bound(
 @example([2000, 2000], [(0, 2000, 0, 5), (1, 2000, 0, 5)], [(2000, 0, 5)], None, MOVING, 0, 0, 50.0)
 def test_any_prices_of_pods_that_leave_give_a_bound(
     nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]],
-    gang: int | None, policy: Policy, seed: int, dearest: int, toll: float,
+    gang: int | None, policy: Policy, seed: int, dearest: int, highest: float,
 ) -> None:  # fmt: skip
     """Whatever leaving and moving cost, and whatever shadow prices are; whether or not the round has anybody leave."""
     cluster = crowded(nodes, running, waiting if gang is None else waiting[:2], gang)
@@ -161,7 +161,7 @@ def test_any_prices_of_pods_that_leave_give_a_bound(
     best = min(costs_of_all_plans(cluster, policies, leave, move, prices))
     problem = Problem(cluster, policies, MODELS)
     matrix = CostMatrix(demands_beside(problem, room), room.before)
-    shadow_prices = random.random(room.before.free.shape) * toll / np.maximum(cluster.allocatable / 1000, 1)
+    shadow_prices = random.random(room.before.free.shape) * highest / np.maximum(cluster.allocatable / 1000, 1)
     for groups in ((), problem.atomic_groups.all):
         assert lower_bound(matrix, shadow_prices=shadow_prices, atomic_groups=groups, residents=room) <= best
     assert resident_bound(problem, room) <= best
