@@ -8,6 +8,7 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.contradictions import Contradiction
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 
 
 class Bounded:
@@ -110,6 +111,7 @@ class RoundResult(Bounded):
         holds: how long room has been kept for gangs, this round included; the next one is to be told.
         evictions: running pods that leave, each once.
         proposals: running pods that would leave if every policy that proposes moves acted.
+        left_at_least: what every plan leaves; None: the plan leaves nothing.
     """
 
     generation: int
@@ -126,3 +128,4 @@ class RoundResult(Bounded):
     holds: BackfillHistory = NO_BACKFILL_HISTORY
     evictions: tuple[Eviction, ...] = ()
     proposals: tuple[Eviction, ...] = ()
+    left_at_least: LeftAtLeast | None = None

@@ -20,7 +20,7 @@ MAX_RECORDS = 20
 
 
 #: Of the format. It rises when requests or replies change, so that no record is misread.
-VERSION = 4
+VERSION = 5
 
 
 class _Header(msgspec.Struct):
@@ -126,7 +126,10 @@ def record_paths(folder: Path) -> list[Path]:
 
 
 #: All that a plan decides.
-_COMPARED = ("placements", "evictions", "proposals", "unplaced", "reasons", "cost", "lower_bound", "steps", "method")
+_COMPARED = (
+    "placements", "evictions", "proposals", "unplaced", "reasons", "cost", "lower_bound", "left_at_least", "steps",
+    "method",
+)  # fmt: skip
 
 
 def differences(recorded: PlanDocument, again: PlanDocument) -> list[str]:

@@ -1,0 +1,213 @@
+"""How good a round's plan is, in pods: what it leaves, and what every plan leaves (``problem.bounds.least_left``).
+
+The room of every running pod that the round's policies, priorities and queues may let go counts as room. A pod that may
+only be moved needs room somewhere: it is one more pod, which every plan places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.pod_index import EMPTY_SIGNATURE
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import DuringExecution, ReschedulingMode
+from flowcore.model.resources import Amounts, is_extended
+from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.methods.left_prices import left_prices, pooled
+from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
+from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import Unplaced
+from flowcore.rules.filters import pod_independent_fits
+from flowcore.rules.filters.node_resources_fit import count_fitting
+
+#: Kinds of pods that may only be moved and count one by one; the room of others counts as free, which is true too.
+_MOST_MOVED = 200
+
+
+def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced]) -> LeftAtLeast | None:
+    """What every plan of a round leaves; None where no pod waits.
+
+    Args:
+        problem: what the first part of the round solved, after all passes.
+        begun: the snapshot that the round began with.
+        unplaced: what its plan leaves.
+    """
+    if not unplaced:
+        return None
+    leaving = _Leaving.of(problem, begun)
+    # Passes have taken room for the pods that they decided. Other plans may give it to others.
+    if leaving.any or problem.snapshot.used is not begun.used:
+        bounds = _Bounds.with_leaving(problem, begun, leaving)
+    else:
+        bounds = _Bounds.of(problem)
+    pods = bounds.least(np.ones(len(problem.demands), dtype=np.int64))
+    resource, asked = _most_asked(begun, unplaced)
+    if not resource:
+        return LeftAtLeast(len(unplaced), pods)
+    requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
+    amount = bounds.least(requests)
+    # So much of it is asked for by so many pods at least.
+    return LeftAtLeast(len(unplaced), max(pods, -(-amount // max(1, int(requests.max())))), resource, asked, amount)
+
+
+def _most_asked(snapshot: Snapshot, unplaced: Sequence[Unplaced]) -> tuple[str, int]:
+    """The extended resource of which some pods ask for the largest part of what nodes offer, and how much; "": none."""
+    asked: Counter[str] = Counter()
+    for requests, pods in Counter(each.pod.pod_class.requests for each in unplaced).items():
+        asked.update({name: amount * pods for name, amount in requests if is_extended(name)})
+    offered = dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=0, dtype=np.float64).tolist(), strict=True))
+    resource = max(
+        (name for name in asked if name in offered), key=lambda name: asked[name] / offered[name], default=""
+    )
+    return resource, asked[resource]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bounds:
+    """What is known of every plan.
+
+    Attributes:
+        pooled: the pods that may have room: of each demand, then those that may only be moved.
+        hopeless: int64[C], pods of each demand that no plan places.
+    """
+
+    pooled: PooledRoom
+    hopeless: Int64s
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Bounds:
+        """Where no running pod leaves: the room, and what each demand takes of it alone, are those of the round."""
+        demands, matrix = problem.demands, problem.unreserved_cost_matrix
+        counts = [demand.counts for demand in demands]
+        hopeless = _hopeless(problem, counts)
+        for index, demand in enumerate(demands):
+            if demand.constraints.limits:
+                most = demand.constraints.max_placeable(demand.counts)
+                hopeless[index] = max(hopeless[index], demand.count - most)
+        pods = np.array([demand.count for demand in demands], dtype=np.int64) - hopeless
+        requests = np.array([demand.requests for demand in demands], dtype=np.int64)
+        return cls(pooled(requests, pods, counts, np.maximum(matrix.capacity.free, 0)), hopeless)
+
+    @classmethod
+    def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
+        """Where running pods leave, only what pods cannot change keeps nodes from a demand."""
+        room, demands, run_filter = leaving.room, problem.demands, problem.cache.run_filter
+        counts = []
+        for demand in demands:
+            group = demand.group
+            fits = pod_independent_fits(group.pod_class, group.signature, begun, run_filter)
+            most = count_fitting(demand.requests, room) * fits
+            counts.append(np.minimum(most, 1) if group.pod_class.host_ports else most)
+        hopeless = _hopeless(problem, counts)
+        pods = [demand.count for demand in demands] - hopeless
+        for pod_class, requests, homes in leaving.moved:
+            fits = pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
+            counts.append(count_fitting(requests, room) * fits)
+        return cls(
+            pooled(
+                np.array([*(demand.requests for demand in demands), *(requests for _, requests, _ in leaving.moved)]),
+                np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64),
+                counts,
+                room,
+            ),
+            hopeless,
+        )
+
+    def least(self, weights: Int64s) -> int:
+        """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""
+        # A moved pod that is left would count for more than all that waits: no plan leaves one.
+        moved = len(self.pooled.pods) - len(weights)
+        most = int((self.pooled.pods[: len(weights)] * weights).sum()) + 1
+        all_weights = np.append(weights, np.full(moved, most, dtype=np.int64))
+        prices = left_prices(self.pooled, all_weights)
+        bounds = [least_left(self.pooled, all_weights, each) for each in (np.zeros_like(prices), prices)]
+        return max(bounds) + int((self.hopeless * weights).sum())
+
+
+def _hopeless(problem: Problem, counts: Sequence[Int64s]) -> Int64s:
+    """int64[C]: pods of groups that are placed as a whole and that nodes do not have room for as a whole."""
+    groups = problem.atomic_groups
+    if not groups.all:
+        return np.zeros(len(counts), dtype=np.int64)
+    most = [int(each.sum()) for each in counts]
+    absent = np.array(
+        [
+            bool(group.unschedulable_reason)
+            or any(
+                sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
+                for gang, members in zip(group.gangs, group.members, strict=True)
+            )
+            for group in groups.all
+        ]
+    )
+    return np.array([int((absent[of] & (of >= 0)).sum()) for of in groups.group_of], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leaving:
+    """Running pods that may leave their node in this round.
+
+    Attributes:
+        any: whether there are any.
+        room: int64[N, R], what is free if all of them leave.
+        moved: kinds of those that leave for another node only: the class, int64[R] what one takes, and int64[N] how
+            many run on each node.
+    """
+
+    any: bool
+    room: Int64s
+    moved: tuple[tuple[PodClass, Int64s, Int64s], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, snapshot: Snapshot) -> _Leaving:
+        """Those of a snapshot."""
+        room, running, index = snapshot.free.copy(), snapshot.running, snapshot.table.index
+        if running is None:
+            return cls(False, np.maximum(room, 0), ())
+        highest = _highest_preempting(problem)
+        moving = {name for name, policy in problem.policies.items() if policy.rescheduling.mode is ReschedulingMode.ACT}
+        leaving: Counter[tuple[Amounts, str]] = Counter()
+        moved: dict[tuple[PodClass, Amounts], Counter[str]] = {}
+        for pod in running.pods:
+            evictable, during = not pod.unevictable_reason, pod.during_execution
+            if pod.node not in index:
+                continue
+            if during is DuringExecution.EVICT or (evictable and (pod.priority < highest or pod.queue)):
+                leaving[pod.usage, pod.node] += 1
+            elif during is DuringExecution.REPLACE or (evictable and pod.policy in moving):
+                moved.setdefault((pod.pod_class, pod.usage), Counter())[pod.node] += 1
+        if not leaving and not moved:
+            return cls(False, np.maximum(room, 0), ())
+        kinds = sorted(moved, key=lambda kind: -moved[kind].total())
+        for kind in kinds[_MOST_MOVED:]:
+            leaving.update({(kind[1], node): count for node, count in moved[kind].items()})
+        vectors = {usage: snapshot.vector(usage) for usage in dict.fromkeys(usage for usage, _ in leaving)}
+        for (usage, node), count in leaving.items():
+            room[index[node]] += vectors[usage] * count
+        staying = np.zeros_like(room)
+        entries = []
+        for pod_class, usage in kinds[:_MOST_MOVED]:
+            homes = np.zeros(len(room), dtype=np.int64)
+            for node, count in moved[pod_class, usage].items():
+                homes[index[node]] = count
+            entries.append((pod_class, snapshot.vector(usage), homes))
+            staying += homes[:, np.newaxis] * entries[-1][1]
+        # Where a node holds more than it offers, its pods may stay all the same.
+        return cls(True, np.maximum(room + staying, staying).clip(0), tuple(entries))
+
+
+def _highest_preempting(problem: Problem) -> int:
+    """The highest priority of a pod for which running pods may be evicted; below all priorities: there is none."""
+    now = problem.snapshot.now
+    priorities = (
+        demand.group.pod_class.priority
+        for demand in problem.demands
+        if any(may_preempt(pod, demand.policy, now) for pod in demand.group.pods)
+    )
+    return max(priorities, default=-(2**31))
