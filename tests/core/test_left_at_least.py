@@ -290,11 +290,11 @@ def _rows(name: str) -> list[list[str]]:
         (LeftAtLeast(3, 0), ""),
         (
             LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
-            "1,066 pods wait; no plan leaves fewer (they ask for 2,060 GPUs; no plan leaves fewer than 2,058)",
+            "1,066 pods wait, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",
         ),
         (
             LeftAtLeast(1, 1, "example.com/fpga", 1, 1),
-            "1 pod waits; no plan leaves fewer (it asks for 1 example.com/fpga; no plan leaves fewer)",
+            "1 pod waits, asking for 1 example.com/fpga; no plan leaves fewer",
         ),
     ],
 )

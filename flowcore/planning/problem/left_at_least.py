@@ -28,22 +28,18 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
         if not self.pods:
             return ""
         wait = "1 pod waits" if self.waiting == 1 else f"{self.waiting:,} pods wait"
-        ask = f" ({self._asked}; no plan leaves fewer{_than(self.amount, self.asked)})" if self.amount else ""
-        return f"{wait}; no plan leaves fewer{_than(self.pods, self.waiting)}{ask}"
+        if not self.amount:
+            return f"{wait}; no plan leaves fewer" + ("" if self.pods == self.waiting else f" than {self.pods:,}")
+        exact = (self.pods, self.amount) == (self.waiting, self.asked)
+        pods = "1 pod" if self.pods == 1 else f"{self.pods:,} pods"
+        than = "" if exact else f" than {pods} or {self._amount(self.amount)}"
+        return f"{wait}, asking for {self._amount(self.asked)}; no plan leaves fewer{than}"
 
     @property
     def sentence_of_all(self) -> str:
         """The same, beside pods of which only some are listed."""
         return f"in the whole cluster {self.sentence}" if self.sentence else ""
 
-    @property
-    def _asked(self) -> str:
-        whom, unit = "it asks" if self.waiting == 1 else "they ask", self.resource
-        if unit.endswith("/gpu"):
-            unit = "GPU" if self.asked == 1 else "GPUs"
-        return f"{whom} for {self.asked:,} {unit}"
-
-
-def _than(least: int, left: int) -> str:
-    """The end of "no plan leaves fewer"; "" where the plan leaves the least."""
-    return "" if least == left else f" than {least:,}"
+    def _amount(self, amount: int) -> str:
+        unit = ("GPU" if amount == 1 else "GPUs") if self.resource.endswith("/gpu") else self.resource
+        return f"{amount:,} {unit}"

@@ -174,6 +174,7 @@ class _Leaving:
         moving = {name for name, policy in problem.policies.items() if policy.rescheduling.mode is ReschedulingMode.ACT}
         leaving: Counter[tuple[Amounts, str]] = Counter()
         moved: dict[tuple[PodClass, Amounts], Counter[str]] = {}
+        first: dict[tuple[PodClass, Amounts], str] = {}
         for pod in running.pods:
             evictable, during = not pod.unevictable_reason, pod.during_execution
             if pod.node not in index:
@@ -181,10 +182,13 @@ class _Leaving:
             if during is DuringExecution.EVICT or (evictable and (pod.priority < highest or pod.queue)):
                 leaving[pod.usage, pod.node] += 1
             elif during is DuringExecution.REPLACE or (evictable and pod.policy in moving):
-                moved.setdefault((pod.pod_class, pod.usage), Counter())[pod.node] += 1
+                kind = (pod.pod_class, pod.usage)
+                moved.setdefault(kind, Counter())[pod.node] += 1
+                first[kind] = min(first.get(kind, pod.key), pod.key)
         if not leaving and not moved:
             return cls(False, np.maximum(room, 0), ())
-        kinds = sorted(moved, key=lambda kind: -moved[kind].total())
+        # In an order that does not depend on how the pods became known.
+        kinds = sorted(moved, key=lambda kind: (-moved[kind].total(), first[kind]))
         for kind in kinds[_MOST_MOVED:]:
             leaving.update({(kind[1], node): count for node, count in moved[kind].items()})
         vectors = {usage: snapshot.vector(usage) for usage in dict.fromkeys(usage for usage, _ in leaving)}
