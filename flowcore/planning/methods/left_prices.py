@@ -16,20 +16,21 @@ from flowcore.planning.problem.bounds.least_left import PooledRoom
 from flowcore.planning.solvers.linear import LinearProgram, solve_lp
 
 #: Most pools and most classes of the linear program.
-_MOST_POOLS, _MOST_CLASSES = 48, 64
+_MOST_POOLS, _MOST_CLASSES = 96, 64
 #: Amounts are alike within a step of these doublings; ever coarser until there are few enough.
-_DOUBLINGS = (0.0, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0)
+_DOUBLINGS = (0.0, 0.25, 1.0, 4.0)
 
 
-def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], free: Int64s) -> PooledRoom:
+def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], spare: Int64s) -> PooledRoom:
     """The pools of some nodes.
 
     Args:
         requests: int64[C, R], of a pod of each class; pods: int64[C].
         counts: of each class int64[N], how many of its pods each node takes, if no others come.
-        free: int64[N, R], not negative.
+        spare: int64[N, R], what pods can take of nodes, whatever the plan.
     """
-    room = _usable(requests, pods, counts, free)
+    units = np.maximum(np.gcd.reduce(requests, axis=0), 1)
+    room = spare // units * units
     pools = _pools(counts, room)
     inside, count = pools >= 0, int(pools.max(initial=-1)) + 1
     by_pool = [
@@ -42,6 +43,18 @@ def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], free: Int64
         np.array(by_pool, dtype=np.int64).reshape(len(pods), count),
         np.array([np.bincount(pools[inside], column[inside], count) for column in room.T]).T,
     )
+
+
+def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], free: Int64s) -> Int64s:
+    """int64[N, R]: what pods can take of what is free, int64[N, R], whatever the plan; the others as for ``pooled``."""
+    spare = np.zeros_like(free)
+    for request, pods_of, count in zip(requests, pods.tolist(), counts, strict=True):
+        taken = np.minimum(count, pods_of)
+        for resource in np.nonzero(request)[0].tolist():
+            # Amounts may be near 2^63: so far, and then at most what is left.
+            column = spare[:, resource]
+            column += np.minimum(taken * int(request[resource]), free[:, resource] - column)
+    return spare
 
 
 def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
@@ -92,20 +105,6 @@ def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
     return prices
 
 
-def _usable(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], free: Int64s) -> Int64s:
-    """int64[N, R]: what pods can take of what is free, whatever the plan: whole multiples of what all ask for."""
-    room = np.zeros_like(free)
-    for request, pods_of, count in zip(requests, pods.tolist(), counts, strict=True):
-        taken = np.minimum(count, pods_of)
-        for resource in np.nonzero(request)[0].tolist():
-            # Amounts may be near 2^63: so far, and then at most what is left.
-            column = room[:, resource]
-            column += np.minimum(taken * int(request[resource]), free[:, resource] - column)
-    units = np.maximum(np.gcd.reduce(requests, axis=0), 1)
-    whole: Int64s = room // units * units
-    return whole
-
-
 def _pools(counts: Sequence[Int64s], room: Int64s) -> Int64s:
     """int64[N]: the pool of each node, -1 where no pod fits."""
     random = np.random.default_rng(0)
@@ -119,8 +118,9 @@ def _pools(counts: Sequence[Int64s], room: Int64s) -> Int64s:
     columns = room[nodes][:, room.any(axis=0)]
 
     def ways() -> Iterator[Int64s]:
-        yield from (_numbered([kind[nodes], *_in_steps(columns, step)]) for step in _DOUBLINGS)
-        yield from (_numbered(_in_steps(columns, step)) for step in _DOUBLINGS[2:])
+        if len(np.unique(kind[nodes])) <= _MOST_POOLS:
+            yield from (_numbered([kind[nodes], *_in_steps(columns, step)]) for step in _DOUBLINGS)
+        yield from (_numbered(_in_steps(columns, step)) for step in _DOUBLINGS)
         yield np.zeros(len(nodes), dtype=np.int64)
 
     pools = np.full(len(room), -1, dtype=np.int64)
@@ -135,7 +135,7 @@ def _merged(pools: PooledRoom, classes: Int64s, weights: Int64s) -> Int64s:
 
     def ways() -> Iterator[Int64s]:
         yield from (_numbered([weights[classes], *kinds, *_in_steps(sizes, step)]) for step in _DOUBLINGS)
-        yield from (_numbered(_in_steps(sizes, step)) for step in _DOUBLINGS[1:])
+        yield from (_numbered(_in_steps(sizes, step)) for step in _DOUBLINGS)
         yield np.zeros(len(classes), dtype=np.int64)
 
     return _first_of_at_most(_MOST_CLASSES, ways())

@@ -17,8 +17,9 @@ from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
+from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.methods.left_prices import left_prices, pooled
+from flowcore.planning.methods.left_prices import left_prices, pooled, spare_room
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.problem import Problem
@@ -26,7 +27,8 @@ from flowcore.planning.problem.result import Unplaced
 from flowcore.rules.filters import pod_independent_fits
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
-#: Kinds of pods that may only be moved and count one by one; the room of others counts as free, which is true too.
+#: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
+#: small as the smallest, that may go anywhere.
 _MOST_MOVED = 200
 
 
@@ -92,7 +94,7 @@ class _Bounds:
                 hopeless[index] = max(hopeless[index], demand.count - most)
         pods = np.array([demand.count for demand in demands], dtype=np.int64) - hopeless
         requests = np.array([demand.requests for demand in demands], dtype=np.int64)
-        return cls(pooled(requests, pods, counts, np.maximum(matrix.capacity.free, 0)), hopeless)
+        return cls(pooled(requests, pods, counts, matrix.spare), hopeless)
 
     @classmethod
     def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
@@ -106,18 +108,14 @@ class _Bounds:
             counts.append(np.minimum(most, 1) if group.pod_class.host_ports else most)
         hopeless = _hopeless(problem, counts)
         pods = [demand.count for demand in demands] - hopeless
-        for pod_class, requests, homes in leaving.moved:
-            fits = pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
-            counts.append(count_fitting(requests, room) * fits)
-        return cls(
-            pooled(
-                np.array([*(demand.requests for demand in demands), *(requests for _, requests, _ in leaving.moved)]),
-                np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64),
-                counts,
-                room,
-            ),
-            hopeless,
-        )
+        for pod_class, amounts, homes in leaving.moved:
+            most = count_fitting(amounts, room)
+            if pod_class is not None:
+                most *= pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
+            counts.append(most)
+        requests = np.array([*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)])
+        pods = np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64)
+        return cls(pooled(requests, pods, counts, spare_room(requests, pods, counts, room)), hopeless)
 
     def least(self, weights: Int64s) -> int:
         """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""
@@ -156,13 +154,13 @@ class _Leaving:
     Attributes:
         any: whether there are any.
         room: int64[N, R], what is free if all of them leave.
-        moved: kinds of those that leave for another node only: the class, int64[R] what one takes, and int64[N] how
-            many run on each node.
+        moved: kinds of those that leave for another node only: the class, None for any, int64[R] what one takes at
+            least, and int64[N] how many run on each node.
     """
 
     any: bool
     room: Int64s
-    moved: tuple[tuple[PodClass, Int64s, Int64s], ...]
+    moved: tuple[tuple[PodClass | None, Int64s, Int64s], ...]
 
     @classmethod
     def of(cls, problem: Problem, snapshot: Snapshot) -> _Leaving:
@@ -170,11 +168,10 @@ class _Leaving:
         room, running, index = snapshot.free.copy(), snapshot.running, snapshot.table.index
         if running is None:
             return cls(False, np.maximum(room, 0), ())
-        highest = _highest_preempting(problem)
+        highest = _highest_preempting(problem, snapshot)
         moving = {name for name, policy in problem.policies.items() if policy.rescheduling.mode is ReschedulingMode.ACT}
         leaving: Counter[tuple[Amounts, str]] = Counter()
-        moved: dict[tuple[PodClass, Amounts], Counter[str]] = {}
-        first: dict[tuple[PodClass, Amounts], str] = {}
+        moved: dict[tuple[PodClass, Amounts], list[RunningPod]] = {}
         for pod in running.pods:
             evictable, during = not pod.unevictable_reason, pod.during_execution
             if pod.node not in index:
@@ -182,36 +179,37 @@ class _Leaving:
             if during is DuringExecution.EVICT or (evictable and (pod.priority < highest or pod.queue)):
                 leaving[pod.usage, pod.node] += 1
             elif during is DuringExecution.REPLACE or (evictable and pod.policy in moving):
-                kind = (pod.pod_class, pod.usage)
-                moved.setdefault(kind, Counter())[pod.node] += 1
-                first[kind] = min(first.get(kind, pod.key), pod.key)
+                moved.setdefault((pod.pod_class, pod.usage), []).append(pod)
         if not leaving and not moved:
             return cls(False, np.maximum(room, 0), ())
-        # In an order that does not depend on how the pods became known.
-        kinds = sorted(moved, key=lambda kind: (-moved[kind].total(), first[kind]))
-        for kind in kinds[_MOST_MOVED:]:
-            leaving.update({(kind[1], node): count for node, count in moved[kind].items()})
         vectors = {usage: snapshot.vector(usage) for usage in dict.fromkeys(usage for usage, _ in leaving)}
         for (usage, node), count in leaving.items():
             room[index[node]] += vectors[usage] * count
+        # In an order that does not depend on how the pods became known.
+        kinds = sorted(moved, key=lambda kind: (-len(moved[kind]), min(pod.key for pod in moved[kind])))
         staying = np.zeros_like(room)
-        entries = []
-        for pod_class, usage in kinds[:_MOST_MOVED]:
-            homes = np.zeros(len(room), dtype=np.int64)
-            for node, count in moved[pod_class, usage].items():
-                homes[index[node]] = count
-            entries.append((pod_class, snapshot.vector(usage), homes))
-            staying += homes[:, np.newaxis] * entries[-1][1]
+        groups: dict[object, tuple[PodClass | None, Int64s, list[int]]] = {}
+        for number, kind in enumerate(kinds):
+            amounts, nodes = snapshot.vector(kind[1]), [index[pod.node] for pod in moved[kind]]
+            np.add.at(staying, nodes, amounts)
+            if number < _MOST_MOVED:
+                groups[kind] = kind[0], amounts, nodes
+                continue
+            size = tuple(amount.bit_length() for amount in amounts.tolist())
+            _, least, others = groups.get(size, (None, amounts, []))
+            groups[size] = None, np.minimum(least, amounts), others + nodes
+        entries = [
+            (pod_class, amounts, np.bincount(nodes, minlength=len(room)))
+            for pod_class, amounts, nodes in groups.values()
+        ]
         # Where a node holds more than it offers, its pods may stay all the same.
         return cls(True, np.maximum(room + staying, staying).clip(0), tuple(entries))
 
 
-def _highest_preempting(problem: Problem) -> int:
+def _highest_preempting(problem: Problem, snapshot: Snapshot) -> int:
     """The highest priority of a pod for which running pods may be evicted; below all priorities: there is none."""
-    now = problem.snapshot.now
-    priorities = (
-        demand.group.pod_class.priority
-        for demand in problem.demands
-        if any(may_preempt(pod, demand.policy, now) for pod in demand.group.pods)
-    )
-    return max(priorities, default=-(2**31))
+    highest = -(2**31)
+    for pod in snapshot.pending:
+        if pod.pod_class.priority > highest and may_preempt(pod, problem.policies[pod.policy], snapshot.now):
+            highest = pod.pod_class.priority
+    return highest
