@@ -29,7 +29,7 @@ from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast
-from flowcore.planning.round import run_round
+from flowcore.planning.round import pods_left, run_round
 
 _MOVES = msgspec.structs.replace(
     BUILT_IN, rescheduling=msgspec.structs.replace(BUILT_IN.rescheduling, mode=ReschedulingMode.ACT, min_age=0)
@@ -112,14 +112,19 @@ def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[int, int]
     _waiting,
     _running,
     st.sampled_from(sorted(_POLICIES)),
+    st.sampled_from((0, 1, 200)),
 )
 def test_no_plan_leaves_fewer(
     nodes: list[tuple[int, int]],
     waiting: list[tuple[tuple[int, int], int]],
     running: list[tuple[int, tuple[int, int], int, bool]],
     which: str,
+    most_moved: int,
 ) -> None:
-    """Against every plan of small clusters: pods come, leave for others and move, wherever amounts let them."""
+    """Against every plan of small clusters: pods come, leave for others and move, wherever amounts let them.
+
+    The bound tells so many kinds of pods that move apart.
+    """
     policy = _POLICIES[which]
     cluster = _crowd(
         [node(f"n{number}", cpu, gpu=gpu) for number, (cpu, gpu) in enumerate(nodes)],
@@ -132,7 +137,9 @@ def test_no_plan_leaves_fewer(
             for number, (on, size, priority, is_static) in enumerate(running)
         ],
     )
-    result = run_round(cluster, {BUILT_IN.name: policy})
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pods_left, "_MOST_MOVED", most_moved)
+        result = run_round(cluster, {BUILT_IN.name: policy})
     assert (result.left_at_least is None) == (not result.unplaced)
     if result.left_at_least is None:
         return
