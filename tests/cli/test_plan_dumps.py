@@ -36,7 +36,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 _ANSWER = {
     "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
     "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
-    "namespace", "policy",
+    "namespace", "policy", "leftAtLeast",
 }  # fmt: skip
 #: What ``by_pod`` adds.
 _BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
@@ -244,7 +244,7 @@ def test_no_pending_pods() -> None:
     lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
     lists += ("leavingWorkloads", "proposedWorkloads")
     maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}
-    assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}}
+    assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}, "leftAtLeast": None}
     done = thalweg("plan", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")
 

@@ -17,7 +17,7 @@ from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.repository import ROOT
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
 from flowcore.model.gangs import Gang
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
@@ -258,6 +258,24 @@ def test_limits_between_own_pods_count() -> None:
     nodes = [node(f"n{number}", labels=((_HOSTNAME, f"n{number}"),)) for number in range(2)]
     known = run_round(snapshot(nodes, [pod(f"p{number}", 100, kind=kind) for number in range(3)])).left_at_least
     assert known == LeftAtLeast(1, 1)
+
+
+def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
+    """A pod that replaces another one has one node only, and nothing is known of other plans: no sentence."""
+    victim = Victim("default/old", "n", unschedulable_reason="it is gone")
+    waiting = msgspec.structs.replace(pod("new", 100), victim=victim)
+    known = run_round(snapshot([node("n")], [waiting])).left_at_least
+    assert known == LeftAtLeast(1, 0)
+    assert known.sentence == ""
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_without_room_every_pod_is_left(nodes: int) -> None:
+    """No nodes, or a full one; gangs and other pods."""
+    pending = [pod("p", 8000), *(msgspec.structs.replace(pod(f"g{number}", 100), gangs=("g",)) for number in range(2))]
+    full = [node("n", 50) for _ in range(nodes)]
+    cluster = replace(snapshot(full, pending), gangs={"g": Gang("g", 2)})
+    assert run_round(cluster).left_at_least == LeftAtLeast(3, 3)
 
 
 def test_gpus_are_counted_beside_pods() -> None:

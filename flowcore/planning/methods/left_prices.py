@@ -114,7 +114,7 @@ def _pools(counts: Sequence[Int64s], room: Int64s) -> Int64s:
         here = count > 0
         kind[here] ^= int(random.integers(2**62))
         fits |= here
-    nodes = np.nonzero(fits)[0]
+    nodes = np.nonzero(fits & room.any(axis=1))[0]
     columns = room[nodes][:, room.any(axis=0)]
 
     def ways() -> Iterator[Int64s]:

@@ -42,6 +42,8 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     """
     if not unplaced:
         return None
+    if not problem.demands:
+        return LeftAtLeast(len(unplaced), 0)
     leaving = _Leaving.of(problem, begun)
     # Passes have taken room for the pods that they decided. Other plans may give it to others.
     if leaving.any or problem.snapshot.used is not begun.used:
