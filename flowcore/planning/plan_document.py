@@ -126,6 +126,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
         to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+        gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
     """
 
     key: str
@@ -136,6 +137,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
     to: str = ""
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
     @classmethod
     def of(cls, eviction: Eviction, positions: Mapping[str, int]) -> PlanEviction:
@@ -149,6 +151,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
             eviction.to,
             eviction.reason,
             eviction.by_controller,
+            eviction.gain,
         )
 
 
@@ -199,6 +202,7 @@ class PlanDocument(msgspec.Struct, Bounded):
         generation: of the cluster's state that it was made from.
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         atomic_groups: names of the groups that are placed as a whole.
+        bound_notes: what the lower bound does not count in full (problem/bounds/bound_notes.py).
     """
 
     number: int
@@ -227,6 +231,7 @@ class PlanDocument(msgspec.Struct, Bounded):
     more_nodes_help: list[bool] = []
     atomic_groups: list[str] = []
     left_at_least: LeftAtLeast | None = None
+    bound_notes: list[str] = []
 
     @property
     def certified(self) -> bool:
@@ -336,6 +341,7 @@ def to_plan_document(
         more_nodes_help=[each.more_nodes_help for each in reasons],
         atomic_groups=list(atomic_groups),
         left_at_least=first.left_at_least,
+        bound_notes=[note.value for note in first.bound_notes],
     )
 
 

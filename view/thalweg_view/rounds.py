@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from flowcore.planning.plan_document import PlanDocument
+from flowcore.planning.problem.bounds.bound_notes import sentence
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.questions.scenario.context import UnknownName
 
@@ -23,11 +24,12 @@ class RoundRow(msgspec.Struct, rename="camel"):
     Attributes:
         placed, waiting: numbers of pods that get a node, and that get none, those that may not be planned among them.
         evicted: number of pods that leave.
-        gap: part of the cost above the lower bound, 0..1; None: nothing is known of it, as where pods are evicted.
+        gap: part of the cost above the lower bound, 0..1; None: nothing is known of it.
         certified: whether no plan costs less.
         codes: how many pods stay pending, by the code of their reason.
         whole: whether the round can be looked at.
         left_at_least: what every plan leaves of the pods that were planned; None: the round left none.
+        weak: what the lower bound does not count in full, as a clause; "": nothing.
     """
 
     number: int
@@ -44,6 +46,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
     codes: dict[str, int] = {}
     whole: bool = True
     left_at_least: LeftAtLeast | None = None
+    weak: str = ""
 
     @classmethod
     def of(cls, plan: PlanDocument) -> RoundRow:
@@ -62,6 +65,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
             plan.method,
             plan.waiting_by_code(),
             left_at_least=None if plan.gaps else plan.left_at_least,
+            weak=sentence(plan.bound_notes),
         )
 
 

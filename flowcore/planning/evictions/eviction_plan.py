@@ -8,23 +8,27 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs.model import Load
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.cost_policy import Utilisation
-from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
+from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
+from flowcore.planning.evictions.gains import GainMoves
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.methods.relaxation import RelaxedSolution
+from flowcore.planning.methods.resident_bound import resident_bound
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
@@ -34,25 +38,39 @@ _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
 
 
-def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
+def plan_evictions(
+    problem: Problem, result: RoundResult, candidate: Candidate, relaxed: Sequence[RelaxedSolution] = ()
+) -> RoundResult:
     """The result with evictions and the placements that they allow; the same result where no pod leaves.
 
     Args:
         problem: what the first part solved.
         result: of the first part.
         candidate: what the result was made from.
+        relaxed: the first part in fractions, where it was solved so.
     """
     running = problem.snapshot.running
     if running is None:
         return result
     broken = broken_rules(result.after, running)
-    if not result.unplaced and not broken:
+    if not (result.unplaced or broken or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
         return result
-    planned = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
+    planned = acting.result()
+    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
+    if any(not eviction.gain for eviction in planned.evictions):
+        # The bound of the first part is of plans in which nobody leaves for the waiting pods.
+        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
     return planned
+
+
+def _moves_for_gain(problem: Problem, modes: Sequence[ReschedulingMode]) -> bool:
+    return any(policy.rescheduling.moves_for(ReschedulingReason.GAIN, modes) for policy in problem.policies.values())
 
 
 def _moves(result: RoundResult) -> tuple[Eviction, ...]:
@@ -72,6 +90,7 @@ class _EvictionRound:
         modes: Sequence[ReschedulingMode],
     ) -> None:
         self._problem, self._first, self._broken = problem, result, broken
+        self._gains = _moves_for_gain(problem, modes)
         self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
@@ -82,12 +101,25 @@ class _EvictionRound:
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
             self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
-        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        self._anyone = bool(self._waiting) and (
+            self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        )
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._broken and not (self._waiting and self._anyone):
+        groups: dict[str, Waiting] = {}
+        if self._broken or self._anyone:
+            groups = self._place_waiting()
+        elif not self._gains:
             return self._first
+        if self._gains:
+            self._move_for_gain()
+        return self._build(groups, order_arrivals(self._state))
+
+    # --- search ---
+
+    def _place_waiting(self) -> dict[str, Waiting]:
+        """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
@@ -109,10 +141,41 @@ class _EvictionRound:
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         search.find_replacements(self._holds)
-        order = order_arrivals(self._state)
-        return self._build(groups, order)
+        return groups
 
-    # --- search ---
+    def _move_for_gain(self) -> None:
+        """Pods leave for nodes that cost less, but for those that may take a pod which still waits."""
+        state, problem = self._state, self._problem
+        arrived = {arrival.pod.key for arrival in state.arrivals}
+        waiting = {each.pod.key for each in self._first.unplaced} | {
+            state.residents.placement(resident).pod.key
+            for resident, leaving in state.leaving.items()
+            if leaving.kind is None
+        }
+        kept = np.zeros(len(state.free), dtype=np.bool_)
+        for demand in problem.demands:
+            if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
+                kept |= demand.allowed
+        destinations = Destinations(state, problem.policies, problem.cache)
+        placed = [placement.pod.signature for placement in self._first.placements]
+        gains = GainMoves(state, problem.policies, problem.models, self._moves, destinations, placed)
+        gains.decide(kept, self._holds)
+        problem.charge(())
+
+    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+        """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
+
+        Args:
+            relaxed: see ``plan_evictions``.
+            is_short: whether pods wait although others leave.
+        """
+        pods = self._state.residents.pods
+        others = np.zeros(len(pods), dtype=np.bool_) if self._reclaims is None else self._reclaims.reclaimable
+        breaking = {rule.pod.key for rule in self._broken}
+        if breaking:
+            others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
+        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
         """Places the group that room is held for, on that room too; the checkpoint before its placements.
@@ -223,66 +286,71 @@ class _EvictionRound:
 
     def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
         state, first = self._state, self._first
-        if not state.arrivals and not state.leaving:
-            return first
-        after = state.snapshot()
+        if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
+            # The waiting pods have the plan of the first part, and its bound holds.
+            return replace(first, evictions=self._evictions({}), after=state.snapshot()) if state.leaving else first
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
             for resident, leaving in state.leaving.items()
             if leaving.kind is None
         }
-        placements = tuple(each for each in first.placements if each.pod.key not in revoked)
+        kept = [each for each in first.placements if each.pod.key not in revoked]
         revoked_pods = tuple(
             self._unplaced_again(placement, revoked[placement.pod.key])
             for placement in first.placements
             if placement.pod.key in revoked and placement.pod.key not in arrived
         )
-        unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
+        unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
         victims = waited_for(state, order)
-        more = self._placements(after, groups, order, victims)
-        cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
+        placements = self._placements(kept, groups, order, victims)
+        cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
         return replace(
             first,
-            placements=(*placements, *more),
-            unplaced=(*unplaced, *revoked_pods),
+            placements=placements,
+            unplaced=unplaced,
             evictions=self._evictions(victims),
             cost=cost,
-            # The bound of the first part holds only without evictions.
-            lower_bound=min(0, cost),
-            after=after,
+            lower_bound=min(first.lower_bound, cost),
+            after=state.snapshot(),
         )
 
     def _placements(
-        self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
-    ) -> list[Placement]:
-        state, names = self._state, [node.name for node in after.table.nodes]
-        loads: dict[Utilisation, Load] = {}
-        prices = {each.pod.key: each.price for each in self._first.unplaced}
-        prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
-        placements = []
-        demands = {
-            demand: state.priced(demand) for demand in dict.fromkeys(arrival.demand for arrival in state.arrivals)
-        }
+        self,
+        kept: Sequence[Placement],
+        groups: Mapping[str, Waiting],
+        order: ArrivalOrder,
+        victims: Mapping[str, Sequence[int]],
+    ) -> tuple[Placement, ...]:
+        """All placements of the plan, each at what it adds to the cost."""
+        names = [node.name for node in self._first.after.table.nodes]
+        waited = {each.pod.key: each.price for each in self._first.unplaced}
+        waited |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        more = []
         for arrival in (*order.at_once, *order.later):
-            demand = demands[arrival.demand]
-            utilisation = demand.potential.utilisation
-            if utilisation not in loads:
-                loads[utilisation] = Load.of(after, utilisation)
-            here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
-            price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
-            placements.append(
+            more.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
-                    max(0, price),
+                    0,
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())),
-                    unscheduled_price=prices[arrival.pod.key],
+                    victims=tuple(
+                        self._state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())
+                    ),
+                    unscheduled_price=waited[arrival.pod.key],
                 )
             )
-        return placements
+        index = self._first.after.table.index
+        commits = [
+            Commit(self._demand_of[each.pod.key], index[each.node], 1)
+            for each in (*kept, *more)
+            if each.pod.key in self._demand_of
+        ]
+        prices = iter(prices_beside(self._problem, self._state, commits))
+        return tuple(
+            replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
+        )
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""
@@ -306,6 +374,7 @@ class _EvictionRound:
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
+                leaving.gain,
             )
             for resident, leaving in state.leaving.items()
             if leaving.kind is not None

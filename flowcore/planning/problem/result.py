@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 
@@ -61,6 +62,7 @@ class Eviction:
         to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+        gain: of a move for gain: what its node costs it now less what ``to`` costs it then; 0: it leaves for others.
     """
 
     pod: RunningPod
@@ -69,6 +71,7 @@ class Eviction:
     to: str = ""
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,9 +102,11 @@ class RoundResult(Bounded):
             replaces another without that one.
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan without evictions that replaces the same pods costs less; computed from the snapshot by
-            our own code, whatever solvers said. 0 for plans that evict pods, and where a network has its turn beside
-            other pods or networks.
+        lower_bound: no plan costs less that replaces the same pods and lets in the same pods of queues; computed from
+            the snapshot by our own code, whatever solvers said. If no pod leaves for others or for a rule, it is
+            about plans in which none does, before any moves for gain; if any does, about plans with evictions and moves
+            too.
+        bound_notes: what the bound does not count in full; a gap may come of that. Empty for a certified plan.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
@@ -129,3 +134,9 @@ class RoundResult(Bounded):
     evictions: tuple[Eviction, ...] = ()
     proposals: tuple[Eviction, ...] = ()
     left_at_least: LeftAtLeast | None = None
+    bound_notes: tuple[BoundNote, ...] = ()
+
+    def bounded_by(self, bound: int, notes: tuple[BoundNote, ...]) -> RoundResult:
+        """The result with a cost that no plan goes below, and what that does not count in full."""
+        bound = min(bound, self.cost)
+        return replace(self, lower_bound=bound, bound_notes=() if bound == self.cost else notes)

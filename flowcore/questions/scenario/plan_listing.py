@@ -74,6 +74,7 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
         for_pods: whom it leaves for.
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
+        gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
     """
 
     pod: str
@@ -82,6 +83,7 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
     for_pods: list[str]
     to: str
     reason: str = ""
+    gain: int = 0
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -102,6 +104,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         incomplete: whether objects are missing that may change the plan.
         namespace, policy: whose pods are listed, as asked for; "": all.
         left_at_least: what every plan leaves of all pods, of those that are not listed too; None: the plan leaves none.
+        bound_notes: what the lower bound does not count in full, by code: a gap may come of that.
     """
 
     placed: list[PlannedPod]
@@ -124,6 +127,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     namespace: str = ""
     policy: str = ""
     left_at_least: LeftAtLeast | None = None
+    bound_notes: list[str] = []
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -212,6 +216,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
         namespace=query.namespace,
         policy=query.policy,
         left_at_least=plan.left_at_least,
+        bound_notes=plan.bound_notes,
     )
 
 
@@ -245,6 +250,7 @@ def _leaving(eviction: PlanEviction, plan: PlanDocument, context: AnswerContext,
         _named(plan.keys(eviction.for_pods), context),
         _node(eviction.to, context),
         redacted(eviction.reason),
+        eviction.gain,
     )
 
 
