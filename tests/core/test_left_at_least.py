@@ -278,6 +278,12 @@ def test_without_room_every_pod_is_left(nodes: int) -> None:
     assert run_round(cluster).left_at_least == LeftAtLeast(3, 3)
 
 
+def test_a_resource_of_which_no_node_has_any_is_not_told() -> None:
+    """A device plugin without devices: nothing of what is asked for is offered."""
+    without = Node("n", allocatable=(("cpu", 4000), ("nvidia.com/gpu", 0), ("pods", 10)))
+    assert run_round(snapshot([without], [pod("p", 100, gpu=1)])).left_at_least == LeftAtLeast(1, 1)
+
+
 def test_gpus_are_counted_beside_pods() -> None:
     """A pod with two GPUs waits, and another plan would leave one with one GPU: there are three GPUs for four."""
     waiting = [pod("small0", gpu=1), pod("small1", gpu=1), pod("large", gpu=2)]

@@ -67,7 +67,7 @@ def _most_asked(snapshot: Snapshot, unplaced: Sequence[Unplaced]) -> tuple[str, 
         asked.update({name: amount * pods for name, amount in requests if is_extended(name)})
     offered = dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=0, dtype=np.float64).tolist(), strict=True))
     resource = max(
-        (name for name in asked if name in offered), key=lambda name: asked[name] / offered[name], default=""
+        (name for name in asked if offered.get(name)), key=lambda name: asked[name] / offered[name], default=""
     )
     return resource, asked[resource]
 
