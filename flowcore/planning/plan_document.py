@@ -272,9 +272,7 @@ class PlanDocument(msgspec.Struct, Bounded):
 def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
     return tuple(
-        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-        for taint in taints
-        if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
+        taint.text for taint in taints if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
     )
 
 

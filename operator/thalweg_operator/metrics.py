@@ -201,6 +201,13 @@ class Metrics:
             ["source", "outcome"],
             registry=r,
         )
+        self.learnt_figures = Counter(
+            "thalweg_learnt_figures",
+            "Reads and writes of the ConfigMap with what was learnt, by outcome: read, absent, unreadable, newer (of a "
+            "later release), written or failed.",
+            ["outcome"],
+            registry=r,
+        )
         self.usage_nodes = Gauge(
             "thalweg_usage_nodes",
             "Nodes by what counts on them while a policy asks for measured usage: measured, or unmeasured (requests "
