@@ -165,10 +165,16 @@ class Round:
         if self._admission is not None and bound < candidate.cost:
             bound = max(bound, self._admission.bound_by(portfolio.relaxed))
         candidate = invert_all(self._passes, candidate)
-        result = build_result(
-            self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
-        )
         relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        result = build_result(
+            self._problem,
+            candidate,
+            bound,
+            relaxed=bool(relaxed),
+            steps=self._steps,
+            solves=portfolio.solves,
+            arcs=portfolio.arcs,
+        )
         result = plan_evictions(self._problem, result, candidate, relaxed)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
@@ -230,4 +236,4 @@ def run_one_by_one(
     problem = apply_all(passes, Problem(snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
-    return build_result(problem, invert_all(passes, portfolio.best), bound=0, steps=0)
+    return build_result(problem, invert_all(passes, portfolio.best), bound=0, relaxed=False, steps=0)
