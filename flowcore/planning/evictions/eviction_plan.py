@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
@@ -60,11 +61,13 @@ def plan_evictions(
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT)
     planned = acting.result()
-    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
-    if any(not eviction.gain for eviction in planned.evictions):
-        # The bound of the first part is of plans in which nobody leaves for the waiting pods.
-        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
-        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    beside_networks = candidate.decided.before is not None
+    bound, notes = planned.lower_bound, problem.bound_notes(relaxed=bool(relaxed), networks=beside_networks)
+    if planned.evictions and planned.placements is not result.placements:
+        # The bound of the first part is of plans in which nobody leaves, or for gain only and after them.
+        least = candidate.decided.least_cost
+        bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note not in (BoundNote.ALONE, BoundNote.RULES)))
     planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(
@@ -169,10 +172,11 @@ class _EvictionRound:
         gains.decide(kept, self._holds)
         problem.charge(())
 
-    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+    def bound(self, before: Snapshot | None, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
         """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
 
         Args:
+            before: see ``Decided``.
             relaxed: see ``plan_evictions``.
             is_short: whether pods wait although others leave.
         """
@@ -184,7 +188,8 @@ class _EvictionRound:
             breaking |= {pod.key for pod in self._lasting.pods}
         if breaking:
             others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        movable = self._moves.movable | self._moves.gain_mask() if self._gains else self._moves.movable
+        room = resident_room(self._problem, before, self._state, others, movable)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:
