@@ -68,6 +68,7 @@ class Portfolio:
         best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
+        relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
     def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
@@ -76,6 +77,7 @@ class Portfolio:
         self.solves = self.arcs = self.bound = 0
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
+        self.relaxed: list[RelaxedSolution] = []
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         #: What of its gain is in the best candidate already.
         self._taken = 0
@@ -88,11 +90,6 @@ class Portfolio:
         #: was compared with the best.
         self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
         self._compared: Candidate | None = None
-
-    @property
-    def relaxed(self) -> list[RelaxedSolution]:
-        """The problem in fractions, if it was solved so."""
-        return [] if self._relaxation is None else [self._relaxation]
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
@@ -247,6 +244,7 @@ class Portfolio:
             return
         penalties, relaxed = self._relaxed
         self.bound = max(self.bound, relaxed.bound)
+        self.relaxed = self.relaxed or relaxed.relaxed
         conclusion = relaxed.conclude()
         if conclusion is not self._compared:
             self._compared = conclusion
@@ -257,6 +255,7 @@ class Portfolio:
         matrix = self._problem.cost_matrix
         self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
+            self.relaxed.append(relaxed)
             bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
 

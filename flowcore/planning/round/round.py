@@ -15,6 +15,7 @@ from flowcore.planning.methods.admission import Admission, complete
 from flowcore.planning.methods.beam_search import is_small, search_beam
 from flowcore.planning.methods.constructive import kube_scheduler_order, one_by_one
 from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
+from flowcore.planning.methods.level_order import in_level_order
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.problem.demands.charging import Charge, not_charged
@@ -44,9 +45,9 @@ from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
-from flowcore.planning.round.level_order import in_level_order
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
+from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.rules.verdicts import VerdictCache
 
@@ -112,7 +113,7 @@ class Round:
         self._at_own_prices: tuple[Candidate, Candidate] | None = None
         #: The last plan that was put in the order of levels, and what that gave.
         self._ordered: tuple[Candidate, Candidate] | None = None
-        self._seed = seed
+        self._begun, self._seed = snapshot, seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: The admission whose bounds hold: that at the prices of the problem.
         self._bounding = self._admission
@@ -301,9 +302,16 @@ class Round:
             bound = max(bound, self._bounding.bound_by(portfolio.relaxed))
         candidate = invert_all(self._passes, candidate)
         result = build_result(
-            self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
+            self._problem,
+            candidate,
+            bound,
+            relaxed=bool(relaxed),
+            steps=self._steps,
+            solves=portfolio.solves,
+            arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
@@ -363,4 +371,4 @@ def run_one_by_one(
     problem = apply_all(passes, Problem(snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
-    return build_result(problem, invert_all(passes, portfolio.best), bound=0, steps=0)
+    return build_result(problem, invert_all(passes, portfolio.best), bound=0, relaxed=False, steps=0)
