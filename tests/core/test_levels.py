@@ -106,17 +106,22 @@ def test_the_same_plan_costs_the_same(name: str) -> None:
     [
         ("preempt-better-victims-by-kube-order-single-2-1958", [10, 20]),
         ("preempt-better-victims-by-kube-order-single-2-4500", [0, 50]),
-        ("preempt-could-preempt-but-waits-1-816", [0, 0]),
     ],
 )
 def test_the_least_important_pods_that_are_enough_leave(name: str, priorities: list[int]) -> None:
-    """Beside a budget that lets some of them go, and for all pods that may preempt; no pod pays for who leaves."""
+    """Beside a budget that lets some of them go. The pod that comes does not pay for those that leave."""
     scenario = scenario_of(name)
     planned = plan_scenario(scenario, NOW)
     assert sorted(each.pod.priority for each in planned.result.evictions) == priorities
     for each in planned.result.evictions:
         scenario.cluster.remove_pod(each.pod.key)
     assert _prices(plan_scenario(scenario, NOW)) == _prices(planned)
+
+
+def test_all_pods_that_may_preempt_do() -> None:
+    """Also after it was decided again who leaves for the pod of a higher priority."""
+    result = plan_of("preempt-could-preempt-but-waits-1-816").result
+    assert {each.pod.pod_class.priority for each in result.placements} == {30, 1000}
 
 
 def _prices(planned: ScenarioPlan) -> int:

@@ -15,7 +15,7 @@ from flowcore.model.policies import Policy
 from flowcore.planning.round import Placement, Unplaced, run_one_by_one
 from flowcore.questions.scenario import Scenario, ScenarioPlan, plan_scenario
 from flowcore.rules.filters import run_filters
-from flowcore.rules.reasons.codes import QUEUE_LIMIT
+from flowcore.rules.reasons.codes import QUEUE_LIMIT, ROOM_HELD
 
 DUMPS = Path(__file__).parents[1] / "core" / "dumps"
 #: 2026-11-24T00:00:00Z: the dumps with ages were made for this moment.
@@ -102,9 +102,12 @@ def evicted_again(scenario: Scenario, planned: ScenarioPlan, later: float = 60.0
 
 
 def may_be_placed(waiting: Unplaced, planned: ScenarioPlan) -> bool:
-    """Whether only room and rules decide: the pod has no gang, no victim, no node that it waits for, no full queue."""
+    """Whether only room and rules decide.
+
+    The pod has no gang and no victim. It waits for no node, no queue is full, and no room is held for a gang.
+    """
     pod, policy = waiting.pod, planned.policies[waiting.pod.policy]
-    own_terms = policy.unscheduled.wait_for_cheaper_node or waiting.code == QUEUE_LIMIT
+    own_terms = policy.unscheduled.wait_for_cheaper_node or waiting.code in (QUEUE_LIMIT, ROOM_HELD)
     return not pod.gangs and pod.victim is None and not own_terms
 
 
