@@ -73,7 +73,7 @@ def test_changes_combine(tmp_path: Path) -> None:
     found = answer(
         "what-if", "-f", dump(tmp_path), "--apply", new, "--add-nodes", "2", "--like", "c", "--add-nodes", "1",
         "--like", "b", "--cordon", "b", "--cordon", "b-new-1", "--uncordon", "c", "--drain", "a", "--remove", "c",
-        "--priority", "new=7",
+        "--priority", "new=7", "--priority", "web=1",
     )  # fmt: skip
     assert found["after"]["nodes"] == 5
     assert set(found["moved"]) == {"default/web"}

@@ -155,7 +155,7 @@ class _Beam:
                     known = following.get(key)
                     if known is None or continuation.waits < known.waits:
                         following[key] = continuation
-            states = self._most_promising(following.values())
+            states = self._kept(following.values())
         if not states:
             return None
         best = states[0]
@@ -167,7 +167,7 @@ class _Beam:
             commits = list(best.commits)
         return complete(problem, problem.candidate("beam", commits, best.capacity, admitted), full=True)
 
-    def _most_promising(self, states: Iterable[_State]) -> list[_State]:
+    def _kept(self, states: Iterable[_State]) -> list[_State]:
         """Half of the beam for those that leave least, a quarter for the next: who leaves one early may place more."""
         by_waits: dict[tuple[int, ...], list[_State]] = {}
         for state in states:

@@ -8,6 +8,7 @@ least. In the end everything that fits beside all others is placed.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -65,6 +66,21 @@ def _requests_of(problem: Problem, commits: Sequence[Commit]) -> Int64s:
         requests = np.array([problem.demands[each.demand].requests * each.count for each in commits], dtype=np.int64)
         np.add.at(total, [each.node for each in commits], requests)
     return total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Below:
+    """Pods of lower levels in the known plan.
+
+    Attributes:
+        room: int64[N, R], what they have.
+        price: float64[N], what it costs to leave them.
+        rank: int64[N], the last of their places in the queue.
+    """
+
+    room: Int64s
+    price: Float64s
+    rank: Int64s
 
 
 class _LevelRun(AdmissionRun):
@@ -173,14 +189,14 @@ class _LevelRun(AdmissionRun):
             if len(left):
                 entries.append((False, float(problem.demands[number].prices[left].max()), 1, number))
         lower = [each for each in self._known.commits if self._levels[each.demand] < level]
-        room, price = _requests_of(problem, lower), self._prices_of(lower)
+        below = _Below(_requests_of(problem, lower), self._prices_of(lower), self._ranks_of(lower))
         for *_, is_single, number in sorted(entries, key=lambda entry: (not entry[0], -entry[1], entry[2:])):
             if is_single:
-                self._place_singles(number, len(self._left(number)), room, price)
+                self._place_singles(number, len(self._left(number)), below)
             else:
                 self.bisect(np.array([number], dtype=np.int64), np.array([-1], dtype=np.int64))
         for number in demands if rejected else ():
-            self._place_singles(number, len(self._left(number)), room, price)
+            self._place_singles(number, len(self._left(number)), below)
 
     def _left(self, number: int) -> Int64s:
         """Places of the pods of a demand that may be placed and are not."""
@@ -196,25 +212,27 @@ class _LevelRun(AdmissionRun):
             total[commit.node] += commit.count * float(self._problem.demands[commit.demand].prices.mean())
         return total
 
-    def _place_singles(self, number: int, count: int, room: Int64s, price: Float64s) -> None:
-        """Places pods where lower levels lose least: a pod on each node by turns.
+    def _ranks_of(self, commits: Sequence[Commit]) -> Int64s:
+        """int64[N]: the last place in the queue of the pods of commits; -1: a node has none."""
+        last = np.full(len(self._capacity.free), -1, dtype=np.int64)
+        for commit in commits:
+            last[commit.node] = max(last[commit.node], self._problem.demands[commit.demand].queue_rank)
+        return last
 
-        Args:
-            room: int64[N, R], what pods of lower levels have in the known plan.
-            price: float64[N], what it costs to leave these.
-        """
+    def _place_singles(self, number: int, count: int, below: _Below) -> None:
+        """Places pods where lower levels lose least: a pod on each node by turns."""
         demand, capacity = self._demands[number], self._capacity
         asked = demand.requests > 0
         while count > 0:
             nodes = np.nonzero(capacity.max_pods(demand))[0]
             if not len(nodes):
                 break
-            rest = (capacity.free[nodes] - room[nodes])[:, asked]
-            missing = np.maximum(demand.requests[asked] - rest, 0) / np.maximum(room[nodes][:, asked], 1)
-            lost = missing.max(axis=1) * price[nodes]
+            rest = (capacity.free[nodes] - below.room[nodes])[:, asked]
+            missing = np.maximum(demand.requests[asked] - rest, 0) / np.maximum(below.room[nodes][:, asked], 1)
+            lost = missing.max(axis=1) * below.price[nodes]
             cost = demand.arc[nodes] + capacity.next_increase_at(demand, nodes)
             before = count
-            for node in nodes[np.lexsort((cost, lost))].tolist():
+            for node in nodes[np.lexsort((cost, -below.rank[nodes], lost))].tolist():
                 if count and capacity.place(demand, node, 1):
                     self._commits.append(Commit(number, node, 1))
                     count -= 1

@@ -263,7 +263,8 @@ class Round:
         others += [self._found_by_beam] if self._found_by_beam is not None else []
         best = self._ordered[1]
         if others:
-            best = min((best, *others), key=lambda each: level_costs(self._problem, each, self._levels))
+            # Of equal plans the one that was found first.
+            best = min((*others, best), key=lambda each: level_costs(self._problem, each, self._levels))
         return best, self._bound
 
     def _best_found(self) -> Candidate:
