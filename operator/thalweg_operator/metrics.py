@@ -66,6 +66,9 @@ class Metrics:
         self.round_pods = Histogram(
             "thalweg_round_pods", "Pods to plan in a round, of rounds with pods.", buckets=_PODS, registry=r
         )
+        self.plan_left_at_least = Gauge(
+            "thalweg_plan_left_at_least", "Pods that every plan of the last round leaves at least.", registry=r
+        )
         self.plan_cost = Gauge("thalweg_plan_cost", "Cost of the last plan.", registry=r)
         self.plan_gap = Gauge(
             "thalweg_plan_gap_ratio",

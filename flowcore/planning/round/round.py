@@ -35,6 +35,7 @@ from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
+from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.rules.verdicts import VerdictCache
 
@@ -75,7 +76,7 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
-        self._seed = seed
+        self._begun, self._seed = snapshot, seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
@@ -175,6 +176,7 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
