@@ -23,6 +23,7 @@ from flowcore.model.constraints import Conflict, Constraint, Exclusive, Global, 
 from flowcore.model.errors import PolicyError
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, LastingRule, Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
@@ -405,3 +406,29 @@ def test_nobody_leaves_who_breaks_no_rule(drawn: tuple[list[Node], list[Pod], Po
     assert leaving(nodes, pods, young) == {}
     if not broken(shown, governed_by):
         assert not leave
+
+
+@given(drifted(), st.integers(1, 3), st.sampled_from((0, 10)), st.booleans())
+@settings(max_examples=examples(100))
+def test_waiting_pods_and_lasting_rules_make_one_plan(
+    drawn: tuple[list[Node], list[Pod], Policy],
+    count: int,
+    priority: int,
+    spread: bool,  # noqa: FBT001
+) -> None:
+    """It can be carried out step by step, and costs no less than its bound."""
+    nodes, pods, governed_by = drawn
+    signature = PodSignature("default", (("app", "web"),), constraints=spread_over() if spread else None)
+    waiting = tuple(
+        PendingPod(
+            f"default/w{number}",
+            f"uid-w{number}",
+            PodClass(requests=amounts(1000), priority=priority),
+            BUILT_IN.name,
+            signature=signature,
+        )
+        for number in range(count)
+    )
+    result = planned(cluster(nodes, pods, governed_by, waiting), governed_by)
+    assert result.lower_bound <= result.cost
+    assert len(result.placements) + len(result.unplaced) == count
