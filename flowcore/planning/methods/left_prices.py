@@ -17,14 +17,14 @@ from flowcore.planning.problem.bounds.least_left import PooledRoom
 from flowcore.planning.solvers.linear import LinearProgram, solve_lp
 
 #: How many pods each node takes.
-Counts = Int64s | NDArray[np.int32]
+FitCounts = Int64s | NDArray[np.int32]
 #: Most pools and most classes of the linear program.
 _MOST_POOLS, _MOST_CLASSES = 96, 64
 #: Amounts are alike within a step of these doublings; ever coarser until there are few enough.
 _DOUBLINGS = (0.0, 0.25, 1.0, 4.0)
 
 
-def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Counts], spare: Int64s) -> PooledRoom:
+def pooled(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], spare: Int64s) -> PooledRoom:
     """The pools of some nodes.
 
     Args:
@@ -48,7 +48,7 @@ def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Counts], spare: Int6
     )
 
 
-def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[Counts], free: Int64s) -> Int64s:
+def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], free: Int64s) -> Int64s:
     """int64[N, R]: what pods can take of what is free, int64[N, R], whatever the plan; the others as for ``pooled``."""
     spare = np.zeros_like(free)
     for request, pods_of, count in zip(requests, pods.tolist(), counts, strict=True):
@@ -108,7 +108,7 @@ def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
     return prices
 
 
-def _pools(counts: Sequence[Counts], room: Int64s) -> Int64s:
+def _pools(counts: Sequence[FitCounts], room: Int64s) -> Int64s:
     """int64[N]: the pool of each node, -1 where no pod fits."""
     random = np.random.default_rng(0)
     kind = np.zeros(len(room), dtype=np.int64)

@@ -19,7 +19,7 @@ from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.methods.left_prices import Counts, left_prices, pooled, spare_room
+from flowcore.planning.methods.left_prices import FitCounts, left_prices, pooled, spare_room
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.problem import Problem
@@ -102,7 +102,7 @@ class _Bounds:
     def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
         """Where running pods leave, only what pods cannot change keeps nodes from a demand."""
         room, demands, run_filter = leaving.room, problem.demands, problem.cache.run_filter
-        counts: list[Counts] = []
+        counts: list[FitCounts] = []
         for demand in demands:
             group = demand.group
             fits = pod_independent_fits(group.pod_class, group.signature, begun, run_filter)
@@ -131,7 +131,7 @@ class _Bounds:
         return max(bounds) + int((self.hopeless * weights).sum())
 
 
-def _hopeless(problem: Problem, counts: Sequence[Counts]) -> Int64s:
+def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:
     """int64[C]: pods of groups that are placed as a whole and that nodes do not have room for as a whole."""
     groups = problem.atomic_groups
     if not groups.all:
