@@ -20,6 +20,7 @@ from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote, sentence
@@ -29,6 +30,7 @@ from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import run_round
+from flowcore.rules.reasons.codes import QUEUE_LIMIT
 
 ENGINE_PAGE = Path(__file__).parents[2] / "docs" / "explanation" / "engine.md"
 
@@ -167,6 +169,39 @@ def test_any_prices_of_pods_that_leave_give_a_bound(
     assert resident_bound(problem, room) <= best
 
 
+@settings(max_examples=examples(25), deadline=None)
+@given(_nodes, _running, _waiting, st.lists(st.sampled_from("ab"), min_size=6, max_size=6), st.sampled_from((1, 2, 4)))
+# A queue that has all room gives some back, and a limit keeps a pod of the other queue out.
+@example([4000], [(0, 2000, 0, 0), (0, 2000, 0, 0)], [(2000, 0, 0), (2000, 0, 0)], list("aabbbb"), 2)
+def test_no_plan_within_the_order_of_queues_beats_the_bound(
+    nodes: list[int], running: list[tuple[int, int, int, int]], waiting: list[tuple[int, int, int]],
+    queue_of: list[str], limit: int,
+) -> None:  # fmt: skip
+    """Against all plans for the pods that the limits let in, whoever leaves for a share or for a higher priority."""
+    cluster = crowded(nodes, running, waiting)
+    assert cluster.running is not None
+    pods = tuple(
+        msgspec.structs.replace(each, queue=queue) for each, queue in zip(cluster.running.pods, queue_of, strict=False)
+    )
+    pending = tuple(
+        msgspec.structs.replace(each, queue=queue) for each, queue in zip(cluster.pending, queue_of[3:], strict=False)
+    )
+    usage = {
+        name: QueueUsage(amounts(sum(dict(each.usage)["cpu"] for each in pods if each.queue == name)))
+        for name in {each.queue for each in pods}
+    }
+    queues = QueueState((Queue("a"), Queue("b", limit=amounts(1000 * limit))), usage)
+    cluster = replace(cluster, pending=pending, queues=queues, running=RunningPods(pods), now=10_000.0)
+    policies = {BUILT_IN.name: BUILT_IN}
+    result = run_round(cluster, policies)
+    held = {each.pod.key: each.price for each in result.unplaced if each.code == QUEUE_LIMIT}
+    let_in = replace(cluster, pending=tuple(each for each in pending if each.key not in held))
+    best = min(costs_of_all_plans(let_in, policies, pods if result.evictions else (), ())) + sum(held.values())
+    assert 0 < result.lower_bound <= best
+    if result.certified:
+        assert result.cost == best
+
+
 def test_the_page_has_each_note() -> None:
     """engine.md lists the codes of what bounds do not count in full, with the words that plans are shown with."""
     rows = re.findall(r"^\| `(\w+)` \| (.+) \|$", ENGINE_PAGE.read_text(), re.MULTILINE)
@@ -179,15 +214,17 @@ def test_a_plan_says_what_its_bound_does_not_count() -> None:
     result = run_round(urgent)
     assert result.evictions
     assert not result.certified
-    assert result.bound_notes == (BoundNote.RUNNING_PODS,)
+    assert result.bound_notes == (BoundNote.RUNNING_PODS, BoundNote.FRACTIONS)
     assert "the bound counts running pods that may leave as gone" in sentence(
         [*result.bound_notes, "FromALaterVersion"]
     )
-    gang = [msgspec.structs.replace(pod(f"p{at}", 1500), gangs=("g",)) for at in range(2)]
-    waiting = replace(snapshot([node("n0", 2000), node("n1", 2200)], gang), gangs={"g": Gang("g", 2)})
-    assert run_round(waiting).bound_notes == (() if run_round(waiting).certified else (BoundNote.GANGS,))
     assert run_round(snapshot([node("n0")], [pod("p0", 1000)])).bound_notes == ()
     sizes = [pod(f"p{at}", 700 + 400 * (at % 3), 2**30 * (1 + at % 2)) for at in range(11)]
-    short = run_round(snapshot([node(f"n{at}") for at in range(3)], sizes), steps=1)
+    nodes = [node(f"n{at}") for at in range(3)]
+    short, full = (run_round(snapshot(nodes, sizes), steps=steps) for steps in (1, 40))
     assert short.bound_notes == (BoundNote.ALONE,), "the round in fractions comes later"
+    assert full.bound_notes == (BoundNote.FRACTIONS,)
+    gangs = [msgspec.structs.replace(each, gangs=(f"g{at // 2}",)) for at, each in enumerate(sizes[:10])]
+    whole = run_round(replace(snapshot(nodes, gangs), gangs={f"g{at}": Gang(f"g{at}", 2) for at in range(5)}))
+    assert whole.bound_notes == (BoundNote.FRACTIONS, BoundNote.GANGS)
     assert not sentence([])

@@ -12,6 +12,7 @@ class BoundNote(StrEnum):
     """A part that a bound does not count in full."""
 
     ALONE = "Alone"
+    FRACTIONS = "Fractions"
     RULES = "Rules"
     PREFERENCES = "Preferences"
     GANGS = "Gangs"
@@ -26,6 +27,7 @@ class BoundNote(StrEnum):
 
 _CLAUSES = {
     BoundNote.ALONE: "each pod as if it were alone in the round",
+    BoundNote.FRACTIONS: "pods as if they could be split among nodes",
     BoundNote.RULES: "rules between pods as capacities of domains only",
     BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
@@ -47,6 +49,7 @@ def notes_of(
     """
     parts = {
         BoundNote.ALONE: alone,
+        BoundNote.FRACTIONS: not alone,
         BoundNote.RULES: any(each.constrained for each in rules),
         BoundNote.PREFERENCES: any(each.soft_constraints is not None for each in rules),
         BoundNote.GANGS: gangs,
@@ -56,7 +59,7 @@ def notes_of(
 
 
 def sentence(codes: Iterable[str]) -> str:
-    """What makes a bound weak, as one clause; "": nothing but that pods are whole.
+    """What makes a bound weak, as one clause; "": nothing is known.
 
     Args:
         codes: of notes; those that this version does not know are left out.
