@@ -198,6 +198,7 @@ class PlanDocument(msgspec.Struct, Bounded):
         generation: of the cluster's state that it was made from.
         more_nodes_help: for each of ``reasons``, whether another node may take the pod.
         atomic_groups: names of the groups that are placed as a whole.
+        bound_notes: what the lower bound does not count in full (problem/bounds/bound_notes.py).
     """
 
     number: int
@@ -225,6 +226,7 @@ class PlanDocument(msgspec.Struct, Bounded):
     generation: int = 0
     more_nodes_help: list[bool] = []
     atomic_groups: list[str] = []
+    bound_notes: list[str] = []
 
     @property
     def certified(self) -> bool:
@@ -333,6 +335,7 @@ def to_plan_document(
         generation=first.generation,
         more_nodes_help=[each.more_nodes_help for each in reasons],
         atomic_groups=list(atomic_groups),
+        bound_notes=[note.value for note in first.bound_notes],
     )
 
 

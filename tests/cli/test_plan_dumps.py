@@ -35,7 +35,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 #: What ``-o json`` prints.
 _ANSWER = {
     "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
-    "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
+    "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
     "namespace", "policy",
 }  # fmt: skip
 #: What ``by_pod`` adds.
@@ -220,7 +220,14 @@ def test_no_pending_pods() -> None:
     """An empty plan is an answer; the table certifies nothing."""
     answer = plan_of(node("a"))
     numbers = {"cost": 0, "lowerBound": 0, "gap": 0.0, "hidden": 0, "seconds": 0, "bound": 0, "nodes": 1}
-    words = {"certified": True, "incomplete": False, "now": "2026-01-01T00:00:00Z", "namespace": "", "policy": ""}
+    words = {
+        "certified": True,
+        "incomplete": False,
+        "now": "2026-01-01T00:00:00Z",
+        "namespace": "",
+        "policy": "",
+        "boundNotes": [],
+    }
     lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
     lists += ("leavingWorkloads", "proposedWorkloads")
     maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}

@@ -1009,10 +1009,13 @@ async def test_what_nothing_helped_is_not_planned_beside_each_new_pod(case: Case
     for at in range(8):
         case.pod(f"large-{at}", pod_class=PodClass(requests=(("cpu", 1000 + at),)))
     await told(case, "ns/large-7", "Insufficient cpu")
-    await until(lambda: len(case.worker.requests[-1].pending) == 8, 10, lambda: "all are planned")
+    assert [len(request.pending) for request in case.worker.requests if request.pending] == [8]
+    before = len(case.worker.requests)
     case.pod("small", pod_class=PodClass(requests=(("cpu", 10),)))
     await bound(case, "ns/small")
-    assert [each.key for each in case.worker.requests[-1].pending] == ["ns/small"]
+    # A round that only tells the worker where it went may have followed already.
+    planned = [[pod.key for pod in request.pending] for request in case.worker.requests[before:] if request.pending]
+    assert planned == [["ns/small"]]
     await asyncio.sleep(0)
     waiting = case.metrics.registry.get_sample_value("thalweg_waiting_pods", {"reason": "NodeResourcesFit"})
     assert waiting == 8

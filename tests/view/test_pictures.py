@@ -26,7 +26,7 @@ from thalweg_view.pictures.pending import PendingQuery, answer_pending
 from thalweg_view.pictures.policies import answer_policies
 from thalweg_view.pictures.shapes import RoundQuery
 from thalweg_view.pictures.timeline import RoundsQuery, answer_rounds
-from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundHistory
+from thalweg_view.rounds import KEPT_ROWS, KEPT_WHOLE, RoundHistory, RoundRow
 from thalweg_view.status import StatusQuery
 from thalweg_view.view_data import SourceInfo, ViewData
 
@@ -217,14 +217,18 @@ def test_waiting_and_placed_mean_one_thing(case: Case) -> None:
         assert gang.running + gang.planned + gang.waiting == len(of)
 
 
-def test_a_bound_that_says_nothing_is_no_gap() -> None:
-    """A plan that evicts has no bound: the timeline says that nothing is known, not that all of the cost is a gap."""
+def test_a_plan_that_evicts_has_a_gap() -> None:
+    """Its bound holds with evictions too, and the row says what that counts as less than it is."""
     running = pod("low", "4", nodeName="n0", priority=0, schedulerName="thalweg", status={"phase": "Running"})
     reference = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "u", "controller": True}
     running["metadata"]["ownerReferences"] = [reference]
     data, plan = planned(scenario_of([node("n0"), running, pod("urgent", "4", priority=1000)]))
     assert plan.evictions
-    assert answer_rounds(data, RoundsQuery(), ALL).gap == [None]
+    assert 0 < plan.lower_bound < plan.cost
+    assert answer_rounds(data, RoundsQuery(), ALL).gap == [pytest.approx(1 - plan.lower_bound / plan.cost)]
+    assert "running pods that may leave" in RoundRow.of(plan).weak
+    plan.lower_bound = 0
+    assert RoundRow.of(plan).gap is None, "where nothing is known, not all of the cost is a gap"
 
 
 def test_nodes_that_take_no_pods_are_marked() -> None:

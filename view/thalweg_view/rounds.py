@@ -9,6 +9,7 @@ from typing import Final
 import msgspec
 
 from flowcore.planning.plan_document import PlanDocument
+from flowcore.planning.problem.bounds.bound_notes import sentence
 from flowcore.questions.scenario.context import UnknownName
 
 #: Rounds that are kept as rows of the timeline, and those of them that are kept whole.
@@ -22,10 +23,11 @@ class RoundRow(msgspec.Struct, rename="camel"):
     Attributes:
         placed, waiting: numbers of pods that get a node, and that get none, those that may not be planned among them.
         evicted: number of pods that leave.
-        gap: part of the cost above the lower bound, 0..1; None: nothing is known of it, as where pods are evicted.
+        gap: part of the cost above the lower bound, 0..1; None: nothing is known of it.
         certified: whether no plan costs less.
         codes: how many pods stay pending, by the code of their reason.
         whole: whether the round can be looked at.
+        weak: what the lower bound does not count in full, as a clause; "": nothing.
     """
 
     number: int
@@ -41,6 +43,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
     method: str
     codes: dict[str, int] = {}
     whole: bool = True
+    weak: str = ""
 
     @classmethod
     def of(cls, plan: PlanDocument) -> RoundRow:
@@ -58,6 +61,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
             plan.certified,
             plan.method,
             plan.waiting_by_code(),
+            weak=sentence(plan.bound_notes),
         )
 
 

@@ -12,6 +12,7 @@ from typing import Final
 import msgspec
 from rich.console import Console
 
+from flowcore.planning.problem.bounds.bound_notes import sentence
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.alternatives.comparison import Comparison
 from flowcore.questions.scenario.context import AnswerContext
@@ -233,9 +234,6 @@ def _cost_proof(answer: PlanAnswer) -> str:
         return _INCOMPLETE
     if answer.certified:
         return "certified: no plan costs less"
-    if answer.leaving:
-        return "not certified: plans that evict pods have no bound"
-    if not answer.lower_bound:
-        return "not certified: networks and other pods are planned one after the other"
+    why_wide = f" ({weak})" if (weak := sentence(answer.bound_notes)) else ""
     # Rounded up, so that a plan with a gap never shows none.
-    return f"not certified: optimality gap <= {math.ceil(answer.gap * 1000) / 10:.1f} %"
+    return f"not certified: optimality gap <= {math.ceil(answer.gap * 1000) / 10:.1f} %{why_wide}"

@@ -157,8 +157,12 @@ class MoveEligibility:
         """Whether any policy moves pods."""
         return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
 
-    def _may_ever_move(self) -> Bools:
+    @property
+    def movable(self) -> Bools:
         """bool[V]: residents that policies let go, whatever is decided."""
+        return self._movable
+
+    def _may_ever_move(self) -> Bools:
         residents = self._residents
         if not self.any:
             return np.zeros(len(residents.pods), dtype=np.bool_)

@@ -8,10 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Snapshot
-from flowcore.costs.model import Load
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.cost_policy import Utilisation
 from flowcore.model.policies import Policy, ReschedulingMode
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
@@ -19,12 +16,17 @@ from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, orde
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
+from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.methods.relaxation import RelaxedSolution
+from flowcore.planning.methods.resident_bound import resident_bound
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.problem.result import Eviction, Placement, RoundResult, Unplaced
 from flowcore.rules.reasons.codes import ROOM_TAKEN
@@ -34,13 +36,16 @@ _ACT = (ReschedulingMode.ACT,)
 _ACT_OR_PROPOSE = (ReschedulingMode.ACT, ReschedulingMode.PROPOSE)
 
 
-def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) -> RoundResult:
+def plan_evictions(
+    problem: Problem, result: RoundResult, candidate: Candidate, relaxed: Sequence[RelaxedSolution] = ()
+) -> RoundResult:
     """The result with evictions and the placements that they allow; the same result where no pod leaves.
 
     Args:
         problem: what the first part solved.
         result: of the first part.
         candidate: what the result was made from.
+        relaxed: the first part in fractions, where it was solved so.
     """
     running = problem.snapshot.running
     if running is None:
@@ -48,7 +53,14 @@ def plan_evictions(problem: Problem, result: RoundResult, candidate: Candidate) 
     broken = broken_rules(result.after, running)
     if not result.unplaced and not broken:
         return result
-    planned = _EvictionRound(problem, result, candidate, running, broken, _ACT).result()
+    acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
+    planned = acting.result()
+    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
+    if planned.evictions:
+        # The bound of the first part is of plans without evictions.
+        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
@@ -111,6 +123,21 @@ class _EvictionRound:
         search.find_replacements(self._holds)
         order = order_arrivals(self._state)
         return self._build(groups, order)
+
+    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+        """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
+
+        Args:
+            relaxed: see ``plan_evictions``.
+            is_short: whether pods wait although others leave.
+        """
+        pods = self._state.residents.pods
+        others = np.zeros(len(pods), dtype=np.bool_) if self._reclaims is None else self._reclaims.reclaimable
+        breaking = {rule.pod.key for rule in self._broken}
+        if breaking:
+            others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
+        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     # --- search ---
 
@@ -225,64 +252,68 @@ class _EvictionRound:
         state, first = self._state, self._first
         if not state.arrivals and not state.leaving:
             return first
-        after = state.snapshot()
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
             for resident, leaving in state.leaving.items()
             if leaving.kind is None
         }
-        placements = tuple(each for each in first.placements if each.pod.key not in revoked)
+        kept = [each for each in first.placements if each.pod.key not in revoked]
         revoked_pods = tuple(
             self._unplaced_again(placement, revoked[placement.pod.key])
             for placement in first.placements
             if placement.pod.key in revoked and placement.pod.key not in arrived
         )
-        unplaced = tuple(each for each in first.unplaced if each.pod.key not in arrived)
+        unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
         victims = waited_for(state, order)
-        more = self._placements(after, groups, order, victims)
-        cost = sum(each.price for each in (*placements, *more)) + sum(each.price for each in (*unplaced, *revoked_pods))
+        placements = self._placements(kept, groups, order, victims)
+        cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
         return replace(
             first,
-            placements=(*placements, *more),
-            unplaced=(*unplaced, *revoked_pods),
+            placements=placements,
+            unplaced=unplaced,
             evictions=self._evictions(victims),
             cost=cost,
-            # The bound of the first part holds only without evictions.
-            lower_bound=min(0, cost),
-            after=after,
+            lower_bound=min(first.lower_bound, cost),
+            after=state.snapshot(),
         )
 
     def _placements(
-        self, after: Snapshot, groups: Mapping[str, Waiting], order: ArrivalOrder, victims: Mapping[str, Sequence[int]]
-    ) -> list[Placement]:
-        state, names = self._state, [node.name for node in after.table.nodes]
-        loads: dict[Utilisation, Load] = {}
-        prices = {each.pod.key: each.price for each in self._first.unplaced}
-        prices |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
-        placements = []
-        demands = {
-            demand: state.priced(demand) for demand in dict.fromkeys(arrival.demand for arrival in state.arrivals)
-        }
+        self,
+        kept: Sequence[Placement],
+        groups: Mapping[str, Waiting],
+        order: ArrivalOrder,
+        victims: Mapping[str, Sequence[int]],
+    ) -> tuple[Placement, ...]:
+        """All placements of the plan, each at what it adds to the cost."""
+        names = [node.name for node in self._first.after.table.nodes]
+        waited = {each.pod.key: each.price for each in self._first.unplaced}
+        waited |= {each.pod.key: each.unscheduled_price for each in self._first.placements}
+        more = []
         for arrival in (*order.at_once, *order.later):
-            demand = demands[arrival.demand]
-            utilisation = demand.potential.utilisation
-            if utilisation not in loads:
-                loads[utilisation] = Load.of(after, utilisation)
-            here = loads[utilisation].at(np.array([arrival.node], dtype=np.int64))
-            price = int(demand.arc[arrival.node]) + int(demand.potential.increase(here, demand.size)[0])
             group = groups.get(arrival.pod.key)
-            placements.append(
+            more.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
-                    max(0, price),
+                    0,
                     atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())),
-                    unscheduled_price=prices[arrival.pod.key],
+                    victims=tuple(
+                        self._state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())
+                    ),
+                    unscheduled_price=waited[arrival.pod.key],
                 )
             )
-        return placements
+        index = self._first.after.table.index
+        commits = [
+            Commit(self._demand_of[each.pod.key], index[each.node], 1)
+            for each in (*kept, *more)
+            if each.pod.key in self._demand_of
+        ]
+        prices = iter(prices_beside(self._problem, self._state, commits))
+        return tuple(
+            replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
+        )
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""

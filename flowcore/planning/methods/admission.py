@@ -8,7 +8,7 @@ tried, and the best candidate is kept (engine.md section 3: a candidate set with
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,11 +58,13 @@ class Admission:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
         gains: by how much each method lowered the cost of the best candidate.
+        relaxed: the round in fractions, if it was solved so.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
         self.gains = Counter[str]()
+        self.relaxed: list[RelaxedSolution] = []
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
         self._pod_prices = self._pods.price.astype(np.float64)
@@ -108,14 +110,24 @@ class Admission:
         bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
         relaxed = relax(problem.cost_matrix, prices, bundles)
         if relaxed is not None:
-            bound = lower_bound(
-                problem.unreserved_cost_matrix,
-                shadow_prices=relaxed.shadow_prices,
-                loads=relaxed.loads,
-                atomic_groups=problem.atomic_groups.all,
-            )
-            self.bound = max(self.bound, bound)
+            self.relaxed.append(relaxed)
+            self.bound = max(self.bound, self.bound_by([relaxed]))
         return relaxed
+
+    def bound_by(self, solutions: Sequence[RelaxedSolution]) -> int:
+        """The best bound that some prices give, of a round with or without groups."""
+        return max(
+            (
+                lower_bound(
+                    self._problem.unreserved_cost_matrix,
+                    shadow_prices=relaxed.shadow_prices,
+                    loads=relaxed.loads,
+                    atomic_groups=self._problem.atomic_groups.all,
+                )
+                for relaxed in solutions
+            ),
+            default=0,
+        )
 
     def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:
         """The highest price first, per shadow cost of what is requested."""

@@ -12,6 +12,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import BinPacking, CostModel
 from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
+from flowcore.planning.problem.bounds.bound_notes import BoundNote, notes_of
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, AtomicGroups, atomic_groups_of
@@ -140,6 +141,11 @@ class Problem:
     def unreserved_cost_matrix(self) -> CostMatrix:
         """The cost matrix without held capacity; lower bounds hold for that."""
         return self.cost_matrix
+
+    def bound_notes(self, *, networks: bool) -> tuple[BoundNote, ...]:
+        """What a bound of plans without evictions does not count in full; ``networks``: see ``notes_of``."""
+        rules = [demand.constraints for demand in self.demands]
+        return notes_of(rules, gangs=bool(self.atomic_groups.all), networks=networks)
 
     @cached_property
     def required(self) -> Int64s:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 
 
@@ -98,9 +99,10 @@ class RoundResult(Bounded):
             replaces another without that one.
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
-        lower_bound: no plan without evictions that replaces the same pods costs less; computed from the snapshot by
-            our own code, whatever solvers said. 0 for plans that evict pods, and where a network has its turn beside
-            other pods or networks.
+        lower_bound: no plan costs less that replaces the same pods and lets in the same pods of queues; computed from
+            the snapshot by our own code, whatever solvers said. If no pod leaves, it is about plans in which none does;
+            if any does, about plans with evictions and moves too.
+        bound_notes: what the bound does not count in full; a gap may come of that. Empty for a certified plan.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.
         solves: how many min-cost flows were solved.
@@ -126,3 +128,9 @@ class RoundResult(Bounded):
     holds: BackfillHistory = NO_BACKFILL_HISTORY
     evictions: tuple[Eviction, ...] = ()
     proposals: tuple[Eviction, ...] = ()
+    bound_notes: tuple[BoundNote, ...] = ()
+
+    def bounded_by(self, bound: int, notes: tuple[BoundNote, ...]) -> RoundResult:
+        """The result with a cost that no plan goes below, and what that does not count in full."""
+        bound = min(bound, self.cost)
+        return replace(self, lower_bound=bound, bound_notes=() if bound == self.cost else notes)

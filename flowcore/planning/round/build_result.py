@@ -47,12 +47,13 @@ def build_result(
         for place, reason in reasons.of(number, np.nonzero(pending[number])[0].tolist())
     )
     decided = candidate.decided
+    bound = bound + decided.least_cost if decided.bounded else 0
     return RoundResult(
         generation=problem.snapshot.generation,
         placements=(*decided.placements, *placements),
         unplaced=(*decided.unplaced, *unplaced),
         cost=candidate.cost,
-        lower_bound=min(bound + decided.cost - decided.slack, candidate.cost) if decided.bounded else 0,
+        lower_bound=0,
         method=candidate.method,
         steps=steps,
         solves=solves,
@@ -60,7 +61,7 @@ def build_result(
         after=after,
         contradictions=problem.contradictions,
         holds=history_after(problem, candidate),
-    )
+    ).bounded_by(bound, problem.bound_notes(networks=not decided.bounded))
 
 
 def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:

@@ -13,6 +13,7 @@ from collections.abc import Generator, Hashable
 
 import numpy as np
 
+from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
 from flowcore.planning.problem.placements.candidate import Candidate
@@ -99,6 +100,11 @@ class PartedPortfolio:
     def arcs(self) -> int:
         """Arcs of the largest flow."""
         return max(portfolio.arcs for portfolio in self._all)
+
+    @property
+    def relaxed(self) -> list[RelaxedSolution]:
+        """The parts in fractions, as far as they were solved so."""
+        return [solution for portfolio in self._all for solution in portfolio.relaxed]
 
     @property
     def bound(self) -> int:

@@ -88,6 +88,11 @@ class Portfolio:
         self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
         self._compared: Candidate | None = None
 
+    @property
+    def relaxed(self) -> list[RelaxedSolution]:
+        """The problem in fractions, if it was solved so."""
+        return [] if self._relaxation is None else [self._relaxation]
+
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
         yield from self.construct()

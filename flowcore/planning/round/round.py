@@ -173,11 +173,15 @@ class Round:
     def result(self) -> RoundResult:
         """The best plan so far."""
         candidate, bound = self._best_candidate()
-        candidate, portfolio = invert_all(self._passes, candidate), self._portfolio
+        portfolio = self._portfolio
+        if self._admission is not None and bound < candidate.cost:
+            bound = max(bound, self._admission.bound_by(portfolio.relaxed))
+        candidate = invert_all(self._passes, candidate)
         result = build_result(
             self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
         )
-        result = plan_evictions(self._problem, result, candidate)
+        relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        result = plan_evictions(self._problem, result, candidate, relaxed)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result

@@ -100,6 +100,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         gap: how far above the cheapest plan the cost may be, as a part of the cost.
         incomplete: whether objects are missing that may change the plan.
         namespace, policy: whose pods are listed, as asked for; "": all.
+        bound_notes: what the lower bound does not count in full, by code: a gap may come of that.
     """
 
     placed: list[PlannedPod]
@@ -121,6 +122,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     incomplete: bool = False
     namespace: str = ""
     policy: str = ""
+    bound_notes: list[str] = []
 
 
 def answer_plan(scenario: Scenario, query: PlanQuery, context: AnswerContext) -> PlanAnswer:
@@ -208,6 +210,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
         incomplete=bool(plan.gaps),
         namespace=query.namespace,
         policy=query.policy,
+        bound_notes=plan.bound_notes,
     )
 
 

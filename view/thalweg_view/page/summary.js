@@ -32,7 +32,7 @@ function Figures({ overview }) {
       ${row ? html`
         <${Figure} name="Placed" value=${count(row.placed)} note=${`in ${duration(row.seconds)}`} />
         <${Figure} name="Gap" value=${row.gap === null ? "–" : percent(row.gap)} note=${row.certified ? "certified" : ""}
-          title=${row.gap === null ? "nothing is known: no bound holds for plans that evict pods" : "the part of the cost above the lower bound"} />` : null}
+          title=${row.gap === null ? "nothing is known: the lower bound is 0" : `the part of the cost above the lower bound${row.weak ? `; ${row.weak}` : ""}`} />` : null}
     </dl>`;
 }
 

@@ -32,7 +32,7 @@ class ReclaimEligibility(Eligibility):
         for placement in placements:
             self._first.place(placement.pod)
         self._known: tuple[tuple[tuple[str, ...], frozenset[int]], Reclaim] = (((), frozenset()), self._first)
-        #: bool[V] and str[V]: residents that may be evicted for a share at all, and their queues.
+        #: bool[V] and str[V]: ``reclaimable``, and the queues of residents.
         self._reclaimable: Bools = self._residents.evictable & np.array(
             [
                 self._residents.is_running(resident) and reclaim.is_reclaimable(pod)
@@ -43,6 +43,11 @@ class ReclaimEligibility(Eligibility):
         self._queues = np.array([pod.queue for pod in self._residents.pods], dtype=object)
         self._pod: PendingPod | None = None
         self._allowed: frozenset[int] = frozenset()
+
+    @property
+    def reclaimable(self) -> Bools:
+        """bool[V]: residents that may be evicted for a share at all."""
+        return self._reclaimable
 
     def _reclaim(self) -> Reclaim:
         """The shares with all decisions so far."""

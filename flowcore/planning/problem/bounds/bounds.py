@@ -17,7 +17,9 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
+from flowcore.planning.problem.bounds.least_arc import least_arc
 from flowcore.planning.problem.bounds.least_cost import cheapest_plan, least_cost
+from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
@@ -39,7 +41,7 @@ def first_bound(cost_matrix: CostMatrix) -> int:
     """
     total = pods = 0
     for demand in cost_matrix.demands:
-        first_cost = _least_arc(demand, cost_matrix) + demand.first_increase
+        first_cost = least_arc(demand, cost_matrix.capacity.snapshot) + demand.first_increase
         cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
         total += int(np.minimum(demand.prices, cheapest).sum())
         pods += demand.count
@@ -77,6 +79,7 @@ def lower_bound(
     marginal_costs: Int64s | None = None,
     loads: Mapping[NodePotential, Mixture | None] | None = None,
     atomic_groups: Sequence[AtomicGroup] = (),
+    residents: ResidentRoom | None = None,
 ) -> int:
     """A cost that no plan of the round goes below, whatever is passed.
 
@@ -91,12 +94,18 @@ def lower_bound(
             count for the same.
         loads: how full nodes are expected to be for pods of each potential; read where pods differ in size.
         atomic_groups: pods that are placed together or not at all; without them the bound holds too, and is weaker.
+        residents: pods on nodes that may leave or move, where the demands are those of ``demands_beside``; None: none.
+            Then pods pay the least increase of potentials, and ``loads`` and ``marginal_costs`` are not read.
     """
     demands = cost_matrix.demands
-    tangents = {
-        potential: Tangents.of(cost_matrix, potential, alike, marginal_costs, (loads or {}).get(potential))
-        for potential, alike in _alike(demands).items()
-    }
+    tangents = (
+        {
+            potential: Tangents.of(cost_matrix, potential, alike, marginal_costs, (loads or {}).get(potential))
+            for potential, alike in _alike(demands).items()
+        }
+        if residents is None
+        else {}
+    )
     scale = _Scale.of(demands)
     priced: list[tuple[int, Float64s]] = []
     if shadow_prices is not None:
@@ -106,7 +115,10 @@ def lower_bound(
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
     for index, demand in enumerate(demands):
-        cost = _least_arc(demand, cost_matrix) + tangents[demand.potential].paid_by(demand)
+        increase = (
+            residents.least_increase(demand) if residents is not None else tangents[demand.potential].paid_by(demand)
+        )
+        cost = least_arc(demand, cost_matrix.capacity.snapshot) + increase
         for resource, price in priced:
             if demand.requests[resource]:
                 cost += price * float(demand.requests[resource])
@@ -121,8 +133,12 @@ def lower_bound(
     for tangent in tangents.values():
         total += int(scale.down(tangent.constants[tangent.constants < 0]).sum())
     if priced:
-        given = np.sum([price * cost_matrix.spare[:, resource] for resource, price in priced], axis=0)
+        spare = cost_matrix.spare if residents is None else residents.spare(cost_matrix)
+        given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
+    if shadow_prices is not None and residents is not None:
+        saved_by_leaving = residents.saved_by_leaving(shadow_prices)
+        total -= -int(scale.down(-saved_by_leaving[saved_by_leaving > 0]).sum())
     return max(0, -(-total // scale.parts))
 
 
@@ -168,12 +184,6 @@ def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:
     for demand in demands:
         by_potential.setdefault(demand.potential, []).append(demand)
     return by_potential
-
-
-def _least_arc(demand: Demand, cost_matrix: CostMatrix) -> Int64s:
-    """int64[N]: the arc without what the class prefers among pods that run and those of the round."""
-    soft_costs = demand.soft_costs(cost_matrix.capacity.snapshot)
-    return demand.arc if soft_costs is None else demand.arc - soft_costs.initial_cost
 
 
 def _atomic_group_surcharge(

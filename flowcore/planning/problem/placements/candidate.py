@@ -58,6 +58,11 @@ class Decided:
         """Sum of their prices."""
         return sum(each.price for each in self.placements) + sum(each.price for each in self.unplaced)
 
+    @property
+    def least_cost(self) -> int:
+        """The least that is possible for them."""
+        return self.cost - self.slack
+
 
 NOTHING_DECIDED = Decided()
 

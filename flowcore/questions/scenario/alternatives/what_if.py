@@ -49,7 +49,7 @@ class PlanSummary(msgspec.Struct, frozen=True, rename="camel"):
         placed, waiting: numbers of pods that wait now and have a node then, and that have none then.
         moved, evicted: numbers of pods that run now and have another node then, and that have none then.
         cost: of the plan.
-        bound: no plan without evictions costs less.
+        bound: see ``RoundResult.lower_bound``.
         certified: the cost is proven to be the least.
         resources: what pods request of all nodes once the plan is carried out, by resource.
     """

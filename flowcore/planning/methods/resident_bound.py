@@ -1,0 +1,36 @@
+"""A bound for plans in which pods on nodes leave or move: the best that any known prices give."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from flowcore.planning.methods.relaxation import RelaxedSolution, relax
+from flowcore.planning.problem.bounds.bounds import lower_bound
+from flowcore.planning.problem.bounds.resident_room import ResidentRoom, demands_beside
+from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.problem import Problem
+
+
+def resident_bound(
+    problem: Problem, room: ResidentRoom, relaxed: Sequence[RelaxedSolution] = (), *, is_short: bool = True
+) -> int:
+    """A cost that no plan of a problem goes below, whoever of these pods leaves or moves.
+
+    Args:
+        relaxed: the round in fractions without evictions; its prices hold here too.
+        is_short: whether pods wait although others leave: then the round in fractions is solved without these.
+    """
+    demands, groups = demands_beside(problem, room), problem.atomic_groups.all
+    if not demands:
+        return 0
+    gone, best = room.gone, 0
+    emptied = CostMatrix(demands, room.emptied)
+    solution = relax(emptied) if is_short else None
+    for prices in [None] if solution is None else [None, solution.shadow_prices]:
+        best = max(best, lower_bound(emptied, shadow_prices=prices, atomic_groups=groups, residents=gone))
+    if bool((room.leave_prices > 0).any()):
+        present = CostMatrix(demands, room.before)
+        for known in relaxed:
+            prices = known.shadow_prices
+            best = max(best, lower_bound(present, shadow_prices=prices, atomic_groups=groups, residents=room))
+    return best

@@ -1,0 +1,60 @@
+"""What a lower bound does not count in full: parts of a problem that make it weak."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+from flowcore.rules.topology.round_constraints.constraints import TopologyConstraints
+
+
+class BoundNote(StrEnum):
+    """A part that a bound does not count in full."""
+
+    RULES = "Rules"
+    PREFERENCES = "Preferences"
+    GANGS = "Gangs"
+    NETWORKS = "Networks"
+    RUNNING_PODS = "RunningPods"
+
+    @property
+    def clause(self) -> str:
+        """How the bound counts it, to follow "the bound counts"."""
+        return _CLAUSES[self]
+
+
+_CLAUSES = {
+    BoundNote.RULES: "rules between pods as capacities of domains only",
+    BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
+    BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
+    BoundNote.NETWORKS: "each declared network as if it were alone, and other pods as if networks left them all room",
+    BoundNote.RUNNING_PODS: "running pods that may leave as gone, and rules between pods as none",
+}
+
+
+def notes_of(rules: Sequence[TopologyConstraints], *, gangs: bool, networks: bool) -> tuple[BoundNote, ...]:
+    """The parts of a round without evictions that its bound does not count in full.
+
+    Args:
+        rules: of each demand.
+        gangs: whether pods are placed together or not at all.
+        networks: whether declared networks decide about some pods beside others.
+    """
+    parts = {
+        BoundNote.RULES: any(each.constrained for each in rules),
+        BoundNote.PREFERENCES: any(each.soft_constraints is not None for each in rules),
+        BoundNote.GANGS: gangs,
+        BoundNote.NETWORKS: networks,
+    }
+    return tuple(note for note, is_there in parts.items() if is_there)
+
+
+def sentence(codes: Iterable[str]) -> str:
+    """What makes a bound weak, as one clause; "": nothing but that pods are whole.
+
+    Args:
+        codes: of notes; those that this version does not know are left out.
+    """
+    known = {note.value: note for note in BoundNote}
+    clauses = [known[code].clause for code in codes if code in known]
+    return f"the bound counts {'; '.join(clauses)}" if clauses else ""

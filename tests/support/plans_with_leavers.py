@@ -1,0 +1,74 @@
+"""Every plan of a small cluster in which running pods leave or move too, and what it costs."""
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import product
+
+import numpy as np
+from support.all_plans import all_plans
+
+from flowcore.cluster.arrays.snapshot import Snapshot, non_zero_requests
+from flowcore.costs import MODELS
+from flowcore.model.policies import Policy
+from flowcore.model.running_pods import RunningPod
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.objective import Objective
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem, priced
+from flowcore.planning.round import RoundResult
+
+
+def priced_demands(cluster: Snapshot, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
+    """The waiting pods, each with what every node costs."""
+    problem = Problem(cluster, policies, MODELS)
+    return tuple(priced(problem, demand) for demand in problem.demands)
+
+
+def beside(cluster: Snapshot, leavers: Mapping[RunningPod, str]) -> Snapshot:
+    """The cluster without some running pods, each of which is on another node then; "": on none."""
+    used, assumed = cluster.used.copy(), cluster.non_zero_requested.copy()
+    for pod, to in leavers.items():
+        for sign, name in ((-1, pod.node), (1, to)):
+            if name:
+                row = cluster.table.index[name]
+                used[row] += sign * cluster.vector(pod.usage)
+                assumed[row] += sign * np.array(non_zero_requests(pod.usage))
+    return cluster.with_usage(used, assumed, cluster.ports, cluster.pod_index)
+
+
+def costs_of_all_plans(
+    cluster: Snapshot, policies: Mapping[str, Policy], leave: Collection[RunningPod], move: Collection[RunningPod]
+) -> Iterator[int]:
+    """The cost of each plan.
+
+    Args:
+        leave, move: running pods that may leave, and that may move.
+    """
+    demands, names = priced_demands(cluster, policies), [node.name for node in cluster.table.nodes]
+    pods = list(dict.fromkeys([*leave, *move]))
+    ways = [
+        [None, *([""] if pod in leave else []), *((name for name in names if name != pod.node) if pod in move else ())]
+        for pod in pods
+    ]
+    for chosen in product(*ways):
+        staying = beside(cluster, {pod: to for pod, to in zip(pods, chosen, strict=True) if to is not None})
+        moved_to = {cluster.table.index[to] for to in chosen if to}
+        if any((staying.free[row] < 0).any() for row in moved_to):
+            continue
+        start = FreeCapacity(staying)
+        for commits in all_plans(demands, start):
+            yield Objective(demands, start).total(commits)
+
+
+def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResult) -> int:
+    """What a plan costs: its placements beside what stays, and all that waits."""
+    demands = priced_demands(cluster, policies)
+    number = {pod.key: place for place, demand in enumerate(demands) for pod in demand.group.pods}
+    commits: Sequence[Commit] = [
+        Commit(number[each.pod.key], cluster.table.index[each.node], 1) for each in result.placements
+    ]
+    start = FreeCapacity(beside(cluster, {each.pod: each.to for each in result.evictions}))
+    prices = {
+        pod.key: int(price) for demand in demands for pod, price in zip(demand.group.pods, demand.prices, strict=True)
+    }
+    return Objective(demands, start).placed(commits) + sum(prices[each.pod.key] for each in result.unplaced)
