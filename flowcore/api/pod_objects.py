@@ -12,7 +12,7 @@ from flowcore.api.selectors import WireLabelSelector, WireNodeSelector, WireNode
 from flowcore.api.volumes import WireVolume
 from flowcore.model.data import DATA
 from flowcore.model.numa import NUMA
-from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
+from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
 
 
 class WirePreferredTerm(Wire):
@@ -174,6 +174,7 @@ class WirePodAnnotations(WireGangAnnotations):
     replaces: str | None = msgspec.field(default=None, name=REPLACES)
     evictable: str | None = msgspec.field(default=None, name=EVICTABLE)
     during_execution: str | None = msgspec.field(default=None, name=DURING_EXECUTION)
+    checkpointed_at: str | None = msgspec.field(default=None, name=CHECKPOINTED_AT)
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
     data: str | None = msgspec.field(default=None, name=DATA)
     numa: str | None = msgspec.field(default=None, name=NUMA)

@@ -103,7 +103,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         unsupported_reason += _unheeded(spec, heeded)
     if constraints is not None:
         constraints = intern(constraints)
-    data, data_problem = _data(wire) if not spec.node_name else ((), "")
+    data, data_problem = _data(wire)
     if excess is None:
         pinned = controller_of(meta).kind == DAEMON_SET and bool(spec.node_name)
         pod_class = _pod_class(spec, requests, volumes, data, numa, pinned=pinned)

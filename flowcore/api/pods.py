@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from flowcore.api.base import Interner, Wire, to_labels, to_seconds
+from flowcore.api.checkpoints import parse_checkpoint
 from flowcore.api.gangs import to_gang
 from flowcore.api.pod_objects import (
     WireOwner,
@@ -79,6 +80,10 @@ def to_read_pod(
     if not node_name and annotation_errors:
         blocked_reason = blocked_reason or "; ".join(str(each) for each in annotation_errors)
     during_execution, bad_rules_annotation = _during_execution(meta.annotations)
+    checkpointed, bad_checkpoint = _checkpointed(meta.annotations)
+    bad_annotation, annotation_problem = _first_bad(
+        annotation_errors, bad_rules_annotation, reading.data_problem, bad_checkpoint
+    )
     controller = controller_of(meta)
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate it may not be placed. The API server's message about
@@ -117,10 +122,8 @@ def to_read_pod(
         owner=intern(controller.uid),
         controller=intern(f"{controller.kind}/{controller.name}") if controller.name else "",
         permanent=controller.kind in _PERMANENT,
-        bad_annotation=annotation_errors[0].field
-        if annotation_errors
-        else bad_rules_annotation or (f"annotation {DATA}" if reading.data_problem else ""),
-        annotation_problem=reading.data_problem,
+        bad_annotation=bad_annotation,
+        annotation_problem=annotation_problem,
         replaces=_replaces(meta.annotations),
         preempts=reading.preempts,
         started=to_seconds(status.start_time) if node_name else 0.0,
@@ -129,7 +132,32 @@ def to_read_pod(
         immovable_reason=intern(_immovable_reason(meta, status, controller, reading)) if node_name else "",
         during_execution=during_execution,
         usage_class=reading.usage_class,
+        checkpointed=checkpointed,
     )
+
+
+def _first_bad(
+    errors: Sequence[ModelError], bad_rules_annotation: str, data_problem: str, bad_checkpoint: ModelError | None
+) -> tuple[str, str]:
+    """The first annotation that cannot be read, and what is wrong with it, "" where that is said elsewhere."""
+    if errors:
+        return errors[0].field, ""  # its text is the reason why the pod is blocked
+    if bad_rules_annotation:
+        return bad_rules_annotation, ""
+    if data_problem:
+        return f"annotation {DATA}", data_problem
+    return ("", "") if bad_checkpoint is None else (bad_checkpoint.field, bad_checkpoint.problem)
+
+
+def _checkpointed(annotations: WirePodAnnotations | None) -> tuple[float, ModelError | None]:
+    """When its work was last saved, 0 where nothing readable is said; and why it cannot be read."""
+    text = None if annotations is None else annotations.checkpointed_at
+    if text is None:
+        return 0.0, None
+    try:
+        return parse_checkpoint(text), None
+    except ModelError as error:
+        return 0.0, error
 
 
 def is_as_asked(status: WirePodStatus | None, reading: SpecReading) -> bool:

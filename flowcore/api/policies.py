@@ -84,6 +84,7 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         raise PolicyError(f"spec{path.rstrip('`')}", problem) from error
     names = tuple(wire.selects.scheduler_names or _default_names(wire.delivery))
     _check_delivery(wire, names)
+    cost = parse_cost(wire.cost, models)
     return Policy(
         name=name,
         precedence=wire.precedence,
@@ -96,13 +97,13 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         delivery=wire.delivery,
         steering=wire.steering,
         waiting=wire.waiting,
-        cost=parse_cost(wire.cost, models),
+        cost=cost,
         unscheduled=parse_unscheduled(wire.unscheduled),
         gangs=parse_gangs(wire.gangs),
         constraints=parse_constraints(wire.constraints),
         victims=wire.replaces.victims,
         preemption=parse_preemption(wire.preemption),
-        rescheduling=parse_rescheduling(wire.rescheduling),
+        rescheduling=parse_rescheduling(wire.rescheduling, cost.utilisation),
         during_execution=wire.during_execution.rules,
     )
 

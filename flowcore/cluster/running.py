@@ -7,10 +7,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
-from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
 
 _NO_REASONS: Mapping[str, str] = {}
+#: What is said of an annotation about a checkpoint that is still to come.
+FUTURE_CHECKPOINT = "it is in the future; it is ignored"
 
 
 def to_running_pod(
@@ -44,6 +46,7 @@ def to_running_pod(
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
         during_execution=_during_execution(pod, policy),
+        checkpointed=pod.checkpointed if pod.checkpointed <= now else 0.0,
     )
 
 
@@ -52,6 +55,8 @@ def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
 
     Its age and ``spec.rescheduling.mode`` do not matter.
     """
+    if policy is not None and ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
+        return DuringExecution.IGNORE
     stays = pod.immovable_reason or pod.gang is not None or pod.unsupported_reason or pod.unbindable_reason
     if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE

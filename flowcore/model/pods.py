@@ -174,8 +174,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     during_execution: DuringExecution | None = None
     #: Pods of which use like its own is expected.
     usage_class: UsageClass = UsageClass()
-    #: What is wrong with its annotation about data, which then counts as absent; "" when nothing is.
+    #: What is wrong with ``bad_annotation``, which then counts as absent; "": it has no known value, or none is bad.
     annotation_problem: str = ""
+    #: Seconds since the epoch when its work was last saved, from its annotation; 0: nothing readable is said.
+    checkpointed: float = 0.0
 
     @property
     def key(self) -> str:

@@ -5,7 +5,7 @@ Which pods of a cluster a policy governs is decided here, so that the operator a
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
 
 import msgspec
@@ -26,6 +26,8 @@ PLANNED = "scheduling.thalweg/nominated"
 WOKEN = "scheduling.thalweg/woken"
 #: Annotation of a running pod: "false": it is never moved to another node.
 EVICTABLE = "scheduling.thalweg/evictable"
+#: Annotation of a running pod: when its work was last saved, as RFC 3339 says. What it did before is not lost.
+CHECKPOINTED_AT = "scheduling.thalweg/checkpointed-at"
 #: Annotation of a pod: a value of DuringExecution that counts in place of its policy's.
 DURING_EXECUTION = "scheduling.thalweg/during-execution"
 #: Annotation of a new pod that names the running one, of the same namespace, whose place it is to take.
@@ -120,6 +122,26 @@ class ReschedulingMode(StrEnum):
     ACT = "Act"
 
 
+class ReschedulingReason(StrEnum):
+    """Why running pods of a policy are moved."""
+
+    #: A waiting pod fits on no node otherwise.
+    WAITING_PODS = "WaitingPods"
+    #: A rule that the pod requires does not hold any more (``DuringExecution`` says which pods leave for that).
+    BROKEN_RULES = "BrokenRules"
+    #: Another node costs less, by more than the price of the move.
+    GAIN = "Gain"
+
+
+class LostWork(StrEnum):
+    """Whether the work that a pod loses by a move has a price."""
+
+    #: What it did since its start or its last checkpoint is lost.
+    COUNT = "Count"
+    #: A move loses nothing: its replacement goes on.
+    IGNORE = "Ignore"
+
+
 class DuringExecution(StrEnum):
     """What becomes of a running pod when a rule that it requires of its node does not hold any more."""
 
@@ -170,6 +192,9 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
         per_round, per_hour: most moves in one round, and in one hour.
         per_node, per_namespace, per_owner: most pods that leave one node, namespace or controller in one round, those
             included whose replacement has no node yet.
+        reasons: what pods are moved for.
+        min_gain: a move for gain gains at least so much more than it costs; at least 1.
+        startup, lost_work: what a move costs (planning/evictions/gains/move_prices.py); ``startup`` in seconds.
     """
 
     mode: ReschedulingMode = ReschedulingMode.OFF
@@ -179,6 +204,14 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
     per_node: int = 10
     per_namespace: int = 30
     per_owner: int = 10
+    reasons: tuple[ReschedulingReason, ...] = (ReschedulingReason.WAITING_PODS, ReschedulingReason.BROKEN_RULES)
+    min_gain: int = 100
+    startup: int = 30
+    lost_work: LostWork = LostWork.COUNT
+
+    def moves_for(self, reason: ReschedulingReason, modes: Collection[ReschedulingMode]) -> bool:
+        """Whether pods are moved for a reason, where policies of these modes move theirs."""
+        return self.mode in modes and reason in self.reasons
 
 
 class Selects(msgspec.Struct, frozen=True):

@@ -46,6 +46,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         unevictable_reason: why it may not be evicted; "": it may be.
         queue: name of the FlowQueue that its usage counts for; "": none.
         during_execution: what becomes of it when a required rule of it does not hold any more.
+        checkpointed: seconds since the epoch when its work was last saved, never in the future; 0: never.
     """
 
     key: str
@@ -63,6 +64,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
     unevictable_reason: str = ""
     queue: str = ""
     during_execution: DuringExecution = DuringExecution.IGNORE
+    checkpointed: float = 0.0
 
     @property
     def priority(self) -> int:

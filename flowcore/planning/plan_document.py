@@ -125,6 +125,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
         to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+        gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
     """
 
     key: str
@@ -135,6 +136,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
     to: str = ""
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
     @classmethod
     def of(cls, eviction: Eviction, positions: Mapping[str, int]) -> PlanEviction:
@@ -148,6 +150,7 @@ class PlanEviction(msgspec.Struct, array_like=True, frozen=True, gc=False):
             eviction.to,
             eviction.reason,
             eviction.by_controller,
+            eviction.gain,
         )
 
 

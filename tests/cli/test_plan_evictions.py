@@ -7,7 +7,7 @@ import pytest
 from support.cli import Manifest, node, plan_of, pod, thalweg
 from thalweg.plans.evictions import WHY
 
-from flowcore.model.policies import DURING_EXECUTION, EVICTABLE
+from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, EVICTABLE
 from flowcore.model.running_pods import EvictionKind
 
 OWNER = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u1", "controller": True}
@@ -273,6 +273,45 @@ def test_the_table_says_who_leaves() -> None:
     heading = next(at for at, line in enumerate(lines) if line.startswith("WOULD LEAVE"))
     assert "default/large" in lines[heading + 1]
     assert lines[0].startswith("0 placed, 1 pending on 2 nodes")
+
+
+GAINING = {"reasons": ["Gain"], "minGain": 1, "minAge": "0s", "price": {"startup": "1s", "lostWork": "Ignore"}}
+
+
+def test_moves_for_gain_are_shown() -> None:
+    """JSON has the gain, the tables a sentence, and ``why`` of the running pod says it too."""
+    crowd = [node("a"), node("b"), running("p", "1"), running("q", "1")]
+    propose = policy(rescheduling={**GAINING, "mode": "Propose"})
+    answer = plan_of(*crowd, propose)
+    assert (answer["leaving"], answer["evictions"]) == ([], {})
+    (move,) = answer["proposed"]
+    assert (move["pod"], move["kind"], move["forPods"], move["to"]) == ("default/p", "Migration", [], "b")
+    sentence = f"it costs {move['gain']:,} less on b than on a, and its move costs 12"
+    assert (move["gain"] > 12, move["reason"]) == (True, sentence)
+    assert plan_of(*crowd, propose, arguments=("--reschedule",))["leaving"] == [move]
+    assert plan_of(*crowd, policy(rescheduling={"mode": "Act", "minAge": "0s"}))["leaving"] == []
+    acting = policy(rescheduling={**GAINING, "mode": "Act"})
+    assert any(f"Migration: {sentence}" in line for line in table(*crowd, acting, arguments=("--pods",)))
+    assert any(f"other nodes cost {move['gain']:,} less" in line for line in table(*crowd, acting))
+    for rules, said in ((propose, "Policy p proposes to move it to b"), (acting, "The plan moves it to b")):
+        dump = json.dumps({"apiVersion": "v1", "kind": "List", "items": [*crowd, rules]})
+        lines = thalweg("why", "default/p", "-f", "-", stdin=dump).stdout.splitlines()
+        assert lines[0] == f"default/p: Moves: {said}: {sentence}."
+    assert "it does not wait" in thalweg("why", "default/q", "-f", "-", stdin=dump).stderr
+
+
+def test_a_checkpoint_in_the_future_is_named() -> None:
+    """It counts as none: the work of a year is lost by a move."""
+    lost = policy(rescheduling={**GAINING, "mode": "Act", "price": {"startup": "1s", "lostWork": "Count"}})
+    newest = running("q", "1", owner=None)  # a dump is as old as what is newest in it
+    newest["metadata"]["creationTimestamp"] = "2021-01-01T00:00:00Z"
+    for year, moves in (("2020", 0), ("9999", 0), ("2021", 1)):
+        saved = running("p", "1")
+        saved["status"]["startTime"] = "2020-01-01T00:00:00Z"
+        saved["metadata"]["annotations"] = {CHECKPOINTED_AT: f"{year}-01-01T00:00:00Z"}
+        answer = plan_of(node("a"), node("b"), saved, newest, lost)
+        assert len(answer["leaving"]) == moves, year
+        assert bool([each for each in answer["warnings"] if "in the future" in each]) is (year == "9999")
 
 
 def test_an_annotation_that_does_not_parse_is_named() -> None:

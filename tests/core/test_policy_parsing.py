@@ -85,6 +85,20 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"gangs": {"holdRoomFor": "10"}}, "spec.gangs.holdRoomFor"),
         ({"gangs": {"holdRoomShare": 101}}, "spec.gangs.holdRoomShare"),
         ({"replaces": {"victims": "Anybody"}}, "spec.replaces.victims"),
+        ({"rescheduling": {"minGain": 0}}, "spec.rescheduling.minGain"),
+        ({"rescheduling": {"minGain": -5}}, "spec.rescheduling.minGain"),
+        ({"rescheduling": {"minGain": 10**10}}, "spec.rescheduling.minGain"),
+        ({"rescheduling": {"minGain": "much"}}, "spec.rescheduling.minGain"),
+        ({"rescheduling": {"reasons": ["Boredom"]}}, "spec.rescheduling.reasons"),
+        ({"rescheduling": {"reasons": []}}, "spec.rescheduling.reasons"),
+        ({"rescheduling": {"reasons": ["Gain", "Gain"]}}, "spec.rescheduling.reasons: a reason is given twice"),
+        (
+            {"rescheduling": {"reasons": ["Gain"]}, "cost": {"utilisation": "Larger"}},
+            "spec.rescheduling.reasons: Gain needs spec.cost.utilisation Requested",
+        ),
+        ({"rescheduling": {"price": {"startup": "-5s"}}}, 'spec.rescheduling.price.startup: "-5s" is not a duration'),
+        ({"rescheduling": {"price": {"startup": "25h"}}}, 'spec.rescheduling.price.startup: "25h" is longer than 24h'),
+        ({"rescheduling": {"price": {"lostWork": "Some"}}}, "spec.rescheduling.price.lostWork"),
         ({"gangs": {"onPartialBind": "Shrug"}}, "spec.gangs.onPartialBind"),
         ({"constraints": [{"name": "c"}]}, "spec.constraints[0]: needs exactly one of conflict, exclusive, together, "),
         ({"constraints": [{"name": "c", **CONFLICT, **TOGETHER}]}, "spec.constraints[0]: needs exactly one of"),
@@ -200,6 +214,7 @@ def test_the_crd_says_the_same() -> None:
         {"delivery": "Extender", "selects": {"schedulerNames": ["thalweg"]}},
         {"steering": "Prefer"},
         {"waiting": "Gate"},
+        {"rescheduling": {"reasons": ["Gain"]}, "cost": {"utilisation": "Measured"}},
         {"delivery": "Extender", "steering": "Prefer", "constraints": [{"name": "c", **CONFLICT}]},
     ]
     said = []

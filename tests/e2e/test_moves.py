@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 from support.cluster_scenario import ClusterScenario
+from support.operator import until
 from support.steering import count
 
 from flowcore.model.policies import SCHEDULER_NAME, STEERED_NAME
@@ -72,3 +73,47 @@ async def test_a_move_is_proposed(scene: ClusterScenario) -> None:
         "rescheduling"
         not in (await scene.policy_seen("own", 2, lambda each: "rescheduling" not in each["status"]))["status"]
     )
+
+
+GAIN = {"minAge": "0s", "reasons": ["Gain"], "minGain": 1, "price": {"startup": "1s", "lostWork": "Ignore"}}
+
+
+async def crowd(scene: ClusterScenario, scheduler: str, mode: str) -> dict[str, Any]:
+    """A ReplicaSet's pod runs on a beside another pod, and then there is b, which is empty; the ReplicaSet's pod."""
+    await scene.policy("own", selects={"podSelector": {}}, rescheduling={**GAIN, "mode": mode})
+    await scene.nodes("a", cpu="6")
+    crowded = await scene.replica(scheduler=scheduler)
+    await scene.create("filler", "2", scheduler=scheduler)
+    assert await scene.node_of("filler") == "a"
+    await scene.nodes("b", cpu="6")
+    return crowded
+
+
+@BOTH
+async def test_a_pod_moves_for_gain(scene: ClusterScenario, scheduler: str) -> None:
+    """Nobody waits. Its replacement takes the room that was reserved on b, and nothing moves after that."""
+    replaced = await count(scene.operator, "thalweg_moves_total", "replaced")
+    moved = await crowd(scene, scheduler, "Act")
+
+    async def is_replaced() -> bool:
+        return await count(scene.operator, "thalweg_moves_total", "replaced") == replaced + 1
+
+    await until(is_replaced, 90, lambda: "the replacement of the moved pod")
+    names = {each["metadata"]["name"] for each in await scene.pods()} - {moved["metadata"]["name"], "filler"}
+    (replacement,) = names
+    assert await scene.node_of(replacement) == "b"
+    await scene.nodes("c", cpu="1")  # another round
+    await scene.create("small", "100m", scheduler=scheduler)
+    await scene.node_of("small")
+    assert {each["metadata"]["name"] for each in await scene.pods()} == {replacement, "filler", "small"}
+
+
+async def test_a_move_for_gain_is_proposed(scene: ClusterScenario) -> None:
+    """The policy's status says where the pod would go and what it would gain; nobody is evicted."""
+    moved = await crowd(scene, SCHEDULER_NAME, "Propose")
+    seen = await scene.policy_seen("own", 1, lambda each: each["status"].get("rescheduling", {}).get("count") == 1)
+    (proposal,) = seen["status"]["rescheduling"]["proposals"]
+    assert proposal.pop("gain") > 0
+    key = f"{scene.namespace}/{moved['metadata']['name']}"
+    assert proposal == {"pod": key, "node": "a", "to": "b", "kind": "Migration"}
+    assert not scene.history.deleted

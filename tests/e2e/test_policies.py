@@ -50,6 +50,12 @@ REFUSED = {
     ),
     "steering and nobody to steer": ({"steering": "Prefer"}, "spec.steering: Prefer needs delivery Extender"),
     "gates for a binder": ({"delivery": "Binder", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
+    "gain by what is measured": (
+        {"rescheduling": {"reasons": ["Gain"]}, "cost": {"utilisation": "Larger"}},
+        "spec.rescheduling.reasons: Gain needs spec.cost.utilisation Requested",
+    ),
+    "no margin": ({"rescheduling": {"minGain": 0}}, "spec.rescheduling.minGain"),
+    "no time to start": ({"rescheduling": {"price": {"startup": "-5s"}}}, "spec.rescheduling.price.startup"),
     "gates for an observer": ({"delivery": "Observe", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
     "an unknown steering": ({"delivery": "Extender", "steering": "Push"}, 'supported values: "Require", "Prefer"'),
     "an unknown way to wait": ({"delivery": "Extender", "waiting": "Sit"}, 'supported values: "Auto", "Hold", "Gate"'),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import msgspec
 import pytest
 from structlog.testing import capture_logs
@@ -11,10 +13,13 @@ from thalweg_operator.api.watches.sinks import PodSink, pod_decoder
 from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner
+from flowcore.api.base import to_seconds
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import to_running_pod
 from flowcore.model import pod_terms
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import DURING_EXECUTION, DuringExecution
+from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, DuringExecution
 from flowcore.model.selectors import LabelSelector
 
 
@@ -66,6 +71,26 @@ def test_an_unknown_value_of_during_execution_is_counted() -> None:
     assert good.during_execution is DuringExecution.EVICT
     field = f"annotation {DURING_EXECUTION}"
     assert [(each["field"], each["name"]) for each in logs] == [(field, "default/Sometimes")]
+    assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["yesterday", "", "2026-02-30T00:00:00Z", "2026-01-01T00:00:00", "-1", "9" * 100_000, "2100-01-01T00:00:00Z"],
+)
+def test_a_checkpoint_that_is_no_time_or_in_the_future_is_counted(text: str) -> None:
+    """It is told on the pod and counts as none; the pod is read like any other."""
+    metrics, now = Metrics(), to_seconds(datetime(2026, 11, 26, tzinfo=UTC))
+    decode = pod_decoder(Interner(), BadInput(metrics), lambda: now)
+    with capture_logs() as logs:
+        bad = decode(_pod("bad", {CHECKPOINTED_AT: text}))
+        good = decode(_pod("good", {CHECKPOINTED_AT: "2026-11-25T23:59:59.5+00:00"}))
+    assert (good.checkpointed, bad.blocked_reason) == (now - 0.5, "")
+    assert to_running_pod(Cluster(), bad, None, now).checkpointed == 0.0
+    assert to_running_pod(Cluster(), good, None, now).checkpointed == now - 0.5
+    field = f"annotation {CHECKPOINTED_AT}"
+    assert [(each["field"], each["name"]) for each in logs] == [(field, "default/bad")]
+    assert logs[0]["problem"].endswith("it is ignored")
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 1
 
 

@@ -17,6 +17,7 @@ from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.victims.replacements import REPLACEMENT_TIMEOUT, is_alike, place_key, recent_moves
 
+from flowcore.model.data import DATA
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import STEERED_NAME
@@ -99,6 +100,16 @@ class Scene:
         """The large pod comes to a, and the other one goes to b."""
         self.plan("large", "a", PlanEviction("ns/web-1", "u-web-1", "a", kind, to="b"), **options)
 
+    def plan_gain(self, meanwhile: Callable[[], object] = lambda: None) -> None:
+        """A round moves the pod to b for gain; something happens before its plan arrives."""
+        self.state.take_changes()
+        generation = self.state.generation
+        meanwhile()
+        self._plans += 1
+        move = PlanEviction("ns/web-1", "u-web-1", "a", EvictionKind.MIGRATION, to="b", reason="it gains", gain=500)
+        self.state.apply(PlanMade(self._plans, generation, (), evictions=[move]))
+        self.state.look_after()
+
     def leave(self) -> None:
         """The moved pod is evicted, and its end is seen."""
         assert self.evictions() == ["web-1"]
@@ -142,6 +153,39 @@ def test_the_whole_way(scheduler: str, owner: Owner) -> None:
     for name, node in (("web-2", "b"), ("large", "a")):
         scene.plan(name, node)
         assert scene.phases()[f"ns/{name}"][0] in (Phase.BINDING, Phase.NOMINATED, Phase.RESERVED)
+
+
+@pytest.mark.parametrize(("scheduler", "owner"), [("thalweg", Owner.BINDER), (STEERED_NAME, Owner.STEERING)])
+def test_a_move_for_gain(scheduler: str, owner: Owner) -> None:
+    """Nobody waits for its room: its place is reserved first, then it is evicted, and its replacement goes there."""
+    scene = Scene(scheduler)
+    scene.gone("large")
+    scene.plan_gain()
+    assert scene.phases() == {PLACE: (Phase.AWAITING_REPLACEMENT, "b")}
+    assert scene.ledger.reservations[PLACE].owner is owner
+    scene.leave()
+    scene.pod("web-2", 400, owner="rs")
+    assert scene.phases() == {"ns/web-2": (Phase.HELD, "b")}
+    assert [(move.node, move.under_way) for move in scene.moves()] == [("a", True)]
+
+
+@pytest.mark.parametrize("mode", ["Propose", "Off"])
+def test_no_move_for_gain_unless_the_policy_acts(mode: str) -> None:
+    """The policy may have changed since the plan was made; nobody is evicted."""
+    scene = Scene()
+    scene.gone("large")
+    scene.plan_gain(meanwhile=lambda: scene.set_mode(mode))
+    assert not scene.phases()
+    assert not scene.evictions()
+
+
+def test_no_move_for_gain_without_room() -> None:
+    """The room was taken before the plan arrived: the pod stays."""
+    scene = Scene()
+    scene.gone("large")
+    scene.plan_gain(meanwhile=lambda: scene.pod("other", 700, node_name="b", usage=sized(700).requests))
+    assert not scene.phases()
+    assert not scene.evictions()
 
 
 def test_a_round_has_another_place_than_the_one_that_is_held() -> None:
@@ -204,6 +248,15 @@ def test_a_pod_is_alike_whether_it_is_bound_or_not(case: Case) -> None:
         waiting, bound = read_pods([{**manifest, "spec": each} for each in (spec, {**spec, "nodeName": "n0"})])
         if not waiting.blocked_reason:
             assert is_alike(waiting, bound)
+
+
+def test_a_pod_with_data_is_alike_whether_it_is_bound_or_not() -> None:
+    """Its annotation counts for a running pod too: the replacement asks for what the moved pod asks for."""
+    annotations = {DATA: '[{"node": "n1", "bytes": "10Gi"}]'}
+    manifest = {"metadata": {"name": "p", "namespace": "ns", "annotations": annotations}}
+    waiting, bound = read_pods([{**manifest, "spec": spec} for spec in ({}, {"nodeName": "n0"})])
+    assert bound.pod_class.data
+    assert is_alike(waiting, bound)
 
 
 def test_labels_may_differ() -> None:

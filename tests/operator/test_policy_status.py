@@ -145,12 +145,14 @@ def test_proposals_are_shown_while_the_policy_proposes() -> None:
         ProposedEviction(f"ns/p{number:02}", "a", EvictionKind.MIGRATION, "b", waiting) for number in range(21)
     ]
     rounds.proposals["u"][1] = ProposedEviction("ns/p01", "a", EvictionKind.RULE)
+    rounds.proposals["u"][2] = ProposedEviction("ns/p02", "a", EvictionKind.MIGRATION, "b", gain=1240)
     shown = statuses(store, rounds)["shop"]["rescheduling"]
     assert (shown["count"], len(shown["proposals"])) == (21, 20)
     assert shown["proposals"][0] == {
         "pod": "ns/p00", "node": "a", "kind": "Migration", "to": "b", "for": waiting[:10]
     }  # fmt: skip
     assert shown["proposals"][1] == {"pod": "ns/p01", "node": "a", "kind": "Rule"}
+    assert shown["proposals"][2] == {"pod": "ns/p02", "node": "a", "kind": "Migration", "to": "b", "gain": 1240}
     store.offer("shop", "u", 2, {**propose, "rescheduling": {"mode": "Act"}})
     assert statuses(store, rounds)["shop"]["rescheduling"] is None
 

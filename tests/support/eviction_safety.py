@@ -15,7 +15,13 @@ import pytest
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
-from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.policies import (
+    DuringExecution,
+    Policy,
+    PreemptionMode,
+    ReschedulingMode,
+    ReschedulingReason,
+)
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.result import Eviction, Placement
 from flowcore.planning.round import RoundResult
@@ -132,7 +138,8 @@ def check_victims(snapshot: Snapshot, result: RoundResult, policies: Mapping[str
         assert set(placement.victims) <= set(evicted), "a placement waits for a pod that stays"
     for each in result.evictions:
         assert not each.pod.unevictable_reason, f"{each.pod.key}: {each.pod.unevictable_reason}"
-        assert each.for_pods or each.kind is EvictionKind.RULE, f"{each.pod.key} leaves for nobody"
+        assert each.for_pods or each.gain or each.kind is EvictionKind.RULE, f"{each.pod.key} leaves for nobody"
+        assert not (each.for_pods and each.gain), f"{each.pod.key} leaves for gain and for others"
         for key in each.for_pods:
             assert key in placed, f"{each.pod.key} leaves for {key}, which has no node"
             pod = pending[key]
@@ -168,7 +175,7 @@ def check_gangs_leave_whole(snapshot: Snapshot, result: RoundResult) -> None:
 def check_nobody_leaves_in_vain(snapshot: Snapshot, result: RoundResult) -> None:
     """No victim could have stayed with the rest of the plan as it is."""
     for each in result.evictions:
-        if each.pod.gang or each.kind is EvictionKind.RULE:
+        if each.pod.gang or each.gain or each.kind is EvictionKind.RULE:
             continue
         rest = [other for other in result.evictions if other is not each]
         placements = [
@@ -191,7 +198,10 @@ def check_moves(snapshot: Snapshot, result: RoundResult, policies: Mapping[str, 
         else:
             assert each.to, f"{pod.key} is moved nowhere"
             assert not pod.immovable_reason, f"{pod.key} is moved: {pod.immovable_reason}"
-            assert policies[pod.policy].rescheduling.mode is ReschedulingMode.ACT
+            rescheduling = policies[pod.policy].rescheduling
+            reason = ReschedulingReason.GAIN if each.gain else ReschedulingReason.WAITING_PODS
+            assert rescheduling.moves_for(reason, (ReschedulingMode.ACT,))
+            assert not each.gain or each.gain >= rescheduling.min_gain
         counted.update([("policy", pod.policy), ("node", pod.node), ("ns", pod.namespace), ("owner", pod.owner)])
     for each in moved:
         limits = policies[each.pod.policy].rescheduling

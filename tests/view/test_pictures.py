@@ -459,3 +459,29 @@ def test_a_pod_that_the_newest_round_left_out_keeps_its_reason() -> None:
     data.scenario.cluster.put_pod(again)
     (before, after) = answer_pending(data, PendingQuery(), ALL).items
     assert (before.code, after.code) == ("NodeResourcesFit", "New")
+
+
+def test_a_pod_that_its_policy_proposes_to_move() -> None:
+    """Its page says where to and why, and that it runs where it does."""
+    rescheduling = {
+        "mode": "Propose",
+        "minAge": "0s",
+        "reasons": ["Gain"],
+        "minGain": 1,
+        "price": {"startup": "1s", "lostWork": "Ignore"},
+    }
+    policy = {
+        "apiVersion": "scheduling.thalweg/v1alpha1",
+        "kind": "FlowSchedulingPolicy",
+        "metadata": {"name": "p"},
+        "spec": {"selects": {"podSelector": {}}, "rescheduling": rescheduling},
+    }
+    pods = [pod(name, "1", nodeName="n0", schedulerName="thalweg") for name in ("p", "q")]
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "u", "controller": True}
+    pods[0]["metadata"]["ownerReferences"] = [owner]
+    data, plan = planned(scenario_of([node("n0"), node("n1"), policy, *pods]))
+    assert not plan.evictions
+    answer = answer_pod(data, PodQuery("default", "p"), ALL)
+    assert (answer.state, answer.node, answer.leaves, answer.proposed_to) == ("Running", "n0", "", "n1")
+    assert answer.reason.startswith("it costs ")
+    assert answer_pod(data, PodQuery("default", "q"), ALL).proposed_to == ""

@@ -43,9 +43,13 @@ def print_leaving(console: Console, title: str, rows: Sequence[LeavingWorkload])
     if not rows:
         return
     cells = (
-        (row.workload, f"{row.pods:,}", f"{row.moved:,}", some(row.for_workloads) or "-", WHY[row.kind])
+        (row.workload, f"{row.pods:,}", f"{row.moved:,}", some(row.for_workloads) or "-", _why(row))
         for row in rows[:MAX_ROWS]
     )
     print_table(console, (title, "PODS", "WITH A NEW NODE", "FOR", "WHY"), cells)
     print_truncated(console, len(rows))
     console.print()
+
+
+def _why(row: LeavingWorkload) -> str:
+    return f"other nodes cost {row.gain:,} less" if row.gain else WHY[row.kind]

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
@@ -57,28 +57,34 @@ class Destinations:
         Args:
             avoid: bool[N], nodes that it must not go to beside its own; None: none.
         """
+        nodes = np.nonzero(self.usable(resident, avoid))[0]
+        spare = (self._state.free_now[nodes] * self._share).sum(axis=1)
+        nodes = self.passing(resident, nodes[np.argsort(spare, kind="stable")])
+        return int(nodes[0]) if len(nodes) else -1
+
+    def usable(self, resident: int, avoid: Bools | None = None) -> Bools:
+        """bool[N]: other nodes that may take a resident's replacement and have room for it now; ``avoid``: as above."""
         state = self._state
         usage, free = state.residents.usage[resident], state.free_now
         asked = usage > 0
-        plain, allowed = self.allowed(resident)
+        _, allowed = self.allowed(resident)
         enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
-        usable = allowed & enough if avoid is None else allowed & enough & ~avoid
+        usable: Bools = allowed & enough if avoid is None else allowed & enough & ~avoid
         usable[state.residents.nodes[resident]] = False
-        nodes = np.nonzero(usable)[0]
-        if not len(nodes):
-            return -1
-        spare = (free[nodes] * self._share).sum(axis=1)
-        nodes = nodes[np.argsort(spare, kind="stable")]
-        if plain:
-            return int(nodes[0])
+        return usable
+
+    def passing(self, resident: int, nodes: Int64s) -> Int64s:
+        """Those of some usable nodes that every filter lets a resident's replacement in, in the same order."""
+        state, (plain, _) = self._state, self.allowed(resident)
+        if plain or not len(nodes):
+            return nodes
         pod, signature = state.residents.pods[resident], self._signature(resident)
         # Before the others have left, and afterwards: they may be those that its affinity wants near.
         before, afterwards = (state.snapshot([resident], leavers_stay=stay) for stay in (True, False))
         fits = run_filters(pod.pod_class, before, signature).fits
         if state.leaving.keys() - {resident}:
             fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
-        fitting = nodes[fits[nodes]]
-        return int(fitting[0]) if len(fitting) else -1
+        return nodes[fits[nodes]]
 
     def _signature(self, resident: int) -> PodSignature:
         pod = self._state.residents.pods[resident]

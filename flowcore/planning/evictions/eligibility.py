@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode
+from flowcore.model.policies import Policy, PreemptionMode, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPod
 from flowcore.planning.evictions.state import EvictionState, share_key
 
@@ -139,7 +139,6 @@ class MoveEligibility:
 
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
-        self._movable = self._may_ever_move()
         self._recent: dict[tuple[str, str], int] = {}
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
@@ -152,21 +151,34 @@ class MoveEligibility:
             for key in (("node", move.node), ("namespace", move.namespace), ("owner", move.owner)):
                 self._recent[key] = self._recent.get(key, 0) + 1
 
+    @cached_property
+    def _movable(self) -> Bools:
+        """bool[V]: residents that may be moved for waiting pods."""
+        return self._may_ever_move(ReschedulingReason.WAITING_PODS)
+
     @property
     def any(self) -> bool:
-        """Whether any policy moves pods."""
-        return any(policy.rescheduling.mode in self._modes for policy in self._policies.values())
+        """Whether any policy moves pods for waiting ones."""
+        return any(
+            policy.rescheduling.moves_for(ReschedulingReason.WAITING_PODS, self._modes)
+            for policy in self._policies.values()
+        )
 
     @property
     def movable(self) -> Bools:
-        """bool[V]: residents that policies let go, whatever is decided."""
-        return self._movable
+        """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
+        return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
 
-    def _may_ever_move(self) -> Bools:
+    def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that policies let go for a reason, whatever is decided; ``excluded``: other policies."""
         residents = self._residents
-        if not self.any:
+        moves = {
+            name
+            for name, policy in self._policies.items()
+            if policy.rescheduling.moves_for(reason, self._modes) and name not in excluded
+        }
+        if not moves:
             return np.zeros(len(residents.pods), dtype=np.bool_)
-        moves = {name for name, policy in self._policies.items() if policy.rescheduling.mode in self._modes}
         running = residents.running_count
         movable = [
             resident < running and pod.policy in moves and not pod.immovable_reason
@@ -177,6 +189,16 @@ class MoveEligibility:
     def mask(self, priority: int) -> Bools:
         """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
         movable: Bools = self._movable & (self._residents.priorities <= priority)
+        movable[list(self._state.leaving)] = False
+        return movable
+
+    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that may be moved for gain, but for budgets and limits.
+
+        Args:
+            excluded: names of policies that move none for gain.
+        """
+        movable = self._may_ever_move(ReschedulingReason.GAIN, excluded)
         movable[list(self._state.leaving)] = False
         return movable
 

@@ -9,9 +9,11 @@ from functools import cached_property, partial
 import numpy as np
 
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.policies import Policy, ReschedulingMode
+from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
+from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
+from flowcore.planning.evictions.gains import GainMoves
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
@@ -51,13 +53,13 @@ def plan_evictions(
     if running is None:
         return result
     broken = broken_rules(result.after, running)
-    if not result.unplaced and not broken:
+    if not (result.unplaced or broken or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
         return result
     acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
     planned = acting.result()
     bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
-    if planned.evictions:
-        # The bound of the first part is of plans without evictions.
+    if any(not eviction.gain for eviction in planned.evictions):
+        # The bound of the first part is of plans in which nobody leaves for the waiting pods.
         bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
         notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
     planned = planned.bounded_by(bound, notes)
@@ -65,6 +67,10 @@ def plan_evictions(
         proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
     return planned
+
+
+def _moves_for_gain(problem: Problem, modes: Sequence[ReschedulingMode]) -> bool:
+    return any(policy.rescheduling.moves_for(ReschedulingReason.GAIN, modes) for policy in problem.policies.values())
 
 
 def _moves(result: RoundResult) -> tuple[Eviction, ...]:
@@ -84,6 +90,7 @@ class _EvictionRound:
         modes: Sequence[ReschedulingMode],
     ) -> None:
         self._problem, self._first, self._broken = problem, result, broken
+        self._gains = _moves_for_gain(problem, modes)
         self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
@@ -94,12 +101,25 @@ class _EvictionRound:
         self._reclaims = None
         if problem.snapshot.queues is not None and any(pod.queue for pod in running.pods):
             self._reclaims = ReclaimEligibility(self._state, Reclaim(problem.snapshot), result.placements)
-        self._anyone = self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        self._anyone = bool(self._waiting) and (
+            self._moves.any or self._reclaims is not None or bool((residents.priorities < highest).any())
+        )
 
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
-        if not self._broken and not (self._waiting and self._anyone):
+        groups: dict[str, Waiting] = {}
+        if self._broken or self._anyone:
+            groups = self._place_waiting()
+        elif not self._gains:
             return self._first
+        if self._gains:
+            self._move_for_gain()
+        return self._build(groups, order_arrivals(self._state))
+
+    # --- search ---
+
+    def _place_waiting(self) -> dict[str, Waiting]:
+        """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
         groups: dict[str, Waiting] = {}
@@ -121,8 +141,26 @@ class _EvictionRound:
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         search.find_replacements(self._holds)
-        order = order_arrivals(self._state)
-        return self._build(groups, order)
+        return groups
+
+    def _move_for_gain(self) -> None:
+        """Pods leave for nodes that cost less, but for those that may take a pod which still waits."""
+        state, problem = self._state, self._problem
+        arrived = {arrival.pod.key for arrival in state.arrivals}
+        waiting = {each.pod.key for each in self._first.unplaced} | {
+            state.residents.placement(resident).pod.key
+            for resident, leaving in state.leaving.items()
+            if leaving.kind is None
+        }
+        kept = np.zeros(len(state.free), dtype=np.bool_)
+        for demand in problem.demands:
+            if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
+                kept |= demand.allowed
+        destinations = Destinations(state, problem.policies, problem.cache)
+        placed = [placement.pod.signature for placement in self._first.placements]
+        gains = GainMoves(state, problem.policies, problem.models, self._moves, destinations, placed)
+        gains.decide(kept, self._holds)
+        problem.charge(())
 
     def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
         """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
@@ -138,8 +176,6 @@ class _EvictionRound:
             others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
         room = resident_room(self._problem, self._state, others, self._moves.movable)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
-
-    # --- search ---
 
     def _place_with_held(self, search: Search) -> Checkpoint:
         """Places the group that room is held for, on that room too; the checkpoint before its placements.
@@ -250,8 +286,9 @@ class _EvictionRound:
 
     def _build(self, groups: Mapping[str, Waiting], order: ArrivalOrder) -> RoundResult:
         state, first = self._state, self._first
-        if not state.arrivals and not state.leaving:
-            return first
+        if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
+            # The waiting pods have the plan of the first part, and its bound holds.
+            return replace(first, evictions=self._evictions({}), after=state.snapshot()) if state.leaving else first
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
@@ -337,6 +374,7 @@ class _EvictionRound:
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
+                leaving.gain,
             )
             for resident, leaving in state.leaving.items()
             if leaving.kind is not None

@@ -67,7 +67,8 @@ def waited_for(state: EvictionState, order: ArrivalOrder) -> dict[str, tuple[int
     These are the leavers of its node; where rules decide about it, also leavers whose node gains no pod, or all
     where these do not suffice.
     """
-    leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None]
+    # Who leaves for gain goes by itself: the plan held before.
+    leavers = [resident for resident, leaving in state.leaving.items() if leaving.kind is not None and not leaving.gain]
     gaining = {arrival.node for arrival in state.arrivals}
     by_node: dict[int, list[int]] = {}
     for resident in leavers:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -42,13 +43,10 @@ class Residents:
         index = snapshot.table.index
         known = [pod for pod in running.pods if pod.node in index]
         pods = (*known, *(_as_running(each) for each in placements))
-        rows: dict[Amounts, Int64s] = {}
-        usage = np.zeros((len(pods), len(snapshot.resources)), dtype=np.int64)
-        for resident, pod in enumerate(pods):
-            row = rows.get(pod.usage)
-            if row is None:
-                row = rows[pod.usage] = snapshot.vector(pod.usage)
-            usage[resident] = row
+        numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
+        kinds = [numbers[pod.usage] for pod in pods]
+        rows = [snapshot.vector(amounts) for amounts in numbers]
+        usage = np.array(rows, dtype=np.int64).reshape(-1, len(snapshot.resources))[kinds]
         nodes = np.array([index[pod.node] for pod in pods], dtype=np.int64)
         return cls(running, pods, tuple(placements), nodes, usage)
 

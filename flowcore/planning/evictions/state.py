@@ -26,7 +26,7 @@ class Leaving:
         kind: why; None: a placement that is taken back.
         for_pods: keys of the pods that it leaves for.
         to: the node where its replacement goes; -1: none.
-        reason, by_controller: see Eviction.
+        reason, by_controller, gain: see Eviction.
     """
 
     kind: EvictionKind | None
@@ -34,6 +34,7 @@ class Leaving:
     to: int = -1
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,13 +153,14 @@ class EvictionState:
         *,
         reason: str = "",
         by_controller: bool = False,
+        gain: int = 0,
     ) -> None:
         """A resident leaves that stays so far."""
         residents, pod = self.residents, self.residents.pods[resident]
         node, usage = int(residents.nodes[resident]), residents.usage[resident]
         runs = residents.is_running(resident)
         self.leaving[resident] = Leaving(
-            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
+            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller, gain=gain
         )
         self.free[node] += usage
         if runs:
@@ -278,6 +280,8 @@ class EvictionState:
             arrivals: the waiting pods that have come; None: all.
         """
         residents, before = self.residents, self._snapshot
+        if not self.changed and not without and not arrivals:
+            return before
         names = [node.name for node in before.table.nodes]
         gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
         left_out = frozenset(gone)

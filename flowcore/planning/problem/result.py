@@ -61,6 +61,7 @@ class Eviction:
         to: the node where room for its replacement is free now and reserved; "": none.
         reason: a sentence for people beyond the kind; "": none.
         by_controller: another controller evicts it; only the room for its replacement is ours to reserve.
+        gain: of a move for gain: what its node costs it now less what ``to`` costs it then; 0: it leaves for others.
     """
 
     pod: RunningPod
@@ -69,6 +70,7 @@ class Eviction:
     to: str = ""
     reason: str = ""
     by_controller: bool = False
+    gain: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,8 +102,9 @@ class RoundResult(Bounded):
         unplaced: what stays pending.
         cost: sum of all prices, of what is left too.
         lower_bound: no plan costs less that replaces the same pods and lets in the same pods of queues; computed from
-            the snapshot by our own code, whatever solvers said. If no pod leaves, it is about plans in which none does;
-            if any does, about plans with evictions and moves too.
+            the snapshot by our own code, whatever solvers said. If no pod leaves for others or for a rule, it is
+            about plans in which none does, before any moves for gain; if any does, about plans with evictions and moves
+            too.
         bound_notes: what the bound does not count in full; a gap may come of that. Empty for a certified plan.
         method: which way gave it.
         steps: steps of work taken; the same snapshot, policies, seed and steps give the same plan.

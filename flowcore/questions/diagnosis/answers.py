@@ -28,6 +28,8 @@ class WhyKind(StrEnum):
     BLOCKED = "Blocked"
     #: It waits for nothing: the next plan places it.
     PLANNED = "Planned"
+    #: It runs, and another node costs less: the plan moves it, or its policy proposes that.
+    MOVES = "Moves"
 
 
 class WhyQuery(msgspec.Struct, frozen=True, rename="camel"):

@@ -13,6 +13,7 @@ from flowcore.questions.diagnosis.fixes import find_fixes
 from flowcore.questions.diagnosis.leaving import waits_for_victims
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_names
+from flowcore.questions.diagnosis.moves import why_moves
 from flowcore.questions.diagnosis.targets import waiting_pods
 from flowcore.questions.diagnosis.unplaced import why_unplaced
 from flowcore.questions.scenario import GovernedScenario, Scenario, ScenarioPlan, plan_scenario
@@ -25,11 +26,14 @@ _WAIT = frozenset((WhyKind.VICTIMS_LEAVING, WhyKind.PLANNED, WhyKind.HANDED_OVER
 
 
 def answer_why(scenario: Scenario, query: WhyQuery, context: AnswerContext) -> WhyAnswer:
-    """Why a pod, or most pods of a gang or a controller, wait.
+    """Why a pod, or most pods of a gang or a controller, wait; of a running pod, why it moves for gain.
 
     Raises:
-        UnknownName: there is no such target, or it does not wait.
+        UnknownName: there is no such target, or it does not wait and is not moved for gain.
     """
+    moves = why_moves(scenario, query.target, context)
+    if moves is not None:
+        return moves
     pods = waiting_pods(scenario, query.target, context)
     plan = plan_scenario(scenario, context.now, context.models)
     pod, waiting, alike = _first_of_most(plan, pods)

@@ -11,8 +11,9 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
+from flowcore.cluster.running import FUTURE_CHECKPOINT
 from flowcore.costs import MODELS, CostModel
-from flowcore.model.policies import Policy
+from flowcore.model.policies import CHECKPOINTED_AT, Policy
 from flowcore.planning.plan_document import PlanDocument, whole_plan_document
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario.measured import measured_usage
@@ -31,8 +32,8 @@ class ScenarioPlan:
         policies: in force, by name.
         skipped: keys of pods that may not be planned, and the reason.
         gaps: sentences about missing objects that may change the plan; with any of them the plan is not certified.
-        warnings: sentences about nodes and samples that are not measured (requests count there), and about policies
-            and constraints that do nothing.
+        warnings: sentences about nodes and samples that are not measured (requests count there), about policies and
+            constraints that do nothing, and about checkpoints of running pods in the future.
     """
 
     result: RoundResult
@@ -91,7 +92,12 @@ def plan_scenario(
         measured=measured.loads,
     )
     result = run_round(snapshot, with_learnt_costs(governed.policies, scenario, now), models)
-    warnings = (*measured.warnings, *governed.policies_without_effect())
+    future = (
+        f"Pod {pod.key}: annotation {CHECKPOINTED_AT}: {FUTURE_CHECKPOINT}"
+        for pod in scenario.running()
+        if pod.checkpointed > now
+    )
+    warnings = (*measured.warnings, *governed.policies_without_effect(), *future)
     return ScenarioPlan(
         result, snapshot, governed.policies, skipped, tuple(missing_objects(scenario, planned)), warnings
     )

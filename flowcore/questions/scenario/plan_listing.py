@@ -73,6 +73,7 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
         for_pods: whom it leaves for.
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
+        gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
     """
 
     pod: str
@@ -81,6 +82,7 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
     for_pods: list[str]
     to: str
     reason: str = ""
+    gain: int = 0
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -244,6 +246,7 @@ def _leaving(eviction: PlanEviction, plan: PlanDocument, context: AnswerContext,
         _named(plan.keys(eviction.for_pods), context),
         _node(eviction.to, context),
         redacted(eviction.reason),
+        eviction.gain,
     )
 
 

@@ -82,6 +82,7 @@ class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
         for_workloads: the workloads that they leave for.
         pods: how many leave.
         moved: of these, how many have room reserved on another node.
+        gain: of moves for gain: by how much all of them cost less there; 0: they leave for others.
     """
 
     workload: str
@@ -89,6 +90,7 @@ class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
     for_workloads: tuple[str, ...]
     pods: int
     moved: int
+    gain: int = 0
 
 
 def by_workload(pods: Iterable[PlannedWaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
@@ -136,11 +138,15 @@ def leaving_workloads(
     def named(key: str) -> str:
         return workload_of(pods[key]) if context is None or context.may_name(key) else context.name(key)
 
-    groups: dict[tuple[str, EvictionKind, tuple[str, ...]], list[bool]] = {}
+    groups: dict[tuple[tuple[str, EvictionKind, tuple[str, ...]], bool], list[PlanEviction]] = {}
     for eviction in evictions:
         wanting = tuple(sorted({named(key) for key in plan.keys(eviction.for_pods)}))
-        groups.setdefault((named(eviction.key), eviction.kind, wanting), []).append(bool(eviction.to))
-    rows = (LeavingWorkload(*key, len(moved), sum(moved)) for key, moved in groups.items())
+        key = named(eviction.key), eviction.kind, wanting
+        groups.setdefault((key, bool(eviction.gain)), []).append(eviction)
+    rows = (
+        LeavingWorkload(*key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike))
+        for (key, _), alike in groups.items()
+    )
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
 
 

@@ -52,6 +52,7 @@ function Placed({ pod }) {
       ${pod.leaves ? html`<p>It leaves its node: <b class="code">${pod.leaves}</b> ${pod.reason}${pod.leavesTo ? ` Room is reserved on ${pod.leavesTo}.` : ""}</p>` : null}
       ${pod.state === "Planned" ? html`<p>The round places it on <b>${pod.node}</b> at a price of ${count(pod.price)}.</p>` : null}
       ${pod.state === "Running" && !pod.leaves ? html`<p>It runs on <b>${pod.node}</b>.</p>` : null}
+      ${pod.proposedTo ? html`<p>Its policy proposes to move it to <b>${pod.proposedTo}</b>${pod.reason ? `: ${pod.reason}` : ""}.</p>` : null}
       ${pod.victims.length || pod.otherVictims ? html`
         <h2>Pods that leave for it</h2>
         <ul>${pod.victims.map((each) => html`<li><${PodLink} pod=${each} /></li>`)}

@@ -35,6 +35,7 @@ class PodAnswer(msgspec.Struct, rename="camel"):
         victims: keys of the pods that leave for it and that may be seen; ``other_victims``: how many others.
         leaves: why the pod itself leaves its node ("Preemption", ...); "": it does not.
         leaves_to: the node where room for its replacement is reserved; "": none.
+        proposed_to: the node that its policy proposes to move it to; "": none. ``reason`` says why, if it is for gain.
     """
 
     generation: int
@@ -57,6 +58,7 @@ class PodAnswer(msgspec.Struct, rename="camel"):
     other_victims: int = 0
     leaves: str = ""
     leaves_to: str = ""
+    proposed_to: str = ""
 
 
 def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAnswer:
@@ -72,6 +74,7 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         None if plan is None else next((position for position, pod in enumerate(plan.pending) if pod.key == key), None)
     )
     evicted = None if plan is None else next((each for each in plan.evictions if each.key == key), None)
+    proposed = None if plan is None else next((each for _, each in plan.proposals if each.key == key), None)
     if not context.sees(query.namespace) or (known is None and place is None and evicted is None):
         raise UnknownName("pod", f'"{key}" is not known')
     answer = PodAnswer(data.generation, 0 if plan is None else plan.number, key)
@@ -83,6 +86,9 @@ def answer_pod(data: ViewData, query: PodQuery, context: AnswerContext) -> PodAn
         answer.state, answer.node = "Running", evicted.node
         answer.leaves, answer.leaves_to = evicted.kind.value, context.node(evicted.to) if evicted.to else ""
         answer.reason = Reasons(data, plan, context).text(evicted.reason)
+    elif proposed is not None and answer.state == "Running":
+        answer.proposed_to = context.node(proposed.to)
+        answer.reason = Reasons(data, plan, context).text(proposed.reason)
     if answer.state == "Waiting":
         waiting = waiting_pods(data, plan, context, newest=not query.round)
         row = next((each for each in waiting if each.pod == key), None)

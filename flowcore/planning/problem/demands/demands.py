@@ -133,6 +133,14 @@ def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot
     return replaced
 
 
+def node_totals(snapshot: Snapshot) -> tuple[Float64s, Int64s]:
+    """float64[R], what all nodes have of each resource; int64[R], how many offer it. Room for pods is without end."""
+    columns = snapshot.allocatable.T
+    everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
+    everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
+    return everything, np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
+
+
 def demands_of(
     snapshot: Snapshot,
     load: Load,
@@ -194,10 +202,7 @@ def demands_of(
     arcs, increases = (dict(zip(some, each, strict=True)) for each in (placing.arcs, placing.first_increases))
     no_costs = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
     potentials = [NodePotential.of(models[cost.model], cost, unit) for cost in costs]
-    columns = snapshot.allocatable.T
-    everything = np.maximum([column.sum(dtype=np.float64) for column in columns], 1.0)
-    everything[snapshot.resources.index(PODS)] = np.inf  # a pod is a pod
-    offering = np.maximum([np.count_nonzero(column > 0) for column in columns], 1)
+    everything, offering = node_totals(snapshot)
     requests = [snapshot.vector(pod_group.pod_class.requests) for pod_group in groups]
     tenths = [10 * float((each * offering / everything).max()) for each in requests]
     prices = unscheduled_prices(groups, tenths, placeable, policies, snapshot.now, placing.dearest, urgencies(snapshot))

@@ -36,5 +36,6 @@ def at_priority(pods: Sequence[Pod], priority: int) -> tuple[Change, ...]:
 def eviction_of_victims(before: ScenarioPlan, outcome: PlanDifference) -> tuple[Change, ...]:
     """Evicts the pods that leave in a plan and do not leave anyway; () if there are none."""
     anyway = {eviction.pod.key for eviction in before.result.evictions}
-    victims = [each.pod.key for each in outcome.plan.result.evictions if each.pod.key not in anyway]
+    # A move for gain makes no room for anybody.
+    victims = [each.pod.key for each in outcome.plan.result.evictions if each.pod.key not in anyway and not each.gain]
     return (EvictPods(sorted(victims)),) if victims else ()

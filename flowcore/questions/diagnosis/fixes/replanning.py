@@ -123,9 +123,14 @@ def _with_waiting(scenario: Scenario, held: Mapping[str, str]) -> dict[str, str]
 
 
 def nodes_held(scenario: Scenario, plan: ScenarioPlan) -> dict[str, str]:
-    """The node of each pod that has one after a plan, by key: pods that stay, pods that move, pods that come."""
+    """The node of each pod that has one after a plan, by key: pods that stay, pods that move, pods that come.
+
+    Moves for gain are left out: no waiting pod has its node by them.
+    """
     held = {pod.key: pod.node_name for pod in scenario.running() if not pod.deleting}
     for eviction in plan.result.evictions:
+        if eviction.gain:
+            continue
         if eviction.to:
             held[eviction.pod.key] = eviction.to
         else:

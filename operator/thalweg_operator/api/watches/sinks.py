@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -23,10 +24,12 @@ from flowcore.api import (
 from flowcore.api.kinds import POD_GROUPS, STORAGE, ObjectKind
 from flowcore.api.reading import READ_BY
 from flowcore.cluster.kinds import Store
+from flowcore.cluster.running import FUTURE_CHECKPOINT
 from flowcore.model.data import DATA
 from flowcore.model.gang_spec import GangSource, PodGroup
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
+from flowcore.model.policies import CHECKPOINTED_AT
 from flowcore.model.volumes import StorageObject, data_problem, key_of
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.reservations.events import (
@@ -189,8 +192,15 @@ def node_decoder(intern: Interner) -> Callable[[bytes | msgspec.Raw], Node]:
     return NodeReader(intern)
 
 
-def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes | msgspec.Raw], Pod]:
-    """Bytes of a pod to a Pod; ``bad_input`` receives refused fields."""
+def pod_decoder(
+    intern: Interner, bad_input: BadInput, wall_clock: Callable[[], float] = time.time
+) -> Callable[[bytes | msgspec.Raw], Pod]:
+    """Bytes of a pod to a Pod.
+
+    Args:
+        bad_input: receives refused fields.
+        wall_clock: seconds since the epoch.
+    """
     read_pod = PodReader(intern)
 
     def decode(raw: bytes | msgspec.Raw) -> Pod:
@@ -205,6 +215,8 @@ def pod_decoder(intern: Interner, bad_input: BadInput) -> Callable[[bytes | msgs
         if pod.bad_annotation:
             ignored = f"{pod.annotation_problem or 'it has no known value'}; it is ignored"
             bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked_reason or ignored)
+        if pod.checkpointed and pod.checkpointed > wall_clock():
+            bad_input.refuse("pod", f"annotation {CHECKPOINTED_AT}", pod.key, FUTURE_CHECKPOINT)
         if pod.over_limit:
             bad_input.refuse("pod", pod.over_limit, pod.key, pod.unsupported_reason)
         return pod

@@ -246,6 +246,8 @@ def _proposal(proposal: ProposedEviction) -> dict[str, Any]:
     shown: dict[str, Any] = {"pod": proposal.pod, "node": proposal.node, "kind": proposal.kind}
     if proposal.to:
         shown["to"] = proposal.to
+    if proposal.gain:
+        shown["gain"] = proposal.gain
     if proposal.for_pods:
         shown["for"] = proposal.for_pods[:_MAX_FOR_PODS]
     return shown

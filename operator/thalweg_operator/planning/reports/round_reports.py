@@ -44,6 +44,7 @@ class ProposedEviction:
     kind: EvictionKind
     to: str = ""
     for_pods: tuple[str, ...] = ()
+    gain: int = 0
 
 
 class RoundReports:
@@ -109,7 +110,7 @@ class RoundReports:
                 keys = tuple(request.pending[index].key for index in eviction.for_pods)
                 uid = uids.get(policies[place].name, "")
                 self.proposals.setdefault(uid, []).append(
-                    ProposedEviction(eviction.key, eviction.node, eviction.kind, eviction.to, keys)
+                    ProposedEviction(eviction.key, eviction.node, eviction.kind, eviction.to, keys, eviction.gain)
                 )
             sentences: dict[int, list[str]] = {}
             for place, sentence in reply.contradictions:

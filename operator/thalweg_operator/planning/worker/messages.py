@@ -107,6 +107,7 @@ class RunningEntry(msgspec.Struct, array_like=True):
     unevictable_reason: str
     queue: str
     during_execution: DuringExecution
+    checkpointed: float = 0.0
 
 
 _CLASS_AT, _SIGNATURE_AT = (RunningEntry.__struct_fields__.index(name) for name in ("pod_class", "signature"))

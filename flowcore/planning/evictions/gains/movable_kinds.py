@@ -1,0 +1,164 @@
+"""Running pods that cost alike, and what each node costs one of them."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
+from flowcore.costs import CostModel, NodePotential
+from flowcore.costs.arcs import arc_costs, written_costs
+from flowcore.costs.data_locality import DataPrices
+from flowcore.costs.model import Float64s, Load, counted_amounts
+from flowcore.costs.potential import mean_size
+from flowcore.model.constraint_limits import with_policy_constraints
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.policies import Policy
+from flowcore.model.running_pods import RunningPod
+from flowcore.model.workload_kinds import penalty_match, with_kind
+from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.residents import Residents
+from flowcore.rules.verdicts import Group, group
+
+#: What no node costs.
+_DEAREST = 2**62
+
+
+@dataclass(frozen=True, eq=False)
+class MovableKind:
+    """Residents that cost the same on each node.
+
+    Attributes:
+        residents: int64[V'], their numbers.
+        usage: int64[R], what one takes.
+        size: float64[3], what one counts for in the cost model, in the columns of Load.taken.
+        allowed: bool[N], nodes that may ever take one.
+        written: int64[N], what its data and its preferred node affinity cost.
+    """
+
+    residents: Int64s
+    group: Group
+    policy: Policy
+    model: CostModel
+    potential: NodePotential
+    usage: Int64s
+    size: Float64s
+    allowed: Bools
+    written: Int64s
+
+    def costs(self, snapshot: Snapshot, load: Load) -> Int64s:
+        """int64[N]: what one more pays on each node; on nodes that are not allowed it has no meaning.
+
+        Args:
+            load: of the nodes; that of the snapshot, or another one.
+        """
+        arcs = arc_costs(self.group, self.size, load, snapshot, self.allowed, self.policy.cost, self.model)
+        return arcs + self.written + self.potential.increase(load, self.size)
+
+    def home_costs(self, snapshot: Snapshot, load: Load) -> Int64s:
+        """int64[N]: what one that runs on each node pays there, as far as its preferences do not speak of itself.
+
+        Args:
+            load: of the snapshot, in which it runs.
+        """
+        constraints, signature = self.group.signature.constraints, self.group.signature
+        penalties = () if constraints is None or self.policy.cost.interference is None else constraints.penalties
+        itself = sum(
+            penalty.suffered + penalty.inflicted
+            for penalty in penalties
+            if penalty_match(penalty).includes(signature, snapshot.pod_index.namespaces)
+        )
+        return self.costs(snapshot, load.less(self.size)) - itself
+
+    def apparent_gains(self, snapshot: Snapshot, load: Load, usable: Bools) -> Int64s:
+        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; negative: by none.
+
+        Args:
+            usable: bool[N], nodes that have room for one more.
+        """
+        elsewhere = np.where(usable & self.allowed, self.costs(snapshot, load), _DEAREST)
+        best = int(elsewhere.argmin())
+        cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
+        elsewhere[best] = _DEAREST
+        cheapest[best] = elsewhere.min()
+        home = self.home_costs(snapshot, load)
+        gains: Int64s = np.where(self.allowed & (cheapest < _DEAREST), home - cheapest, -1)
+        return gains
+
+
+def movable_kinds(
+    residents: Residents,
+    movable: Int64s,
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel],
+    destinations: Destinations,
+) -> list[MovableKind]:
+    """Kinds of some residents.
+
+    A pod of mean size among all of them is the unit of the potentials: it must not change with what waits just now, or
+    pods would move to and fro with it.
+
+    Args:
+        movable: numbers of the residents.
+        snapshot: the cluster with all of them in it.
+        policies, models: by name.
+        destinations: knows the nodes that may ever take each.
+    """
+    members, pending = _alike(residents.pods, movable), list[PendingPod]()
+    for number, alike in enumerate(members):
+        pod = residents.pods[alike[0]]
+        signature = _compiled(pod.signature, policies[pod.policy])
+        pending.append(PendingPod(str(number), "", pod.pod_class, pod.policy, signature=signature))
+    groups = group(pending, snapshot.pod_index)
+    if not groups:
+        return []
+    load = Load.of(snapshot)
+    sizes = [counted_amounts(each.pod_class.requests) for each in groups]
+    numbers = [[resident for pod in each.pods for resident in members[int(pod.key)]] for each in groups]
+    unit = mean_size(sizes, [len(each) for each in numbers], [load])
+    data = DataPrices(snapshot)
+    kinds = []
+    for pod_group, size, alike in zip(groups, sizes, numbers, strict=True):
+        policy = policies[pod_group.policy]
+        _, allowed = destinations.allowed(alike[0])
+        written = written_costs(
+            pod_group, data, allowed, policy.cost, bounded=not policy.unscheduled.wait_for_cheaper_node
+        )
+        model = models[policy.cost.model]
+        potential = NodePotential.of(model, policy.cost, unit)
+        for usage, rows in _by_usage(residents.usage, np.array(alike, dtype=np.int64)):
+            kinds.append(MovableKind(rows, pod_group, policy, model, potential, usage, size, allowed, written))
+    return kinds
+
+
+def _alike(pods: Sequence[RunningPod], movable: Int64s) -> list[list[int]]:
+    """Numbers of residents by class, signature and policy. Most share the objects, and to compare these is quick."""
+    by_object: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
+    for resident in movable.tolist():
+        pod = pods[resident]
+        by_object[id(pod.pod_class), id(pod.signature), pod.policy].append(resident)
+    by_value: dict[tuple[object, PodSignature, str], list[int]] = {}
+    for alike in by_object.values():
+        pod = pods[alike[0]]
+        by_value.setdefault((pod.pod_class, pod.signature, pod.policy), []).extend(alike)
+    return list(by_value.values())
+
+
+def _compiled(signature: PodSignature, policy: Policy) -> PodSignature:
+    """The rules of a running pod as those of a waiting one of its policy."""
+    cost, compiled = policy.cost, with_policy_constraints(signature, policy)
+    if cost.interference is None and cost.machines is None:
+        return compiled
+    return with_kind(compiled, cost.kinds, cost.interference)
+
+
+def _by_usage(usage: Int64s, rows: Int64s) -> list[tuple[Int64s, Int64s]]:
+    """Rows by what they take: a pod may have been resized."""
+    if (usage[rows] == usage[rows[0]]).all():
+        return [(usage[rows[0]], rows)]
+    different, kind = np.unique(usage[rows], axis=0, return_inverse=True)
+    return [(each, rows[kind.ravel() == number]) for number, each in enumerate(different)]

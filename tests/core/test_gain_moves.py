@@ -1,0 +1,361 @@
+"""Moves for gain: worth their price, legal, within their limits, and never to and fro."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.eviction_clusters import NOW, clusters, keeps_apart, node, running, selects, snapshot, waiting
+from support.eviction_safety import check_evictions
+from support.profiles import examples
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.cost_policy import CostPolicy, DataLocality
+from flowcore.model.data import DataPlace, DataSource, Level
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
+from flowcore.model.nodes import Node
+from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, LostWork, Policy, ReschedulingMode, ReschedulingPolicy, ReschedulingReason
+from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPods
+from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.problem.result import Eviction
+from flowcore.planning.round import Round, RoundResult, run_round
+
+HOSTNAME = "kubernetes.io/hostname"
+_FREE = ReschedulingPolicy(
+    mode=ReschedulingMode.ACT,
+    min_age=0,
+    reasons=(ReschedulingReason.GAIN,),
+    min_gain=1,
+    startup=0,
+    lost_work=LostWork.IGNORE,
+)
+
+
+def gaining(model: str = "CPUMemory", **fields: Any) -> Policy:
+    """The built-in policy with moves for gain that cost nothing; further words are fields of ReschedulingPolicy."""
+    rescheduling = msgspec.structs.replace(_FREE, **fields)
+    return msgspec.structs.replace(BUILT_IN, rescheduling=rescheduling, cost=CostPolicy(model))
+
+
+def plan(drawn: Snapshot, policy: Policy) -> RoundResult:
+    """The plan of a snapshot under one policy."""
+    return run_round(drawn, {policy.name: policy})
+
+
+def moved(result: RoundResult) -> dict[str, str]:
+    """Where pods move to, by name."""
+    return {each.pod.key.partition("/")[2]: each.to for each in result.evictions}
+
+
+# --- what a move costs ---
+
+
+def test_the_price_of_a_move() -> None:
+    """Lost work and start-up, in seconds of waiting of what the pod holds; a pod that has not started lost nothing."""
+    policy = gaining(lost_work=LostWork.COUNT, startup=30)
+    ran = [100.0, 100.0, 0.0, 100.0]
+    saved = [0.0, 900.0, 0.0, 0.0]
+    pods = [running_pod(started=start, checkpointed=checkpoint) for start, checkpoint in zip(ran, saved, strict=True)]
+    rate = policy.unscheduled.per_waiting_second
+    prices = move_prices(pods, np.array([1.0, 1.0, 1.0, 4.0]), {policy.name: policy}, 1_000.0)
+    assert prices.tolist() == [930 * rate, 130 * rate, 30 * rate, 930 * rate * 4]
+    ignoring = gaining(lost_work=LostWork.IGNORE, startup=30)
+    assert move_prices(pods[:1], np.ones(1), {policy.name: ignoring}, 1_000.0).tolist() == [30 * rate]
+
+
+@given(st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e12), st.floats(0, 1e9), st.integers(0, 86_400))
+def test_a_checkpoint_only_lowers_the_price(
+    started: float, checkpointed: float, now: float, size: float, startup: int
+) -> None:
+    """Whatever the annotation says, the price is at most that without it, and never negative."""
+    policy = gaining(lost_work=LostWork.COUNT, startup=startup)
+    pods = [running_pod(started=started, checkpointed=saved) for saved in (checkpointed, 0.0)]
+    said, silent = move_prices(pods, np.array([size, size]), {policy.name: policy}, now).tolist()
+    assert 0 <= said <= silent
+
+
+def running_pod(**fields: Any) -> Any:
+    """A pod as rounds read it."""
+    (pod,) = known([running("p", "n0", 1)], gaining()).pods
+    return msgspec.structs.replace(pod, **fields)
+
+
+def known(pods: list[Pod], policy: Policy) -> RunningPods:
+    """Running pods as rounds read them."""
+    found = snapshot([node("n0"), node("n1"), node("n2")], pods, [], policy=policy).running
+    assert found is not None
+    return found
+
+
+# --- who moves ---
+
+
+def crowded(policy: Policy, pods: int = 3, **fields: Any) -> Snapshot:
+    """All pods on one of three equal nodes."""
+    return snapshot(
+        [node(f"n{place}", 8) for place in range(3)],
+        [running(f"p{number}", "n0", 2, **fields) for number in range(pods)],
+        [],
+        policy=policy,
+    )
+
+
+def test_a_pod_moves_to_an_emptier_node() -> None:
+    """It says by how much that is cheaper, what the move costs, and for whom: nobody."""
+    policy = gaining(startup=10)
+    result = plan(crowded(policy, 2), policy)
+    (move,) = result.evictions
+    assert (move.kind, move.for_pods, move.to) == (EvictionKind.MIGRATION, (), "n1")
+    price = 10 * policy.unscheduled.per_waiting_second * 2.5  # a quarter of a node
+    assert move.gain >= price + policy.rescheduling.min_gain
+    assert move.reason == f"it costs {move.gain:,} less on n1 than on n0, and its move costs {int(price):,}"
+
+
+def test_nothing_moves_unless_a_policy_names_gain() -> None:
+    """The reasons of a policy that says nothing are those of before."""
+    policy = gaining(reasons=ReschedulingPolicy().reasons)
+    assert not plan(crowded(policy), policy).evictions
+    assert ReschedulingReason.GAIN not in ReschedulingPolicy().reasons
+
+
+@pytest.mark.parametrize("above", [0, 1])
+def test_the_margin_is_exact(above: int) -> None:
+    """A move is worth its price and the margin together, not one less."""
+    policy = gaining(startup=10)
+    (move,) = plan(crowded(policy, 2), policy).evictions
+    price = int(10 * policy.unscheduled.per_waiting_second * 2.5)
+    stricter = gaining(startup=10, min_gain=move.gain - price + above)
+    assert len(plan(crowded(stricter, 2), stricter).evictions) == 1 - above
+
+
+def test_lost_work_keeps_a_pod_and_a_checkpoint_lets_it_go() -> None:
+    """What ran for long stays; what has just saved its work moves."""
+    policy = gaining(lost_work=LostWork.COUNT)
+    assert not plan(crowded(policy, 2), policy).evictions
+    assert plan(crowded(policy, 2, checkpointed=NOW), policy).evictions
+    assert not plan(crowded(policy, 2, checkpointed=NOW + 1), policy).evictions, "a checkpoint in the future"
+
+
+def test_a_pod_follows_its_data() -> None:
+    """A node with the data is worth a move."""
+    source = DataSource((DataPlace(Level.NODE, "n2"),), 40 * 2**30)
+    cost = CostPolicy(data_locality=DataLocality())
+    policy = msgspec.structs.replace(gaining(), cost=cost)
+    pod = running("p", "n0", 2)
+    pod = msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, data=(source,)))
+    drawn = snapshot([node(f"n{place}", 8) for place in range(3)], [pod], [], policy=policy)
+    assert moved(plan(drawn, policy)) == {"p": "n2"}
+
+
+def test_a_faster_machine_and_a_quieter_neighbour() -> None:
+    """Machines and interference count for running pods as for waiting ones."""
+    kinds = (WorkloadKind("slow", selects("a")), WorkloadKind("loud", selects("b")))
+    machines = Machines("zone", (("slow", "0", 2000), ("slow", "1", 1000), ("slow", "2", 2000)))
+    cost = CostPolicy(kinds=kinds, machines=machines)
+    policy = msgspec.structs.replace(gaining(), cost=cost)
+    nodes = [node(f"n{place}", 8) for place in range(3)]
+    drawn = snapshot(nodes, [running("p", "n0", 2, labels=(("app", "a"),))], [], policy=policy)
+    assert moved(plan(drawn, policy)) == {"p": "n1"}
+    noise = CostPolicy(kinds=kinds, interference=Interference(((0, 900), (0, 0))))
+    policy = msgspec.structs.replace(gaining(), cost=noise)
+    pods = [running("p", "n0", 2, labels=(("app", "a"),)), running("q", "n0", 1, owner="", labels=(("app", "b"),))]
+    (move,) = plan(snapshot(nodes, pods, [], policy=policy), policy).evictions
+    assert move.pod.key == "default/p"
+    assert move.gain > 900
+
+
+def test_nodes_are_emptied_by_bin_packing() -> None:
+    """The model decides what is better: with BinPacking pods gather, and nodes come free."""
+    policy = gaining("BinPacking")
+    nodes = [node(f"n{place}", 8) for place in range(3)]
+    pods = [running("a", "n0", 1), running("b", "n1", 3), running("c", "n2", 1)]
+    assert moved(plan(snapshot(nodes, pods, [], policy=policy), policy)) == {"a": "n1", "c": "n1"}
+
+
+# --- who stays ---
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"owner": "", "immovable_reason": "no controller would replace it"},
+        {"immovable_reason": "its annotation scheduling.thalweg/evictable says so"},
+        {"gang": GangRef(GangKey(GangSource.THALWEG, "default", "g"), GangSpec(min_member=1))},
+        {"constraints": InterPodConstraints(affinity=(AffinityTerm(HOSTNAME, selects("b"), ("default",)),))},
+        {"constraints": InterPodConstraints(spread=(SpreadConstraint("zone", 1, selects("b")),))},
+        {"static": True},
+    ],
+)
+def test_pods_that_never_move_for_gain(fields: dict[str, Any]) -> None:
+    """Opt-outs, gangs, and pods whose own rules could fail elsewhere or be failed by leaving."""
+    policy = gaining()
+    assert plan(crowded(policy, 2), policy).evictions, "others do"
+    beside = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
+    pods = [running("p", "n0", 2, **fields), running("q", "n0", 4, **beside)]
+    assert not plan(snapshot([node("n0", 8), node("n1", 8)], pods, [], policy=policy), policy).evictions
+
+
+def test_a_pod_that_another_needs_stays() -> None:
+    """A required rule of another pod, which may not move, counts it."""
+    policy = gaining()
+    near = InterPodConstraints(affinity=(AffinityTerm(HOSTNAME, selects("a"), ("default",)),))
+    wants = {"labels": (("app", "b"),), "owner": "", "immovable_reason": "stays"}
+    for rules, stays in ((near, True), (None, False)):
+        pods = [
+            running("p", "n0", 2, labels=(("app", "a"),)),
+            running("q", "n0", 4, constraints=rules, **wants),
+        ]
+        result = plan(snapshot([node("n0", 8), node("n1", 8)], pods, [], policy=policy), policy)
+        assert (not result.evictions) is stays
+
+
+def test_budgets_and_limits_hold() -> None:
+    """No more leave than PodDisruptionBudgets and the policy's limits say."""
+    policy = gaining()
+    assert len(plan(crowded(policy), policy).evictions) == 2
+    assert len(plan(crowded(gaining(per_round=1)), gaining(per_round=1)).evictions) == 1
+    assert not plan(crowded(gaining(per_hour=0)), gaining(per_hour=0)).evictions
+    nodes = [node(f"n{place}", 8) for place in range(3)]
+    pods = [running(f"p{number}", "n0", 2, labels=(("app", "a"),)) for number in range(3)]
+    budgets = [DisruptionBudget("default", "b", selects("a"), 1)]
+    assert len(plan(snapshot(nodes, pods, [], budgets, policy), policy).evictions) == 1
+
+
+def test_no_pod_goes_to_room_that_a_waiting_pod_may_use() -> None:
+    """While a pod waits, its nodes are not filled for gain."""
+    policy = gaining()
+    drawn = crowded(policy, 2)
+    assert plan(drawn, policy).evictions
+    large = replace(drawn, pending=(waiting("large", 9),))
+    result = plan(large, policy)
+    assert result.unplaced
+    assert not result.evictions
+
+
+def test_none_goes_back_within_an_hour() -> None:
+    """A node that a pod of the controller was moved from is no destination."""
+    policy = gaining()
+    drawn = crowded(policy, 2)
+    assert moved(plan(drawn, policy)) == {"p0": "n1"}
+    assert drawn.running is not None
+    recent = RecentMove(policy.name, "n1", "default", "web", 10.0)
+    assert moved(plan(replace(drawn, running=replace(drawn.running, moves=(recent,))), policy)) == {"p0": "n2"}
+
+
+def test_a_policy_that_proposes_evicts_nobody() -> None:
+    """The moves are proposals."""
+    policy = gaining(mode=ReschedulingMode.PROPOSE)
+    result = plan(crowded(policy, 2), policy)
+    assert not result.evictions
+    (proposal,) = result.proposals
+    acting = gaining()
+    assert proposal.gain == plan(crowded(acting, 2), acting).evictions[0].gain
+
+
+# --- properties ---
+
+_models = st.sampled_from(["CPUMemory", "LoadSpreading", "BinPacking"])
+
+
+@given(clusters(gaining()))
+@settings(max_examples=examples(80))
+def test_moves_for_gain_are_legal(drawn: Snapshot) -> None:
+    """Filters, budgets, gangs and limits hold, also beside evictions for waiting pods; the pods' plan is the same."""
+    policy = gaining(reasons=tuple(ReschedulingReason), per_node=2)
+    policies = {policy.name: policy}
+    result = run_round(drawn, policies)
+    check_evictions(drawn, result, policies)
+    without = gaining(reasons=(ReschedulingReason.WAITING_PODS, ReschedulingReason.BROKEN_RULES), per_node=2)
+    before = run_round(drawn, {policy.name: without})
+    assert _places(result) == _places(before)
+    assert result.unplaced == before.unplaced
+    if not before.evictions:
+        assert (result.cost, result.lower_bound) == (before.cost, before.lower_bound)
+
+
+def _places(result: RoundResult) -> dict[str, str]:
+    return {each.pod.key: each.node for each in result.placements}
+
+
+@st.composite
+def scattered(draw: st.DrawFn) -> tuple[list[Node], list[Pod]]:
+    """Pods of one size, some with rules about each other, on nodes of many sizes."""
+    nodes = [node(f"n{place}", draw(st.integers(2, 12))) for place in range(draw(st.integers(2, 5)))]
+    pods: list[Pod] = []
+    for each in nodes:
+        lonely: set[str] = set()
+        for _ in range(draw(st.integers(0, dict(each.allocatable)["cpu"] // 2))):
+            app, alone = draw(st.sampled_from(["a", "b"])), draw(st.integers(0, 3)) == 0
+            here = {dict(pod.labels)["app"] for pod in pods if pod.node_name == each.name}
+            if app in lonely or (alone and app in here):
+                continue
+            lonely |= {app} if alone else set()
+            pods.append(
+                running(
+                    f"p{len(pods)}",
+                    each.name,
+                    2,
+                    labels=(("app", app),),
+                    constraints=keeps_apart(app) if alone else None,
+                )
+            )
+    return nodes, pods
+
+
+@given(scattered(), _models, st.integers(0, 400))
+@settings(max_examples=examples(60))
+def test_the_gain_is_the_difference_of_what_the_plan_costs(
+    drawn: tuple[list[Node], list[Pod]], model: str, penalty: int
+) -> None:
+    """Each pod waits in a cluster where those before it have moved: a round prices its node and the other one."""
+    nodes, pods = drawn
+    kinds = (WorkloadKind("a", selects("a")), WorkloadKind("b", selects("b")))
+    noise = Interference(((penalty, 0), (2 * penalty, penalty)))
+    policy = gaining()
+    policy = msgspec.structs.replace(policy, cost=CostPolicy(model, kinds=kinds, interference=noise))
+    result = plan(snapshot(nodes, pods, [], policy=policy), policy)
+    by_key = {pod.key: pod for pod in pods}
+    for move in result.evictions:
+        pod = by_key.pop(move.pod.key)
+        pending = PendingPod(pod.key, pod.uid, pod.pod_class, policy.name, signature=pod.signature)
+        this = Round(snapshot(nodes, list(by_key.values()), [pending], policy=policy), {policy.name: policy})
+        (demand,) = this._problem.demands
+        index = this._problem.snapshot.table.index
+        costs = demand.first_cost
+        assert move.gain == costs[index[move.pod.node]] - costs[index[move.to]]
+        assert move.gain >= policy.rescheduling.min_gain
+        by_key[pod.key] = msgspec.structs.replace(pod, node_name=move.to)
+
+
+@given(scattered(), _models, st.integers(1, 200))
+@settings(max_examples=examples(60))
+def test_never_to_and_fro(drawn: tuple[list[Node], list[Pod]], model: str, min_gain: int) -> None:
+    """Moves are carried out round by round, each pod by a new one: they end, and no pod moves twice."""
+    nodes, pods = drawn
+    policy = gaining(model, min_gain=min_gain)
+    by_key = {pod.key: pod for pod in pods}
+    moves: Counter[str] = Counter()
+    for _ in range(2 * len(pods) + 2):
+        result = plan(snapshot(nodes, list(by_key.values()), [], policy=policy), policy)
+        if not result.evictions:
+            break
+        for move in result.evictions:
+            moves[move.pod.key] += 1
+            by_key[move.pod.key] = _replaced(by_key[move.pod.key], move)
+    else:
+        pytest.fail(f"moves do not end: {moves}")
+    assert max(moves.values(), default=0) <= 1
+
+
+def _replaced(pod: Pod, move: Eviction) -> Pod:
+    return msgspec.structs.replace(pod, node_name=move.to, uid=f"{pod.uid}'", started=NOW)
