@@ -23,6 +23,7 @@ from flowcore.model.policies import (
     AllowedVictims,
     Delivery,
     DuringExecution,
+    LastingRule,
     Policy,
     Selects,
     Steering,
@@ -49,6 +50,7 @@ class _Replaces(msgspec.Struct):
 
 class _DuringExecution(msgspec.Struct):
     rules: DuringExecution = DuringExecution.IGNORE
+    also: list[LastingRule] = msgspec.field(default_factory=list)
 
 
 class _Spec(msgspec.Struct, rename="camel"):
@@ -105,6 +107,7 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         preemption=parse_preemption(wire.preemption),
         rescheduling=parse_rescheduling(wire.rescheduling, cost.utilisation),
         during_execution=wire.during_execution.rules,
+        lasting_rules=tuple(rule for rule in LastingRule if rule in wire.during_execution.also),
     )
 
 

@@ -18,6 +18,11 @@ class Taint(msgspec.Struct, frozen=True, gc=False):
     value: str = ""
     effect: str = ""
 
+    @property
+    def text(self) -> str:
+        """As kubectl writes it."""
+        return f"{self.key}{f'={self.value}' if self.value else ''}:{self.effect}"
+
 
 class Report(msgspec.Struct, frozen=True, gc=False):
     """What a node tells of itself that changes often and that no filter reads.

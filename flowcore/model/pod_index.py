@@ -95,31 +95,6 @@ class AffinityMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
         return all(own_term_matches(term, signature, namespaces) for term in self.terms)
 
 
-class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
-    """Those of an AffinityMatch that are not being deleted."""
-
-    pods: AffinityMatch
-
-    @property
-    def selector(self) -> LabelSelector | None:
-        """What their labels must meet at least."""
-        return self.pods.selector
-
-    @property
-    def scope(self) -> Scope:
-        """Their namespaces."""
-        return self.pods.scope
-
-    @property
-    def reads_namespaces(self) -> bool:
-        """Whether labels of namespaces decide who is among them."""
-        return self.pods.reads_namespaces
-
-    def includes(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
-        """Whether pods of this kind are among them."""
-        return not signature.deleting and self.pods.includes(signature, namespaces)
-
-
 class SpreadMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     """Pods of a namespace that a spread constraint counts: its selector selects them, and they stay."""
 
@@ -170,6 +145,31 @@ class ConstraintMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
             return False
         selected = any(selector.matches(signature.labels) for selector in self.selectors)
         return selected and not any(selector.matches(signature.labels) for selector in self.unless)
+
+
+class StayingMatch(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
+    """Those of other pods that are not being deleted."""
+
+    pods: AffinityMatch | ConstraintMatch
+
+    @property
+    def selector(self) -> LabelSelector | None:
+        """What their labels must meet at least."""
+        return self.pods.selector
+
+    @property
+    def scope(self) -> Scope:
+        """Their namespaces."""
+        return self.pods.scope
+
+    @property
+    def reads_namespaces(self) -> bool:
+        """Whether labels of namespaces decide who is among them."""
+        return self.pods.reads_namespaces
+
+    def includes(self, signature: PodSignature, namespaces: Mapping[str, Labels]) -> bool:
+        """Whether pods of this kind are among them."""
+        return not signature.deleting and self.pods.includes(signature, namespaces)
 
 
 #: What pods are counted by.

@@ -153,6 +153,17 @@ class DuringExecution(StrEnum):
     EVICT = "Evict"
 
 
+class LastingRule(StrEnum):
+    """A rule that Kubernetes reads only as it places a pod, and that a policy has hold while the pod runs too."""
+
+    #: Topology spread constraints with DoNotSchedule.
+    TOPOLOGY_SPREAD = "TopologySpread"
+    #: NoSchedule taints that people or their tools have put on nodes.
+    TAINTS = "Taints"
+    #: The policy's own constraints.
+    CONSTRAINTS = "Constraints"
+
+
 class GangPolicy(msgspec.Struct, frozen=True):
     """How a policy deals with gangs.
 
@@ -248,6 +259,7 @@ class Policy(msgspec.Struct, frozen=True):
     preemption: PreemptionPolicy = PreemptionPolicy()
     rescheduling: ReschedulingPolicy = ReschedulingPolicy()
     during_execution: DuringExecution = DuringExecution.IGNORE
+    lasting_rules: tuple[LastingRule, ...] = ()
 
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.

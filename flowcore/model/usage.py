@@ -47,6 +47,19 @@ class UsageClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     requests: Amounts = ()
 
 
+class SavedClass(msgspec.Struct, frozen=True):
+    """Samples of a class of pods, as they outlive the process that took them.
+
+    Attributes:
+        newest: when the newest sample ended, seconds since the epoch.
+        amounts: cpu (milli-cores) and memory (bytes) of some of its samples.
+    """
+
+    usage_class: UsageClass
+    newest: float
+    amounts: tuple[tuple[int, int], ...]
+
+
 class MeasuredLoad(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """What counts as used on one node by measurement.
 

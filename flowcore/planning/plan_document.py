@@ -23,6 +23,7 @@ from flowcore.model.queues import QueueShare
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import EvictionKind
 from flowcore.model.selectors import Labels
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.result import Bounded, Eviction, RoundResult
 from flowcore.rules.reasons import Reason
 
@@ -184,8 +185,8 @@ class PlanDocument(msgspec.Struct, Bounded):
     Attributes:
         time: when it began, seconds since the epoch.
         seconds: how long it took.
-        cost, lower_bound, method, steps: see ``flowcore.planning.problem.result.RoundResult``. They tell of the pods
-            whose policy acts.
+        cost, lower_bound, method, steps, left_at_least: see ``flowcore.planning.problem.result.RoundResult``. They tell
+            of the pods whose policy acts.
         policies, classes, pending, gangs: the pods that it planned, and what is said of them. The worker's reply leaves
             them out: they are in the request.
         placements: in commit order.
@@ -229,6 +230,7 @@ class PlanDocument(msgspec.Struct, Bounded):
     generation: int = 0
     more_nodes_help: list[bool] = []
     atomic_groups: list[str] = []
+    left_at_least: LeftAtLeast | None = None
     bound_notes: list[str] = []
 
     @property
@@ -270,9 +272,7 @@ class PlanDocument(msgspec.Struct, Bounded):
 def taint_texts(taints: Iterable[Taint]) -> tuple[str, ...]:
     """Taints that keep pods away, as kubectl writes them. That of a cordoned node is left out: it says it itself."""
     return tuple(
-        f"{taint.key}{f'={taint.value}' if taint.value else ''}:{taint.effect}"
-        for taint in taints
-        if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
+        taint.text for taint in taints if taint.effect in ("NoSchedule", "NoExecute") and taint.key != CORDONED
     )
 
 
@@ -338,6 +338,7 @@ def to_plan_document(
         generation=first.generation,
         more_nodes_help=[each.more_nodes_help for each in reasons],
         atomic_groups=list(atomic_groups),
+        left_at_least=first.left_at_least,
         bound_notes=[note.value for note in first.bound_notes],
     )
 

@@ -31,6 +31,7 @@ from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.delivery.handlers import handlers
+from thalweg_operator.delivery.learnt_figures import LearntFigures
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.delivery.observed import ObserveEvents
 from thalweg_operator.delivery.status.condition_events import ConditionEvents
@@ -156,6 +157,9 @@ class Operator:
             budgets_known=self._knows_budgets,
             usage=self._usage,
             bindings_sent=self.binder.until_sent,
+        )
+        self._learnt_figures = LearntFigures(
+            api_client, settings.lease, cluster, self._round_loop.learnt_costs, self._usage, self.metrics
         )
         self.saved_lines = SavedLines(shell, self._round_loop.measured, self._usage, self._gate_admission)
         self._state_dump = StateDump(settings.dump_directory, self.saved_lines, self._round_loop.record_next_round)
@@ -322,6 +326,7 @@ class Operator:
             self._gate_admission,
             self.metrics,
         )
+        await self._learnt_figures.restore()
         self._shell.lead(carriers)
         self._shell.apply(Synced())
         self._before_leading = ""
@@ -337,6 +342,7 @@ class Operator:
         self._start_task("evictor", self._evictor.run())
         self._start_task("gates", self._gate_admission.run())
         self._start_task("usage", self._usage.run())
+        self._start_task("learnt figures", self._learnt_figures.run())
         self._start_task("policy status", self._policy_status.run())
         self._start_task("queue status", self._queue_status.run())
         # What a gang of which not all were nominated still holds must not be planned with.
@@ -380,6 +386,8 @@ class Operator:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await self._gate_admission.stop()
+        if self._elector.may_write:
+            await self._learnt_figures.save()
         if not problem:
             await self._elector.release()
         elif self._elector.may_write:

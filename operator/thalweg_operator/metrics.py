@@ -66,6 +66,9 @@ class Metrics:
         self.round_pods = Histogram(
             "thalweg_round_pods", "Pods to plan in a round, of rounds with pods.", buckets=_PODS, registry=r
         )
+        self.plan_left_at_least = Gauge(
+            "thalweg_plan_left_at_least", "Pods that every plan of the last round leaves at least.", registry=r
+        )
         self.plan_cost = Gauge("thalweg_plan_cost", "Cost of the last plan.", registry=r)
         self.plan_gap = Gauge(
             "thalweg_plan_gap_ratio",
@@ -196,6 +199,13 @@ class Metrics:
             "thalweg_usage_reads",
             "Reads of measured usage, by source (nodes, pods, or a query of Prometheus) and outcome: read or failed.",
             ["source", "outcome"],
+            registry=r,
+        )
+        self.learnt_figures = Counter(
+            "thalweg_learnt_figures",
+            "Reads and writes of the ConfigMap with what was learnt, by outcome: read, absent, unreadable, newer (of a "
+            "later release), written or failed.",
+            ["outcome"],
             registry=r,
         )
         self.usage_nodes = Gauge(

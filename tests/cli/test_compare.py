@@ -61,7 +61,7 @@ def test_the_table() -> None:
     done = thalweg("plan", "-f", "-", "--compare", stdin=json.dumps({"kind": "List", "items": GANGS}))
     lines = done.stdout.splitlines()
     assert lines[0].startswith("6 placed, 3 pending on 3 nodes")
-    assert lines[2].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
+    assert lines[3].split() == ["NOW", "THALWEG", "ONE", "BY", "ONE"]
     assert any(line.split() == ["whole", "gangs,", "of", "3", "2", "0"] for line in lines)
     assert any(line.split() == ["cpu,", "of", "12", "cores", "0.0", "%", "100.0", "%", "100.0", "%"] for line in lines)
     assert "Placed by Thalweg only: 2 pods (default/" in done.stdout

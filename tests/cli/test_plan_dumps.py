@@ -36,7 +36,7 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 _ANSWER = {
     "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
     "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
-    "namespace", "policy",
+    "namespace", "policy", "leftAtLeast",
 }  # fmt: skip
 #: What ``by_pod`` adds.
 _BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
@@ -143,7 +143,8 @@ def test_the_table_says_the_same() -> None:
     assert done.returncode == 0
     lines = done.stdout.splitlines()
     assert lines[0].startswith("1 placed, 1 pending on 1 node")
-    assert lines[2].split() == ["POD", "NODE", "COST", "REMARK"]
+    assert lines[1] == "1 pod waits; no plan leaves fewer"
+    assert lines[3].split() == ["POD", "NODE", "COST", "REMARK"]
     assert any(line.startswith("default/p") and " a " in line for line in lines)
     assert any(line.startswith("default/q") and "Insufficient cpu" in line for line in lines)
     assert not any(line.startswith("cost ") for line in lines)
@@ -170,6 +171,7 @@ def test_a_line_for_each_workload() -> None:
     done = thalweg("plan", "-f", "-", stdin=as_list(JOB))
     assert done.stdout.splitlines() == [
         "3 placed, 3 pending on 1 node; certified: no plan costs less",
+        "3 pods wait; no plan leaves fewer",
         "",
         "WORKLOAD             PLAN",
         "job/default/nightly  3 of 5 placed; 2 wait: NodeResourcesFit",
@@ -178,6 +180,24 @@ def test_a_line_for_each_workload() -> None:
     ]
     every = thalweg("plan", "-f", "-", "--pods", stdin=as_list(JOB)).stdout
     assert sum(line.startswith("default/nightly-") for line in every.splitlines()) == 5
+
+
+def test_it_says_what_every_plan_leaves() -> None:
+    """In pods and GPUs, of the whole cluster also beside one namespace; nothing where nothing waits."""
+    gpus = node("a", "8")
+    gpus["status"]["allocatable"]["example.com/gpu"] = "3"
+    pods = [pod(f"p{number}", "1") for number in range(2)]
+    for each in pods:
+        each["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "2"
+    sentence = "1 pod waits, asking for 2 GPUs; no plan leaves fewer"
+    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()[1] == sentence
+    listed = thalweg("plan", "-f", "-", "-n", "default", stdin=as_list([gpus, *pods])).stdout.splitlines()
+    assert listed[1] == f"in the whole cluster {sentence}"
+    assert sentence in thalweg("status", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()
+    known = plan_of(gpus, *pods)["leftAtLeast"]
+    assert known == {"waiting": 1, "pods": 1, "resource": "example.com/gpu", "asked": 2, "amount": 2}
+    assert plan_of(gpus, pods[0])["leftAtLeast"] is None
+    assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
 
 
 def test_workloads_add_up_in_json() -> None:
@@ -231,7 +251,7 @@ def test_no_pending_pods() -> None:
     lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
     lists += ("leavingWorkloads", "proposedWorkloads")
     maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}
-    assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}}
+    assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}, "leftAtLeast": None}
     done = thalweg("plan", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")
 

@@ -248,6 +248,21 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
     assert lines[0] == "1 moved, no pending pods on 2 nodes"
 
 
+def test_a_taint_that_came_later_where_the_policy_asks() -> None:
+    """The table says which taint. A pod that its kubelet has not started yet stays."""
+    tainted = node("a")
+    tainted["spec"] = {"taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]}
+    there = running("p", "2")
+    there["status"]["startTime"] = "2020-01-01T00:00:00Z"
+    also = {"rules": "Replace", "also": ["Taints"]}
+    asking = policy(delivery="Extender", duringExecution=also, rescheduling={"minAge": "0s"})
+    lines = table(tainted, node("b"), there, asking, arguments=("--pods",))
+    reason = "Rule: node a has the taint dedicated=gpu:NoSchedule, which it does not tolerate"
+    assert any(reason in line for line in lines)
+    assert plan_of(tainted, node("b"), running("p", "2"), asking)["evictions"] == {}
+    assert plan_of(tainted, node("b"), there, policy(duringExecution={"rules": "Replace"}))["evictions"] == {}
+
+
 # -- for people --------------------------------------------------------------------------------------------------------
 
 

@@ -22,8 +22,16 @@ from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Node
-from flowcore.model.pods import Pod
-from flowcore.model.policies import BUILT_IN, LostWork, Policy, ReschedulingMode, ReschedulingPolicy, ReschedulingReason
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
+from flowcore.model.policies import (
+    BUILT_IN,
+    DuringExecution,
+    LostWork,
+    Policy,
+    ReschedulingMode,
+    ReschedulingPolicy,
+    ReschedulingReason,
+)
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPods
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
 from flowcore.planning.evictions.gains.move_prices import move_prices
@@ -126,6 +134,30 @@ def test_nothing_moves_unless_a_policy_names_gain() -> None:
     policy = gaining(reasons=ReschedulingPolicy().reasons)
     assert not plan(crowded(policy), policy).evictions
     assert ReschedulingReason.GAIN not in ReschedulingPolicy().reasons
+
+
+@pytest.mark.parametrize(
+    ("reason", "for_waiting", "for_rules"),
+    [
+        (ReschedulingReason.WAITING_PODS, True, False),
+        (ReschedulingReason.BROKEN_RULES, False, True),
+        (ReschedulingReason.GAIN, False, False),
+    ],
+)
+def test_each_reason_moves_for_its_own(
+    reason: ReschedulingReason,
+    for_waiting: bool,  # noqa: FBT001
+    for_rules: bool,  # noqa: FBT001
+) -> None:
+    """A pod that only a move makes room for waits otherwise, and a pod that breaks a rule stays otherwise."""
+    policy = msgspec.structs.replace(gaining(reasons=(reason,)), during_execution=DuringExecution.EVICT)
+    pods = [running("p", "n0", 2), running("q", "n1", 3, owner="", immovable_reason="stays")]
+    nodes = [node("n0", 8), node("n1", 6)]
+    result = plan(snapshot(nodes, pods, [waiting("large", 8)], policy=policy), policy)
+    assert bool(result.placements) is for_waiting
+    assert moved(result) == ({"p": "n1"} if for_waiting else {})
+    pod = known(pods[:1], policy).pods[0]
+    assert (pod.during_execution is DuringExecution.EVICT) is for_rules
 
 
 @pytest.mark.parametrize("above", [0, 1])
@@ -240,6 +272,27 @@ def test_no_pod_goes_to_room_that_a_waiting_pod_may_use() -> None:
     result = plan(large, policy)
     assert result.unplaced
     assert not result.evictions
+    on_n1 = msgspec.structs.replace(large.pending[0].pod_class, node_selector=((HOSTNAME, "n1"),))
+    choosy = replace(large, pending=(msgspec.structs.replace(large.pending[0], pod_class=on_n1),))
+    assert moved(plan(drawn, policy)) == {"p0": "n1"}
+    assert moved(plan(choosy, policy)) == {"p0": "n2"}
+
+
+def test_every_filter_judges_the_other_node() -> None:
+    """The cheapest node has what the pod keeps away from, and the next one uses its port: it goes to the third."""
+    policy = gaining()
+    ports = (HostPort(ANY_ADDRESS, "TCP", 80),)
+    stays = {"owner": "", "immovable_reason": "stays"}
+    nodes = [node(f"n{place}", cpu) for place, cpu in enumerate((8, 16, 12, 8))]
+    pods = [
+        running("p", "n0", 2, host_ports=ports, constraints=keeps_apart("b")),
+        running("q", "n0", 4, **stays),
+        running("r", "n1", 1, labels=(("app", "b"),), **stays),
+        running("s", "n2", 1, host_ports=ports, **stays),
+    ]
+    assert moved(plan(snapshot(nodes, pods, [], policy=policy), policy)) == {"p": "n3"}
+    free = [msgspec.structs.replace(pods[0], constraints=None), *pods[1:]]
+    assert moved(plan(snapshot(nodes, free, [], policy=policy), policy)) == {"p": "n1"}
 
 
 def test_none_goes_back_within_an_hour() -> None:

@@ -10,84 +10,22 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_safety import check_evictions
-from support.model import amounts, node
+from support.governed_pods import ANYWHERE, BUDGET, cluster, in_zone, leaving, planned, policy, runs, selects
+from support.model import amounts
 from support.profiles import examples
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.cluster.assembly import to_snapshot
-from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import running_pods
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import Pod, PodClass, Toleration
-from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, Policy, ReschedulingPolicy
+from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution
 from flowcore.model.running_pods import EvictionKind, RecentMove
-from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.evictions.rules.broken_rules import broken_rules
-from flowcore.planning.round import RoundResult, run_round
 
-NOW = 1000.0
 EVICT, REPLACE, IGNORE = DuringExecution.EVICT, DuringExecution.REPLACE, DuringExecution.IGNORE
-IN_A = PodClass(requests=amounts(1000), node_selector=(("zone", "a"),))
-ANYWHERE = PodClass(requests=amounts(1000))
-BUDGET = DisruptionBudget("default", "web", LabelSelector())
 TAINT = Taint("drain", "", "NoExecute")
-
-
-def selects(app: str) -> LabelSelector:
-    return LabelSelector((Requirement("app", "In", (app,)),))
-
-
-def in_zone(name: str, zone: str, cpu: int = 4000, **fields: Any) -> Node:
-    return node(name, cpu, labels=(("zone", zone),), **fields)
-
-
-def runs(name: str, on: str, pod_class: PodClass = IN_A, **fields: Any) -> Pod:
-    """A running pod of a controller; further words are fields of Pod."""
-    known: dict[str, Any] = {"owner": "web", "created": 1.0, "usage": pod_class.requests} | fields
-    return Pod("default", name, f"uid-{name}", pod_class, node_name=on, **known)
-
-
-def policy(mode: DuringExecution, **limits: int) -> Policy:
-    """The built-in policy with this mode and limits."""
-    return msgspec.structs.replace(BUILT_IN, during_execution=mode, rescheduling=ReschedulingPolicy(**limits))
-
-
-def cluster(
-    nodes: list[Node],
-    pods: list[Pod],
-    governed_by: Policy,
-    pending: tuple[PendingPod, ...] = (),
-    budgets: tuple[DisruptionBudget, ...] = (),
-) -> Snapshot:
-    known = Cluster()
-    known.set_namespace("default", ())
-    for each in nodes:
-        known.put_node(each)
-    for pod in pods:
-        known.put_pod(pod)
-    for budget in budgets:
-        known.set_disruption_budget(budget.key, budget)
-    running = running_pods(known, lambda _: governed_by, NOW)
-    return to_snapshot(known, now=NOW, pending=pending, running=running)
-
-
-def planned(snapshot: Snapshot, governed_by: Policy) -> RoundResult:
-    """The plan, checked step by step."""
-    policies = {governed_by.name: governed_by}
-    result = run_round(snapshot, policies)
-    check_evictions(snapshot, result, policies)
-    return result
-
-
-def leaving(nodes: list[Node], pods: list[Pod], governed_by: Policy, **more: Any) -> dict[str, str]:
-    """Name and new node of each pod that leaves for a rule."""
-    evictions = planned(cluster(nodes, pods, governed_by, **more), governed_by).evictions
-    assert {each.kind for each in evictions} <= {EvictionKind.RULE}
-    return {each.pod.key.partition("/")[2]: each.to for each in evictions}
 
 
 def test_a_pod_is_replaced_where_its_rules_hold() -> None:

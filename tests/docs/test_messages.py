@@ -35,6 +35,7 @@ NOT_MESSAGES = (
     "flowcore/api/priority_classes.py",
     "flowcore/api/storage_objects.py",
     "flowcore/api/volumes.py",
+    "flowcore/planning/problem/left_at_least.py",
     "flowcore/rules/verdicts/invalidation.py",
     "flowcore/cluster/saved_state.py",
     "flowcore/questions/diagnosis",

@@ -80,7 +80,8 @@ GAIN = {"minAge": "0s", "reasons": ["Gain"], "minGain": 1, "price": {"startup": 
 
 async def crowd(scene: ClusterScenario, scheduler: str, mode: str) -> dict[str, Any]:
     """A ReplicaSet's pod runs on a beside another pod, and then there is b, which is empty; the ReplicaSet's pod."""
-    await scene.policy("own", selects={"podSelector": {}}, rescheduling={**GAIN, "mode": mode})
+    delivery = {"delivery": "Extender", "precedence": 1} if scheduler == STEERED_NAME else {}
+    await scene.policy("own", selects={"podSelector": {}}, rescheduling={**GAIN, "mode": mode}, **delivery)
     await scene.nodes("a", cpu="6")
     crowded = await scene.replica(scheduler=scheduler)
     await scene.create("filler", "2", scheduler=scheduler)

@@ -63,6 +63,56 @@ async def test_a_pod_whose_node_lost_its_label_is_replaced(scene: ClusterScenari
     assert await replacement_of(scene, old) == "n1"
 
 
+async def test_a_pod_leaves_a_node_with_a_taint_that_it_does_not_tolerate(scene: ClusterScenario) -> None:
+    """Not because of a cordon, which is for new pods. Its node is as full as before, so nothing else moves it."""
+    also = {"rules": "Replace", "also": ["Taints"]}
+    await scene.policy("own", selects={"podSelector": {}}, duringExecution=also, rescheduling={"minAge": "0s"})
+    await scene.nodes("n0")
+    old = await scene.replica()
+    await scene.nodes("n1")
+    await scene.api.wait_for("/api/v1/nodes/n1", lambda each: not each["spec"].get("taints"))
+    await scene.api.patch("/api/v1/nodes/n0", {"spec": {"unschedulable": True}})
+    await scene.wait_for_round("later")
+    assert not scene.history.deleted
+    await scene.api.patch("/api/v1/nodes/n0", {"spec": {"unschedulable": False}})
+    await scene.api.patch(
+        "/api/v1/nodes/n0", {"spec": {"taints": [{"key": "dedicated", "value": "gpu", "effect": "NoSchedule"}]}}
+    )
+    assert await replacement_of(scene, old) == "n1"
+
+
+async def test_a_skew_that_arose_later_is_mended_by_one_pod(scene: ClusterScenario) -> None:
+    """A new zone comes: one of two pods goes there, and no other follows. Without ``also`` both stay."""
+    await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})
+    await scene.nodes("n0", labels={"zone": "a"})
+    constraint = {
+        "maxSkew": 1,
+        "topologyKey": "zone",
+        "whenUnsatisfiable": "DoNotSchedule",
+        "labelSelector": {"matchLabels": {"app": "web"}},
+    }
+    await scene.replica(topologySpreadConstraints=[constraint])
+    await scene.api.patch(f"/apis/apps/v1/namespaces/{scene.namespace}/replicasets/web", {"spec": {"replicas": 2}})
+
+    async def nodes() -> list[str]:
+        running = [each for each in await scene.pods() if each["status"].get("phase") == "Running"]
+        return sorted(each["spec"]["nodeName"] for each in running if each["metadata"].get("labels") == {"app": "web"})
+
+    async def on(*wanted: str) -> bool:
+        return await nodes() == list(wanted)
+
+    await until(lambda: on("n0", "n0"), 60, lambda: "both pods to run")
+    await scene.nodes("n1", labels={"zone": "b"})
+    await scene.wait_for_round("before")
+    assert not scene.history.deleted
+    also = {"rules": "Replace", "also": ["TopologySpread"]}
+    await scene.policy("own", selects={"podSelector": {}}, duringExecution=also, rescheduling={"minAge": "0s"})
+    await until(lambda: on("n0", "n1"), 90, lambda: "one pod in each zone")
+    await scene.wait_for_round("after")
+    assert await on("n0", "n1")
+    assert len(scene.history.deleted) == 1
+
+
 async def test_room_is_kept_for_the_replacement_before_a_taint_evicts(scene: ClusterScenario) -> None:
     """While the pod still runs nobody else gets that room; the controller evicts it, and its replacement comes."""
     await scene.policy("own", selects={"podSelector": {}}, duringExecution={"rules": "Replace"})

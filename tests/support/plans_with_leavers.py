@@ -1,5 +1,6 @@
 """Every plan of a small cluster in which running pods leave or move too, and what it costs."""
 
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import product
 
@@ -16,6 +17,8 @@ from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.planning.round import RoundResult
+
+_NO_PRICES: Mapping[tuple[RunningPod, bool], int] = {}
 
 
 def priced_demands(cluster: Snapshot, policies: Mapping[str, Policy]) -> tuple[Demand, ...]:
@@ -37,12 +40,17 @@ def beside(cluster: Snapshot, leavers: Mapping[RunningPod, str]) -> Snapshot:
 
 
 def costs_of_all_plans(
-    cluster: Snapshot, policies: Mapping[str, Policy], leave: Collection[RunningPod], move: Collection[RunningPod]
+    cluster: Snapshot,
+    policies: Mapping[str, Policy],
+    leave: Collection[RunningPod],
+    move: Collection[RunningPod],
+    prices: Mapping[tuple[RunningPod, bool], int] = _NO_PRICES,
 ) -> Iterator[int]:
     """The cost of each plan.
 
     Args:
         leave, move: running pods that may leave, and that may move.
+        prices: of a pod that leaves, and that moves (True).
     """
     demands, names = priced_demands(cluster, policies), [node.name for node in cluster.table.nodes]
     pods = list(dict.fromkeys([*leave, *move]))
@@ -56,8 +64,16 @@ def costs_of_all_plans(
         if any((staying.free[row] < 0).any() for row in moved_to):
             continue
         start = FreeCapacity(staying)
+        extra = sum(prices.get((pod, bool(to)), 0) for pod, to in zip(pods, chosen, strict=True) if to is not None)
         for commits in all_plans(demands, start):
-            yield Objective(demands, start).total(commits)
+            if _has_gangs_whole(demands, commits):
+                yield extra + Objective(demands, start).total(commits)
+
+
+def _has_gangs_whole(demands: Sequence[Demand], commits: Sequence[Commit]) -> bool:
+    """Whether all pods of a demand are placed or none, if they are in a gang."""
+    placed = Counter(commit.demand for commit in commits)
+    return all(placed[place] in (0, demand.count) for place, demand in enumerate(demands) if demand.group.pods[0].gangs)
 
 
 def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResult) -> int:

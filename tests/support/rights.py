@@ -24,7 +24,9 @@ _OWN_LEASES: tuple[dict[str, Any], ...] = (
                 "apiGroups": ["coordination.k8s.io"],
                 "resources": ["leases"],
                 "verbs": ["get", "create", "patch", "update", "watch"],
-            }
+            },
+            # What was learnt is beside the lease.
+            {"apiGroups": [""], "resources": ["configmaps"], "verbs": ["get", "patch"]},
         ],
     },
     {

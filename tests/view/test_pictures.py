@@ -231,6 +231,17 @@ def test_a_plan_that_evicts_has_a_gap() -> None:
     assert RoundRow.of(plan).gap is None, "where nothing is known, not all of the cost is a gap"
 
 
+def test_the_timeline_says_what_every_plan_leaves() -> None:
+    """Of a round that leaves pods; nothing where the plan leaves none, or where objects are missing that it needs."""
+    data, plan = planned(scenario_of([node("n0"), pod("a", "3"), pod("b", "3")]))
+    assert plan.left_at_least is not None
+    data.rounds.put(msgspec.structs.replace(plan, number=plan.number + 1, gaps=["something is missing"]))
+    without, _ = planned(scenario_of([node("n0"), pod("a", "3")]))
+    assert answer_rounds(data, RoundsQuery(), ALL).left_at_least == [plan.left_at_least, None]
+    assert (plan.left_at_least.waiting, plan.left_at_least.pods) == (1, 1)
+    assert answer_rounds(without, RoundsQuery(), ALL).left_at_least == [None]
+
+
 def test_nodes_that_take_no_pods_are_marked() -> None:
     """One that is not ready, and tainted ones with their taints; the taint of a cordoned node is told by itself."""
     bad = node("bad")

@@ -10,6 +10,7 @@ import msgspec
 
 from flowcore.planning.plan_document import PlanDocument
 from flowcore.planning.problem.bounds.bound_notes import sentence
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.questions.scenario.context import UnknownName
 
 #: Rounds that are kept as rows of the timeline, and those of them that are kept whole.
@@ -27,6 +28,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
         certified: whether no plan costs less.
         codes: how many pods stay pending, by the code of their reason.
         whole: whether the round can be looked at.
+        left_at_least: what every plan leaves of the pods that were planned; None: the round left none.
         weak: what the lower bound does not count in full, as a clause; "": nothing.
     """
 
@@ -43,6 +45,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
     method: str
     codes: dict[str, int] = {}
     whole: bool = True
+    left_at_least: LeftAtLeast | None = None
     weak: str = ""
 
     @classmethod
@@ -61,6 +64,7 @@ class RoundRow(msgspec.Struct, rename="camel"):
             plan.certified,
             plan.method,
             plan.waiting_by_code(),
+            left_at_least=None if plan.gaps else plan.left_at_least,
             weak=sentence(plan.bound_notes),
         )
 

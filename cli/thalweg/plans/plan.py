@@ -128,7 +128,10 @@ def run_plan(
 def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> None:
     """Prints a plan: sums, then a line for each workload, all pods, or both ways of placing them."""
     console = stdout_console()
-    console.print(f"{summary(answer)}\n", markup=False)
+    console.print(summary(answer), markup=False)
+    if least := _least_left(answer):
+        console.print(least, markup=False)
+    console.print()
     if isinstance(answer, PlanHere) and answer.comparison is not msgspec.UNSET:
         print_comparison(console, answer.comparison)
     elif pods:
@@ -207,6 +210,14 @@ def summary(answer: PlanAnswer) -> str:
     hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
     proof = f"; {proven}" if (proven := _short_proof(answer)) else ""
     return f"{len(answer.placed):,} placed, {leaving}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
+
+
+def _least_left(answer: PlanAnswer) -> str:
+    """How many pods every plan leaves; "": nothing is known, or objects are missing that may change that."""
+    if answer.left_at_least is None or answer.incomplete:
+        return ""
+    whole = not (answer.namespace or answer.policy or answer.hidden)
+    return answer.left_at_least.sentence if whole else answer.left_at_least.sentence_of_all
 
 
 def _of_whom(answer: PlanAnswer) -> str:

@@ -65,9 +65,11 @@ def show(answer: StatusAnswer) -> None:
 
 
 def summary(answer: StatusAnswer) -> list[str]:
-    """The cluster and the newest round in two or three lines, and what policies decided by themselves."""
+    """The cluster and the newest round in two to four lines, and what policies decided by themselves."""
+    least = answer.rounds[0].left_at_least if answer.rounds else None
+    sentence = "" if least is None else least.sentence_of_all if answer.namespace else least.sentence
     held = [f"{each.name}: waiting Auto. {each.held}" for each in answer.policies if each.held]
-    return [*_cluster_and_round(answer), *held]
+    return [*_cluster_and_round(answer), *([sentence] if sentence else []), *held]
 
 
 def _cluster_and_round(answer: StatusAnswer) -> list[str]:

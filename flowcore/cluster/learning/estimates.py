@@ -31,18 +31,20 @@ _LEAST_DEVIATION = 0.02
 _MOST_SLOWDOWN = 100.0
 
 
-class Observation(msgspec.Struct, frozen=True, gc=False):
+class Observation(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A finished pod of some kind.
 
     Attributes:
         beside: mean number of pods of each kind beside it.
         log_seconds: the logarithm of its run time.
+        end: when it ended, seconds since the epoch.
     """
 
     work: str
     machine: str
     beside: tuple[float, ...]
     log_seconds: float
+    end: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

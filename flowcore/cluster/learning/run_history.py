@@ -1,7 +1,7 @@
 """Which pods ran where, when, and beside which others.
 
 The history reads all existing pods now and then. What it learnt from a pod it keeps after the pod is gone, up
-to a number of pods of each kind. It is lost with its process, and begins again with the finished pods that still exist.
+to a number of pods of each kind. It can be told what another process learnt before (saved_learning.py).
 """
 
 from __future__ import annotations
@@ -55,6 +55,27 @@ class RunHistory:
         self._by_node: dict[str, dict[str, Run]] = {}
         self._observations: list[deque[Observation]] = [deque(maxlen=_MOST_OBSERVATIONS) for _ in range(kinds)]
         self._learnt_from: set[str] = set()
+        #: When it last learnt anything, and until when another process did.
+        self._learnt_at = self._restored_until = 0.0
+
+    @property
+    def learnt_at(self) -> float:
+        """When it last learnt anything, seconds since the epoch; 0: never."""
+        return self._learnt_at
+
+    def restore(self, saved: Sequence[Sequence[Observation]], until: float) -> None:
+        """Takes over what another process learnt.
+
+        Args:
+            saved: of each kind, the oldest first.
+            until: pods that ended later are not among them, seconds since the epoch.
+        """
+        for own, before in zip(self._observations, saved, strict=True):
+            later = [observation for observation in own if observation.end > until]
+            own.clear()
+            own.extend((*before, *later))
+        self._restored_until = until
+        self._learnt_at = max(self._learnt_at, until)
 
     def update(self, runs: Sequence[Run], now: float) -> None:
         """Takes all runs that are known now. One that is not among them any more has ended.
@@ -69,7 +90,10 @@ class RunHistory:
                     on_node[uid] = msgspec.structs.replace(run, end=max(now, run.start))
         for run in runs:
             self._by_node.setdefault(run.node, {})[run.uid] = run
-        self._learn([run for run in runs if run.done and run.uid not in self._learnt_from], now)
+        new = [run for run in runs if run.done and run.uid not in self._learnt_from and run.end > self._restored_until]
+        if new:
+            self._learn(new, now)
+            self._learnt_at = now
         self._learnt_from = {run.uid for run in runs if run.done}
         self._forget(known)
 
@@ -86,6 +110,10 @@ class RunHistory:
     def observations(self, kind: int) -> tuple[Observation, ...]:
         """What is learnt from, of one kind."""
         return tuple(self._observations[kind])
+
+    def all_observations(self) -> tuple[tuple[Observation, ...], ...]:
+        """The same of each kind."""
+        return tuple(self.observations(kind) for kind in range(self._kinds))
 
     def estimates(self) -> tuple[Estimates, ...]:
         """What is known, of each kind."""
@@ -107,7 +135,7 @@ class RunHistory:
             beside |= {run.uid: tuple(row) for run, row in zip(learnt, rows.tolist(), strict=True)}
         for run in newest:
             seconds = float(np.log(run.end - run.start))
-            self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds))
+            self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds, run.end))
 
     def _forget(self, known: set[str]) -> None:
         """Drops runs beyond the limit, and runs that ended before any run began that is still to be learnt from."""

@@ -85,6 +85,13 @@ class SampleTable(Generic[_Key]):
         self._amounts[to] = source._amounts[cell]
         self._written[row] += len(turns)
 
+    def add(self, key: _Key, samples: Sequence[UsageSample]) -> None:
+        """Adds samples of a thing, whenever they were taken."""
+        row = np.array([self.row(key)])
+        for sample in samples:
+            values = sample.timestamp, sample.window, sample.cpu_milli, sample.memory_bytes
+            self._write(row, np.array([values]))
+
     def drop(self, key: _Key) -> None:
         """Forgets a thing."""
         row = self._rows.pop(key, None)
@@ -128,6 +135,11 @@ class SampleTable(Generic[_Key]):
         which = np.searchsorted(ends, chosen, "right")
         amounts: NDArray[np.int64] = self._amounts[rows[which], chosen - (ends - counts)[which]]
         return amounts
+
+    def last_timestamp(self, rows: NDArray[np.int64]) -> float:
+        """When the newest sample of these rows ended; 0: they have none."""
+        rows = rows[self._written[rows] > 0]
+        return float(self._timestamps[rows, (self._written[rows] - 1) % self._samples].max(initial=0.0))
 
     def rows_by_tag(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Rows in use, sorted by their tag: int64[M], and int32[M] their tags."""

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.usage_samples.sample_table import SampleTable
-from flowcore.model.usage import MeasuredLoad, UsageClass, UsageSample
+from flowcore.model.usage import MeasuredLoad, SavedClass, UsageClass, UsageSample
 
 #: Seconds; a node whose newest sample ended longer ago is not measured. Koordinator's nodeMetricExpirationSeconds.
 #: Samples of metrics-server end 15 to 60 seconds apart: one or more may be missing before requests count.
@@ -27,6 +27,8 @@ _MOST_IDLE_CLASSES = 10_000
 #: Of a class with more samples about this number is read. A prime: pods have equally many samples, and of each
 #: another one is to be chosen.
 _MOST_SAMPLES = 1999
+#: Of each class about this number is saved.
+_SAVED_SAMPLES = 20
 #: Of all samples of a class: what its pods are expected to use.
 _PERCENTILE = 95.0
 #: Digits to which foreseen usage is rounded up: pods whose classes hardly differ stay interchangeable.
@@ -120,6 +122,28 @@ class UsageStore:
         if len(self._classes) > _MOST_IDLE_CLASSES:
             self._forget_classes()
 
+    # --- what outlives the process ---
+
+    @property
+    def classes(self) -> list[UsageClass]:
+        """All classes that pods are or were of."""
+        return list(self._classes)
+
+    def saved_class(self, usage_class: UsageClass) -> SavedClass:
+        """Some samples of one of the ``classes``, at equal distances among those of its pods."""
+        pods, gone = self._rows_of(usage_class)
+        newest = max(self._pods.last_timestamp(pods), self._classes.last_timestamp(gone))
+        samples = self._samples_of(usage_class, _SAVED_SAMPLES).tolist()
+        return SavedClass(usage_class, newest, tuple((cpu, memory) for cpu, memory in samples))
+
+    def restore(self, saved: Iterable[SavedClass]) -> None:
+        """Takes over what another process knew of classes: as samples of pods that are gone."""
+        for known in saved:
+            self._class_row(known.usage_class)
+            samples = [UsageSample(known.newest, 0.0, *amounts) for amounts in known.amounts]
+            self._classes.add(known.usage_class, samples)
+        self.refresh()
+
     # --- what is known ---
 
     @property
@@ -191,19 +215,27 @@ class UsageStore:
         self._class_at[row] = usage_class
         return row
 
-    def _foresee(self, usage_class: UsageClass) -> tuple[int, int] | None:
-        if usage_class not in self._classes:
-            return None
+    def _rows_of(self, usage_class: UsageClass) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Rows of the pods of a known class, and of those that are gone."""
         if self._rows_by_class is None:
             self._rows_by_class = self._pods.rows_by_tag()
         row = self._classes.row(usage_class)
         rows, tags = self._rows_by_class
         tag = np.int32(row)  # of another type numpy would first copy all tags
         own_rows = slice(np.searchsorted(tags, tag, "left"), np.searchsorted(tags, tag, "right"))
-        gone = np.array([row])
-        count = int(self._pods.counts(rows[own_rows]).sum() + self._classes.counts(gone).sum())
-        every = max(1.0, count / _MOST_SAMPLES)
-        samples = np.concatenate([self._pods.amounts(rows[own_rows], every), self._classes.amounts(gone, every)])
+        return rows[own_rows], np.array([row])
+
+    def _samples_of(self, usage_class: UsageClass, most: int) -> NDArray[np.int64]:
+        """int64[M, 2]: cpu and memory of about so many samples of a known class."""
+        pods, gone = self._rows_of(usage_class)
+        count = int(self._pods.counts(pods).sum() + self._classes.counts(gone).sum())
+        every = max(1.0, count / most)
+        return np.concatenate([self._pods.amounts(pods, every), self._classes.amounts(gone, every)])
+
+    def _foresee(self, usage_class: UsageClass) -> tuple[int, int] | None:
+        if usage_class not in self._classes:
+            return None
+        samples = self._samples_of(usage_class, _MOST_SAMPLES)
         if len(samples) < LEAST_SAMPLES:
             return None
         cpu, memory = np.percentile(samples, _PERCENTILE, axis=0, method="inverted_cdf").tolist()

@@ -38,14 +38,19 @@ class NetworkClass:
         first, more = self.demand.group.pods[0].key, self.demand.count - 1
         return f"{first} and {more} more" if more else first
 
-    def supply(self, capacity: FreeCapacity) -> Supply:
-        """What the solver reads."""
+    def supply(self, capacity: FreeCapacity, *, alone: bool = False) -> Supply:
+        """What the solver reads.
+
+        Args:
+            alone: without rules between pods: others may be there that they ask for.
+        """
         demand = self.demand
+        fits = capacity.fit_counts(demand) if alone else capacity.max_pods(demand)
         return Supply(
             self.name,
             demand.prices,
             demand.requests,
-            capacity.max_pods(demand).copy(),
+            fits.copy(),
             host_ports=bool(demand.group.pod_class.host_ports),
         )
 

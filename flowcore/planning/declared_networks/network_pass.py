@@ -15,7 +15,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.model import Load
-from flowcore.costs.network_model import NetworkModel, NetworkView
+from flowcore.costs.network_model import Network, NetworkModel, NetworkView, Pods
 from flowcore.model.policies import Policy
 from flowcore.planning.declared_networks import Graph, NetworkRefused, NetworkSolution, solve_network, to_graph
 from flowcore.planning.declared_networks.network_classes import NetworkClass, network_classes, read_only, shares
@@ -42,11 +42,13 @@ class _Commits:
     Attributes:
         entries: number of the class, position of the node, and pods; in an order that rules between pods allow.
         capacity: what is free after them, without what is kept for dearer pods.
+        least: a cost that no plan of the network goes below, whatever others take.
     """
 
     solution: NetworkSolution
     entries: tuple[tuple[int, int, int], ...]
     capacity: FreeCapacity
+    least: int
 
 
 class SolveNetworks(Pass):
@@ -79,9 +81,9 @@ class SolveNetworks(Pass):
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
             _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
-        # What a network takes makes others pay more, and what is kept from it makes the network pay more.
-        alone = len(networks) == 1 and not others
-        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, bounded=alone)
+        # What networks take makes others pay more.
+        before = None if len(networks) == 1 and not others else problem.snapshot
+        self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before)
         refused = (*problem.contradictions, *cluster.contradictions)
         return problem.with_snapshot(replace(cluster.snapshot(), pending=others), refused)
 
@@ -184,9 +186,32 @@ class _PolicyNetwork:
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
-                return _Commits(solution, entries, remaining)
+                return _Commits(solution, entries, remaining, self._least(network, classes, pods, solution, capacity))
             graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
+
+    def _least(
+        self,
+        network: Network,
+        classes: Sequence[NetworkClass],
+        pods: tuple[Pods, ...],
+        solution: NetworkSolution,
+        capacity: FreeCapacity,
+    ) -> int:
+        """A cost that no flow of the network goes below, with all room that there is before anybody is decided.
+
+        Args:
+            solution: with the room that the network got, ``capacity``.
+        """
+        start = self._problem.start
+        if bool((start.free == capacity.free).all()):
+            return solution.bound
+        supplies = [each.supply(start, alone=True) for each in classes]
+        graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index)
+        try:
+            return min(solution.bound, solve_network(graph, start.free, seed=self._seed).bound)
+        except NetworkRefused:  # it takes too long, as it has more room
+            return 0
 
     def _adopt(self, classes: Sequence[NetworkClass], commits: _Commits) -> None:
         cluster, table, solution = self._cluster, self._problem.snapshot.table, commits.solution
@@ -216,7 +241,7 @@ class _PolicyNetwork:
             cluster.unplaced.append(
                 Unplaced(pod, reason.text, price + next(extra, 0), reason.code, reason.more_nodes_help)
             )
-        cluster.slack += solution.cost - solution.bound
+        cluster.slack += solution.cost - commits.least
 
     def _reasons(self, classes: Sequence[NetworkClass], commits: _Commits) -> dict[int, Reason]:
         """Why pods of each class wait: the filters, if no node takes another one; else the network leaves them out."""

@@ -8,6 +8,7 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
 from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
@@ -17,6 +18,8 @@ from flowcore.planning.evictions.gains import GainMoves
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
+from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
+from flowcore.planning.evictions.rules.lasting_rules import LastingRules
 from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
@@ -53,18 +56,23 @@ def plan_evictions(
     if running is None:
         return result
     broken = broken_rules(result.after, running)
-    if not (result.unplaced or broken or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
+    lasting = LastingRules(result.after, running, problem.policies)
+    if not (result.unplaced or broken or lasting.any_broken or _moves_for_gain(problem, _ACT_OR_PROPOSE)):
         return result
-    acting = _EvictionRound(problem, result, candidate, running, broken, _ACT)
+    acting = _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT)
     planned = acting.result()
-    bound, notes = planned.lower_bound, problem.bound_notes(networks=not candidate.decided.bounded)
-    if any(not eviction.gain for eviction in planned.evictions):
-        # The bound of the first part is of plans in which nobody leaves for the waiting pods.
-        bound = acting.bound(relaxed, is_short=bool(planned.unplaced)) + candidate.decided.least_cost
-        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
+    beside_networks = candidate.decided.before is not None
+    bound, notes = planned.lower_bound, problem.bound_notes(relaxed=bool(relaxed), networks=beside_networks)
+    if planned.evictions and planned.placements is not result.placements:
+        # The bound of the first part is of plans in which nobody leaves, or for gain only and after them.
+        least = candidate.decided.least_cost
+        bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note not in (BoundNote.ALONE, BoundNote.RULES)))
     planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
-        proposed = _moves(_EvictionRound(problem, result, candidate, running, broken, _ACT_OR_PROPOSE).result())
+        proposed = _moves(
+            _EvictionRound(problem, result, candidate, running, broken, lasting, _ACT_OR_PROPOSE).result()
+        )
         planned = replace(planned, proposals=proposed if proposed != _moves(planned) else ())
     return planned
 
@@ -87,9 +95,10 @@ class _EvictionRound:
         candidate: Candidate,
         running: RunningPods,
         broken: Sequence[BrokenRule],
+        lasting: LastingRules,
         modes: Sequence[ReschedulingMode],
     ) -> None:
-        self._problem, self._first, self._broken = problem, result, broken
+        self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
         self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
@@ -108,7 +117,7 @@ class _EvictionRound:
     def result(self) -> RoundResult:
         """The first part's result, and what is decided here."""
         groups: dict[str, Waiting] = {}
-        if self._broken or self._anyone:
+        if self._broken or self._lasting.any_broken or self._anyone:
             groups = self._place_waiting()
         elif not self._gains:
             return self._first
@@ -122,6 +131,7 @@ class _EvictionRound:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken)
+        evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
@@ -162,19 +172,24 @@ class _EvictionRound:
         gains.decide(kept, self._holds)
         problem.charge(())
 
-    def bound(self, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
+    def bound(self, before: Snapshot | None, relaxed: Sequence[RelaxedSolution], *, is_short: bool) -> int:
         """A cost that no plan for the pods of the problem goes below, with evictions and moves too.
 
         Args:
+            before: see ``Decided``.
             relaxed: see ``plan_evictions``.
             is_short: whether pods wait although others leave.
         """
         pods = self._state.residents.pods
         others = np.zeros(len(pods), dtype=np.bool_) if self._reclaims is None else self._reclaims.reclaimable
         breaking = {rule.pod.key for rule in self._broken}
+        if self._lasting.any_broken:
+            # One that leaves may break a rule of another.
+            breaking |= {pod.key for pod in self._lasting.pods}
         if breaking:
             others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        room = resident_room(self._problem, self._state, others, self._moves.movable)
+        movable = self._moves.movable | self._moves.gain_mask() if self._gains else self._moves.movable
+        room = resident_room(self._problem, before, self._state, others, movable)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:

@@ -4,11 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom, demands_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
+
+
+def bound_beside(problem: Problem, before: Snapshot, *, is_short: bool) -> int:
+    """A cost that no plan of a problem goes below, wherever the pods are that were decided before it.
+
+    Args:
+        before: the cluster without those.
+        is_short: whether pods of the problem wait.
+    """
+    nobody, start = np.zeros(0, dtype=np.int64), FreeCapacity(before)
+    room = ResidentRoom(nobody, np.zeros((0, start.free.shape[1]), dtype=np.int64), nobody, nobody, start, start)
+    return resident_bound(problem, room, is_short=is_short)
 
 
 def resident_bound(

@@ -9,6 +9,7 @@ from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 
 
 class Bounded:
@@ -115,6 +116,7 @@ class RoundResult(Bounded):
         holds: how long room has been kept for gangs, this round included; the next one is to be told.
         evictions: running pods that leave, each once.
         proposals: running pods that would leave if every policy that proposes moves acted.
+        left_at_least: what every plan leaves; None: the plan leaves nothing.
     """
 
     generation: int
@@ -131,6 +133,7 @@ class RoundResult(Bounded):
     holds: BackfillHistory = NO_BACKFILL_HISTORY
     evictions: tuple[Eviction, ...] = ()
     proposals: tuple[Eviction, ...] = ()
+    left_at_least: LeftAtLeast | None = None
     bound_notes: tuple[BoundNote, ...] = ()
 
     def bounded_by(self, bound: int, notes: tuple[BoundNote, ...]) -> RoundResult:

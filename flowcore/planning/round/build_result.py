@@ -7,6 +7,8 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools
+from flowcore.planning.methods.resident_bound import bound_beside
+from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, RoundResult, Unplaced
@@ -16,7 +18,14 @@ from flowcore.rules.topology.round_constraints.waves import waves_of
 
 
 def build_result(
-    problem: Problem, candidate: Candidate, bound: int, *, steps: int, solves: int = 0, arcs: int = 0
+    problem: Problem,
+    candidate: Candidate,
+    bound: int,
+    *,
+    relaxed: bool,
+    steps: int,
+    solves: int = 0,
+    arcs: int = 0,
 ) -> RoundResult:
     """The result of a round.
 
@@ -24,6 +33,7 @@ def build_result(
         problem: what was solved, after all passes.
         candidate: the plan, with all passes inverted.
         bound: a cost that no candidate of ``problem`` goes below.
+        relaxed: whether it knows the problem in fractions.
     """
     placements, pending = _placements(problem, candidate)
     committed = [(placement.node, placement.pod.signature) for placement in placements]
@@ -47,7 +57,9 @@ def build_result(
         for place, reason in reasons.of(number, np.nonzero(pending[number])[0].tolist())
     )
     decided = candidate.decided
-    bound = bound + decided.least_cost if decided.bounded else 0
+    if decided.before is not None:
+        is_short = any(unplaced_counts(candidate.commits, problem.demands))
+        bound = bound_beside(problem, decided.before, is_short=is_short)
     return RoundResult(
         generation=problem.snapshot.generation,
         placements=(*decided.placements, *placements),
@@ -61,7 +73,7 @@ def build_result(
         after=after,
         contradictions=problem.contradictions,
         holds=history_after(problem, candidate),
-    ).bounded_by(bound, problem.bound_notes(networks=not decided.bounded))
+    ).bounded_by(bound + decided.least_cost, problem.bound_notes(relaxed=relaxed, networks=decided.before is not None))
 
 
 def _placements(problem: Problem, candidate: Candidate) -> tuple[list[Placement], list[Bools]]:

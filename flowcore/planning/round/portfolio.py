@@ -70,6 +70,7 @@ class Portfolio:
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
         gains: by how much each method lowered the cost of the best candidate.
+        relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
     def __init__(self, problem: Problem, seed: int = 0, first: Candidate | None = None) -> None:
@@ -79,6 +80,7 @@ class Portfolio:
         self.gains = Counter[str]()
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
+        self.relaxed: list[RelaxedSolution] = []
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         #: Whether one by one is not tried before integer programs and the relaxation's shares.
         self._is_floor_late = False
@@ -87,11 +89,6 @@ class Portfolio:
         #: was compared with the best.
         self._relaxed: tuple[WithoutPenalties, Portfolio] | None = None
         self._compared: Candidate | None = None
-
-    @property
-    def relaxed(self) -> list[RelaxedSolution]:
-        """The problem in fractions, if it was solved so."""
-        return [] if self._relaxation is None else [self._relaxation]
 
     def run(self) -> Generator[None, None, None]:
         """Yields after each step."""
@@ -243,6 +240,7 @@ class Portfolio:
             return
         penalties, relaxed = self._relaxed
         self.bound = max(self.bound, relaxed.bound)
+        self.relaxed = self.relaxed or relaxed.relaxed
         conclusion = relaxed.conclude()
         if conclusion is not self._compared:
             self._compared = conclusion
@@ -253,6 +251,7 @@ class Portfolio:
         matrix = self._problem.cost_matrix
         self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
+            self.relaxed.append(relaxed)
             bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
 

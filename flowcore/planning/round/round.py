@@ -36,6 +36,7 @@ from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
 from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_demands
 from flowcore.planning.round.parts import solver_of
+from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.rules.verdicts import VerdictCache
 
@@ -76,7 +77,7 @@ class Round:
             ReserveBackfill(),
         )
         self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
-        self._seed = seed
+        self._begun, self._seed = snapshot, seed
         self._admission = Admission(self._problem) if self._problem.atomic_groups.all else None
         #: Once it is decided which groups are placed: the pass that takes the other groups' pods out.
         self._admitted: AdmittedDemands | None = None
@@ -177,11 +178,18 @@ class Round:
         if self._admission is not None and bound < candidate.cost:
             bound = max(bound, self._admission.bound_by(portfolio.relaxed))
         candidate = invert_all(self._passes, candidate)
-        result = build_result(
-            self._problem, candidate, bound, steps=self._steps, solves=portfolio.solves, arcs=portfolio.arcs
-        )
         relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
+        result = build_result(
+            self._problem,
+            candidate,
+            bound,
+            relaxed=bool(relaxed),
+            steps=self._steps,
+            solves=portfolio.solves,
+            arcs=portfolio.arcs,
+        )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
@@ -241,4 +249,4 @@ def run_one_by_one(
     problem = apply_all(passes, Problem(snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
-    return build_result(problem, invert_all(passes, portfolio.best), bound=0, steps=0)
+    return build_result(problem, invert_all(passes, portfolio.best), bound=0, relaxed=False, steps=0)

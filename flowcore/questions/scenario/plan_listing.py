@@ -9,6 +9,7 @@ import msgspec
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.plan_document import PlanDocument, PlanEviction
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
 from flowcore.questions.scenario.plan import plan_scenario
@@ -102,6 +103,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         gap: how far above the cheapest plan the cost may be, as a part of the cost.
         incomplete: whether objects are missing that may change the plan.
         namespace, policy: whose pods are listed, as asked for; "": all.
+        left_at_least: what every plan leaves of all pods, of those that are not listed too; None: the plan leaves none.
         bound_notes: what the lower bound does not count in full, by code: a gap may come of that.
     """
 
@@ -124,6 +126,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     incomplete: bool = False
     namespace: str = ""
     policy: str = ""
+    left_at_least: LeftAtLeast | None = None
     bound_notes: list[str] = []
 
 
@@ -212,6 +215,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
         incomplete=bool(plan.gaps),
         namespace=query.namespace,
         policy=query.policy,
+        left_at_least=plan.left_at_least,
         bound_notes=plan.bound_notes,
     )
 

@@ -123,6 +123,25 @@ def round_invariant_fits(
     return fits
 
 
+def pod_independent_fits(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
+) -> Bools:
+    """bool[N]: nodes that pass every filter whose verdict no coming or leaving of any pod can change."""
+    constraints, nothing = signature.constraints, np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if constraints is not None and (
+        constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread
+    ):
+        return nothing
+    if node_resources_fit.not_offered(pod_class, snapshot):
+        return nothing
+    fits = ~nothing
+    for which in IN_ORDER:
+        if which.state is None:
+            for rejection in runner(which, pod_class, signature, snapshot):
+                fits &= ~rejection.nodes
+    return fits
+
+
 def _contradictory(signature: PodSignature, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
     """Comes before all filters: room would not help, only another policy."""
     return (

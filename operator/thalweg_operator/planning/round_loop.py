@@ -22,6 +22,7 @@ from thalweg_operator.health import Liveness
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.planning.batcher import Batcher
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.running_pods import RunningPodsTracker, preempting
 from thalweg_operator.planning.pending_round import PendingRound
@@ -148,6 +149,11 @@ class RoundLoop:
         self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
         self.liveness = liveness or Liveness(round_timeout)
         self.reports = RoundReports()
+
+    @property
+    def learnt_costs(self) -> LearntCosts:
+        """What policies that learn know by now."""
+        return self._builder.learnt_costs
 
     def record_next_round(self, folder: Path) -> None:
         """Has the next round recorded in a folder, also if there is nothing to plan."""

@@ -53,6 +53,7 @@ class RequestBuilder:
 
     Attributes:
         backfill_records: backfill records of the last reply.
+        learnt_costs: what policies that learn know by now.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class RequestBuilder:
         self._cluster, self._ledger = cluster, ledger = state.cluster, state.ledger
         self._budget, self._deadline, self._clock, self._wall_clock = budget, deadline, clock, wall_clock
         self._persistent_usage = PersistentUsageTracker(clock)
-        self._learnt_costs = LearntCosts(cluster, clock, wall_clock)
+        self.learnt_costs = LearntCosts(cluster, clock, wall_clock)
         self._numa = NumaTracker(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
         self._number = 0
@@ -130,7 +131,7 @@ class RequestBuilder:
             now=self._wall_clock(),
             reset=reset,
             changes=changes,
-            policies=await self._learnt_costs.applied(planning_input.policies),
+            policies=await self.learnt_costs.applied(planning_input.policies),
             classes=list(classes),
             signatures=list(signatures),
             pod_changes=pod_changes,

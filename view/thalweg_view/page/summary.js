@@ -1,6 +1,6 @@
 // The cluster and the round in one line of figures.
 import { useData, useShown } from "./data.js";
-import { count, duration, percent } from "./format.js";
+import { count, duration, percent, plural } from "./format.js";
 import { html } from "./html.js";
 
 const Figure = ({ name, value, note, title }) => html`
@@ -28,12 +28,22 @@ function Figures({ overview }) {
     <dl class="summary" aria-label="Cluster and round">
       <${Figure} name="Nodes" value=${count(overview.nodes)} />
       <${Figure} name="Running" value=${count(overview.running)} />
-      <${Figure} name="Waiting" value=${count(overview.waiting)} title="pods without a node that the round does not place" />
+      <${Figure} name="Waiting" value=${count(overview.waiting)} note=${row?.leftAtLeast?.pods ? `at least ${count(row.leftAtLeast.pods)} in every plan` : ""}
+        title=${["pods without a node that the round does not place", ...leastLeft(row)].join("; ")} />
       ${row ? html`
         <${Figure} name="Placed" value=${count(row.placed)} note=${`in ${duration(row.seconds)}`} />
         <${Figure} name="Gap" value=${row.gap === null ? "–" : percent(row.gap)} note=${row.certified ? "certified" : ""}
           title=${row.gap === null ? "nothing is known: the lower bound is 0" : `the part of the cost above the lower bound${row.weak ? `; ${row.weak}` : ""}`} />` : null}
     </dl>`;
+}
+
+/** What no plan of a round can beat: of its pods, and of the resource that is short. */
+function leastLeft(row) {
+  const least = row?.leftAtLeast;
+  if (!least?.pods) return [];
+  const beaten = (fewest, left) => (fewest === left ? "no plan leaves fewer" : `no plan leaves fewer than ${count(fewest)}`);
+  const pods = `of ${plural(least.waiting, "planned pod")} that the round leaves ${beaten(least.pods, least.waiting)}`;
+  return least.amount ? [pods, `they ask for ${count(least.asked)} ${least.resource}, ${beaten(least.amount, least.asked)}`] : [pods];
 }
 
 /** The row of a round of the timeline's columns; 0: the newest. */

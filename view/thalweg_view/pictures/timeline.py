@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.questions.scenario.context import AnswerContext
 from thalweg_view.view_data import ViewData
 
@@ -20,6 +21,7 @@ class RoundsAnswer(msgspec.Struct, frozen=True, rename="camel"):
     Attributes:
         gap: part of the cost above the lower bound, 0..1; null: nothing is known of it.
         certified: whether no plan costs less.
+        left_at_least: what every plan leaves; null: the round left no pod.
     """
 
     generation: int
@@ -35,6 +37,7 @@ class RoundsAnswer(msgspec.Struct, frozen=True, rename="camel"):
     certified: list[bool]
     method: list[str]
     whole: list[bool]
+    left_at_least: list[LeftAtLeast | None]
 
 
 def answer_rounds(data: ViewData, query: RoundsQuery, _context: AnswerContext) -> RoundsAnswer:
@@ -54,4 +57,5 @@ def answer_rounds(data: ViewData, query: RoundsQuery, _context: AnswerContext) -
         [row.certified for row in rows],
         [row.method for row in rows],
         [row.whole for row in rows],
+        [row.left_at_least for row in rows],
     )

@@ -34,7 +34,7 @@ def evict_for_rules(
             continue
         checkpoint = state.checkpoint()
         state.let_leave(resident, EvictionKind.RULE, (), reason=rule.reason, by_controller=by_controller)
-        node = destinations.find(resident, _evicting(rule.pod.pod_class, table))
+        node = destinations.find(resident, evicting_nodes(rule.pod.pod_class, table))
         if node >= 0:
             state.reserve_replacement(resident, node, is_move=True)
         elif rule.pod.during_execution is DuringExecution.EVICT:
@@ -43,7 +43,7 @@ def evict_for_rules(
             state.roll_back(checkpoint)
 
 
-def _evicting(pod_class: PodClass, table: NodeTable) -> Bools:
+def evicting_nodes(pod_class: PodClass, table: NodeTable) -> Bools:
     """bool[N]: nodes with a taint that would evict the pod again, now or later."""
     if not table.taint_sets:
         return np.zeros(len(table.nodes), dtype=np.bool_)

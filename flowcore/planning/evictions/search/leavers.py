@@ -58,15 +58,19 @@ def _with_residents(
     return snapshot.with_usage(used, np.maximum(assumed, 0), snapshot.ports, snapshot.pod_index)
 
 
-def resident_room(problem: Problem, state: EvictionState, others: Bools, movable: Bools) -> ResidentRoom:
+def resident_room(
+    problem: Problem, before: Snapshot | None, state: EvictionState, others: Bools, movable: Bools
+) -> ResidentRoom:
     """The room of running pods that leave in some plan: for a pod of a higher priority, or for another reason.
 
     Args:
+        before: the cluster before any pod of the round was decided; None: that of the problem.
         state: of a plan; its residents run, or are placed in the same round.
         others: bool[V], residents that may leave for anything but a pod of a higher priority.
         movable: bool[V], residents that may move.
     """
     residents, now = state.residents, problem.snapshot.now
+    start = problem.snapshot if before is None else before
     highest = max(
         (
             demand.group.pod_class.priority
@@ -84,6 +88,6 @@ def resident_room(problem: Problem, state: EvictionState, others: Bools, movable
         usage,
         leave_prices=np.where(leaves[chosen], 0, NEVER),
         move_prices=np.where(movable[chosen], 0, NEVER),
-        before=FreeCapacity(problem.snapshot),
-        emptied=FreeCapacity(_with_residents(problem.snapshot, residents, chosen.tolist())),
+        before=FreeCapacity(start),
+        emptied=FreeCapacity(_with_residents(start, residents, chosen.tolist())),
     )

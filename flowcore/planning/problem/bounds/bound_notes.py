@@ -11,6 +11,8 @@ from flowcore.rules.topology.round_constraints.constraints import TopologyConstr
 class BoundNote(StrEnum):
     """A part that a bound does not count in full."""
 
+    ALONE = "Alone"
+    FRACTIONS = "Fractions"
     RULES = "Rules"
     PREFERENCES = "Preferences"
     GANGS = "Gangs"
@@ -24,6 +26,8 @@ class BoundNote(StrEnum):
 
 
 _CLAUSES = {
+    BoundNote.ALONE: "each pod as if it were alone in the round",
+    BoundNote.FRACTIONS: "pods as if they could be split among nodes",
     BoundNote.RULES: "rules between pods as capacities of domains only",
     BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
@@ -32,15 +36,20 @@ _CLAUSES = {
 }
 
 
-def notes_of(rules: Sequence[TopologyConstraints], *, gangs: bool, networks: bool) -> tuple[BoundNote, ...]:
+def notes_of(
+    rules: Sequence[TopologyConstraints], *, alone: bool, gangs: bool, networks: bool
+) -> tuple[BoundNote, ...]:
     """The parts of a round without evictions that its bound does not count in full.
 
     Args:
         rules: of each demand.
+        alone: whether the bound knows no prices of room.
         gangs: whether pods are placed together or not at all.
         networks: whether declared networks decide about some pods beside others.
     """
     parts = {
+        BoundNote.ALONE: alone,
+        BoundNote.FRACTIONS: not alone,
         BoundNote.RULES: any(each.constrained for each in rules),
         BoundNote.PREFERENCES: any(each.soft_constraints is not None for each in rules),
         BoundNote.GANGS: gangs,
@@ -50,7 +59,7 @@ def notes_of(rules: Sequence[TopologyConstraints], *, gangs: bool, networks: boo
 
 
 def sentence(codes: Iterable[str]) -> str:
-    """What makes a bound weak, as one clause; "": nothing but that pods are whole.
+    """What makes a bound weak, as one clause; "": nothing is known.
 
     Args:
         codes: of notes; those that this version does not know are left out.

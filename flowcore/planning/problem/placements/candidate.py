@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -45,13 +45,13 @@ class Decided:
 
     Attributes:
         slack: by how much they may cost more than the least that is possible.
-        bounded: whether the rest of the round would cost no less without them.
+        before: the cluster as it was before them, where the rest of the round may cost less without them; else None.
     """
 
     placements: tuple[Placement, ...] = ()
     unplaced: tuple[Unplaced, ...] = ()
     slack: int = 0
-    bounded: bool = True
+    before: Snapshot | None = field(default=None, compare=False)
 
     @property
     def cost(self) -> int:
@@ -98,7 +98,7 @@ class Candidate:
             (*before.placements, *more.placements),
             (*before.unplaced, *more.unplaced),
             before.slack + more.slack,
-            before.bounded and more.bounded,
+            more.before if before.before is None else before.before,
         )
         return replace(self, decided=decided, cost=self.cost + more.cost)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 
 import msgspec
@@ -11,6 +11,7 @@ import structlog
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.learning import Estimates, Run, RunHistory, RunReader, machine_label, with_estimates
+from flowcore.cluster.learning.saved_learning import SavedHistory, kinds_digest
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.policies import Policy
 from flowcore.model.workload_kinds import WorkloadKind
@@ -32,17 +33,30 @@ class _Learner:
     #: The policy's costs as it states them, and with what is learnt.
     stated: CostPolicy
     learnt: CostPolicy
-    #: What was known of each kind at the last look.
+    #: What was known of each kind at the last look, and what it is known from.
     estimates: tuple[Estimates, ...]
+    saved: SavedHistory | None = None
 
 
 class LearntCosts:
-    """Looks at all pods now and then, while any policy learns. All is in memory: a new leader begins again."""
+    """Looks at all pods now and then, while any policy learns. A new leader goes on with what is saved."""
 
     def __init__(self, cluster: Cluster, clock: Callable[[], float], wall_clock: Callable[[], float]) -> None:
         """``clock``: seconds of a monotonic clock. ``wall_clock``: seconds since the epoch."""
         self._cluster, self._clock, self._wall_clock = cluster, clock, wall_clock
         self._learners: dict[str, _Learner] = {}
+        self._looked_at = float("-inf")
+        #: By policy: what an earlier leader learnt, until the policy is seen to learn the same.
+        self._saved: dict[str, SavedHistory] = {}
+
+    @property
+    def saved(self) -> tuple[SavedHistory, ...]:
+        """What was known at the last look, to be saved."""
+        return tuple(learner.saved for learner in self._learners.values() if learner.saved is not None)
+
+    def restore(self, saved: Iterable[SavedHistory]) -> None:
+        """Takes over what an earlier leader learnt, policy by policy as far as they still tell the same pods apart."""
+        self._saved = {history.policy: history for history in saved}
         self._looked_at = float("-inf")
 
     async def applied(self, policies: Sequence[Policy]) -> list[Policy]:
@@ -67,7 +81,13 @@ class LearntCosts:
         now, pods = self._wall_clock(), list(self._cluster.pods.values())
         runs = [run async for pod in yielding(pods) if (run := reader.read(pod)) is not None]
         # In a thread: with all pods of a large cluster it takes long enough for others to notice.
-        learner.estimates = estimates = await asyncio.to_thread(_learn, learner.history, runs, now)
+        earlier, digest = self._saved.pop(learner.policy, None), kinds_digest(learner.kinds, learner.label)
+        if earlier is not None and (earlier.kinds, len(earlier.observations)) != (digest, len(learner.kinds)):
+            _log.info("saved figures not used", policy=learner.policy, problem="its kinds of pods are others now")
+            earlier = None
+        learner.estimates = estimates = await asyncio.to_thread(_learn, learner.history, runs, now, earlier)
+        observations = learner.history.all_observations()
+        learner.saved = SavedHistory(learner.policy, digest, learner.history.learnt_at, observations)
         before, learner.learnt = learner.learnt, with_estimates(learner.stated, estimates)
         if learner.learnt != before:
             by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, estimates, strict=True)}
@@ -84,7 +104,9 @@ class LearntCosts:
         return known
 
 
-def _learn(history: RunHistory, runs: Sequence[Run], now: float) -> tuple[Estimates, ...]:
+def _learn(history: RunHistory, runs: Sequence[Run], now: float, earlier: SavedHistory | None) -> tuple[Estimates, ...]:
+    if earlier is not None:
+        history.restore(earlier.observations, earlier.until)
     history.update(runs, now)
     return history.estimates()
 

@@ -126,7 +126,10 @@ def record_paths(folder: Path) -> list[Path]:
 
 
 #: All that a plan decides.
-_COMPARED = ("placements", "evictions", "proposals", "unplaced", "reasons", "cost", "lower_bound", "steps", "method")
+_COMPARED = (
+    "placements", "evictions", "proposals", "unplaced", "reasons", "cost", "lower_bound", "left_at_least", "steps",
+    "method",
+)  # fmt: skip
 
 
 def differences(recorded: PlanDocument, again: PlanDocument) -> list[str]:

@@ -54,6 +54,7 @@ class RoundMetrics:
         metrics.round_seconds.observe(reply.seconds)
         if pods:
             metrics.round_pods.observe(pods)
+            metrics.plan_left_at_least.set(0 if reply.left_at_least is None else reply.left_at_least.pods)
             metrics.plan_cost.set(reply.cost)
             metrics.plan_gap.set(reply.gap)
         for name, _, seconds in stopwatch.phases:

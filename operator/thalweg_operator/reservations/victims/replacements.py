@@ -15,7 +15,7 @@ import msgspec
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pods import Pod, PodClass
-from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode
+from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import RecentMove
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.deliveries import delivery_of
@@ -153,6 +153,8 @@ def breaks_rule_yet(cluster: Cluster, victim: Pod, generation: int) -> bool:
     """
     policy = cluster.policies.of(victim, cluster.namespaces)
     if policy is None or delivery_of(policy).owner is None:
+        return False
+    if ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
         return False
     during_execution = victim.during_execution or policy.during_execution
     return during_execution is not DuringExecution.IGNORE and not cluster.node_changed_since(

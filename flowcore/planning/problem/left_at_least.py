@@ -1,0 +1,45 @@
+"""How good a plan is, in pods: how many it leaves, and how many every plan leaves."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plan leaves, and what no plan can beat, plans that evict or move running pods among them.
+
+    Attributes:
+        waiting: pods of the round that the plan leaves.
+        pods: no plan leaves fewer; 0: nothing is known.
+        resource: the extended resource that these pods ask for most; "": none.
+        asked: how much of it the pods ask for that the plan leaves.
+        amount: pods that ask for less of it together are left by no plan; 0: nothing is known.
+    """
+
+    waiting: int
+    pods: int
+    resource: str = ""
+    asked: int = 0
+    amount: int = 0
+
+    @property
+    def sentence(self) -> str:
+        """For people; "": nothing is known. "66 pods wait; no plan leaves fewer than 60"."""
+        if not self.pods:
+            return ""
+        wait = "1 pod waits" if self.waiting == 1 else f"{self.waiting:,} pods wait"
+        if not self.amount:
+            return f"{wait}; no plan leaves fewer" + ("" if self.pods == self.waiting else f" than {self.pods:,}")
+        exact = (self.pods, self.amount) == (self.waiting, self.asked)
+        pods = "1 pod" if self.pods == 1 else f"{self.pods:,} pods"
+        than = "" if exact else f" than {pods} or {self._amount(self.amount)}"
+        return f"{wait}, asking for {self._amount(self.asked)}; no plan leaves fewer{than}"
+
+    @property
+    def sentence_of_all(self) -> str:
+        """The same, beside pods of which only some are listed."""
+        return f"in the whole cluster {self.sentence}" if self.sentence else ""
+
+    def _amount(self, amount: int) -> str:
+        unit = ("GPU" if amount == 1 else "GPUs") if self.resource.endswith("/gpu") else self.resource
+        return f"{amount:,} {unit}"

@@ -1,0 +1,217 @@
+"""How good a round's plan is, in pods: what it leaves, and what every plan leaves (``problem.bounds.least_left``).
+
+The room of every running pod that the round's policies, priorities and queues may let go counts as room. A pod that may
+only be moved needs room somewhere: it is one more pod, which every plan places.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.pod_index import EMPTY_SIGNATURE
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import DuringExecution, ReschedulingMode
+from flowcore.model.resources import Amounts, is_extended
+from flowcore.model.running_pods import RunningPod
+from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.methods.left_prices import left_prices, pooled, spare_room
+from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
+from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import Unplaced
+from flowcore.rules.filters import pod_independent_fits
+from flowcore.rules.filters.node_resources_fit import count_fitting
+
+#: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
+#: small as the smallest, that may go anywhere.
+_MOST_MOVED = 200
+
+
+def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced]) -> LeftAtLeast | None:
+    """What every plan of a round leaves; None where no pod waits.
+
+    Args:
+        problem: what the first part of the round solved, after all passes.
+        begun: the snapshot that the round began with.
+        unplaced: what its plan leaves.
+    """
+    if not unplaced:
+        return None
+    if not problem.demands:
+        return LeftAtLeast(len(unplaced), 0)
+    leaving = _Leaving.of(problem, begun)
+    # Passes have taken room for the pods that they decided. Other plans may give it to others.
+    if leaving.any or problem.snapshot.used is not begun.used:
+        bounds = _Bounds.with_leaving(problem, begun, leaving)
+    else:
+        bounds = _Bounds.of(problem)
+    pods = bounds.least(np.ones(len(problem.demands), dtype=np.int64))
+    resource, asked = _most_asked(begun, unplaced)
+    if not resource:
+        return LeftAtLeast(len(unplaced), pods)
+    requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
+    amount = bounds.least(requests)
+    # So much of it is asked for by so many pods at least.
+    return LeftAtLeast(len(unplaced), max(pods, -(-amount // max(1, int(requests.max())))), resource, asked, amount)
+
+
+def _most_asked(snapshot: Snapshot, unplaced: Sequence[Unplaced]) -> tuple[str, int]:
+    """The extended resource of which some pods ask for the largest part of what nodes offer, and how much; "": none."""
+    asked: Counter[str] = Counter()
+    for requests, pods in Counter(each.pod.pod_class.requests for each in unplaced).items():
+        asked.update({name: amount * pods for name, amount in requests if is_extended(name)})
+    offered = dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=0, dtype=np.float64).tolist(), strict=True))
+    resource = max(
+        (name for name in asked if offered.get(name)), key=lambda name: asked[name] / offered[name], default=""
+    )
+    return resource, asked[resource]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Bounds:
+    """What is known of every plan.
+
+    Attributes:
+        pooled: the pods that may have room: of each demand, then those that may only be moved.
+        hopeless: int64[C], pods of each demand that no plan places.
+    """
+
+    pooled: PooledRoom
+    hopeless: Int64s
+
+    @classmethod
+    def of(cls, problem: Problem) -> _Bounds:
+        """Where no running pod leaves: the room, and what each demand takes of it alone, are those of the round."""
+        demands, matrix = problem.demands, problem.unreserved_cost_matrix
+        counts = [demand.counts for demand in demands]
+        hopeless = _hopeless(problem, counts)
+        for index, demand in enumerate(demands):
+            if demand.constraints.limits:
+                most = demand.constraints.max_placeable(demand.counts)
+                hopeless[index] = max(hopeless[index], demand.count - most)
+        pods = np.array([demand.count for demand in demands], dtype=np.int64) - hopeless
+        requests = np.array([demand.requests for demand in demands], dtype=np.int64)
+        return cls(pooled(requests, pods, counts, matrix.spare), hopeless)
+
+    @classmethod
+    def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
+        """Where running pods leave, only what pods cannot change keeps nodes from a demand."""
+        room, demands, run_filter = leaving.room, problem.demands, problem.cache.run_filter
+        counts = []
+        for demand in demands:
+            group = demand.group
+            fits = pod_independent_fits(group.pod_class, group.signature, begun, run_filter)
+            most = count_fitting(demand.requests, room) * fits
+            counts.append(np.minimum(most, 1) if group.pod_class.host_ports else most)
+        hopeless = _hopeless(problem, counts)
+        pods = [demand.count for demand in demands] - hopeless
+        for pod_class, amounts, homes in leaving.moved:
+            most = count_fitting(amounts, room)
+            if pod_class is not None:
+                most *= pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
+            counts.append(most)
+        requests = np.array([*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)])
+        pods = np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64)
+        return cls(pooled(requests, pods, counts, spare_room(requests, pods, counts, room)), hopeless)
+
+    def least(self, weights: Int64s) -> int:
+        """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""
+        # A moved pod that is left would count for more than all that waits: no plan leaves one.
+        moved = len(self.pooled.pods) - len(weights)
+        most = int((self.pooled.pods[: len(weights)] * weights).sum()) + 1
+        all_weights = np.append(weights, np.full(moved, most, dtype=np.int64))
+        prices = left_prices(self.pooled, all_weights)
+        bounds = [least_left(self.pooled, all_weights, each) for each in (np.zeros_like(prices), prices)]
+        return max(bounds) + int((self.hopeless * weights).sum())
+
+
+def _hopeless(problem: Problem, counts: Sequence[Int64s]) -> Int64s:
+    """int64[C]: pods of groups that are placed as a whole and that nodes do not have room for as a whole."""
+    groups = problem.atomic_groups
+    if not groups.all:
+        return np.zeros(len(counts), dtype=np.int64)
+    most = [int(each.sum()) for each in counts]
+    absent = np.array(
+        [
+            bool(group.unschedulable_reason)
+            or any(
+                sum(min(len(places), most[index]) for index, places in members.items()) < gang.min_placed
+                for gang, members in zip(group.gangs, group.members, strict=True)
+            )
+            for group in groups.all
+        ]
+    )
+    return np.array([int((absent[of] & (of >= 0)).sum()) for of in groups.group_of], dtype=np.int64)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Leaving:
+    """Running pods that may leave their node in this round.
+
+    Attributes:
+        any: whether there are any.
+        room: int64[N, R], what is free if all of them leave.
+        moved: kinds of those that leave for another node only: the class, None for any, int64[R] what one takes at
+            least, and int64[N] how many run on each node.
+    """
+
+    any: bool
+    room: Int64s
+    moved: tuple[tuple[PodClass | None, Int64s, Int64s], ...]
+
+    @classmethod
+    def of(cls, problem: Problem, snapshot: Snapshot) -> _Leaving:
+        """Those of a snapshot."""
+        room, running, index = snapshot.free.copy(), snapshot.running, snapshot.table.index
+        if running is None:
+            return cls(False, np.maximum(room, 0), ())
+        highest = _highest_preempting(problem, snapshot)
+        moving = {name for name, policy in problem.policies.items() if policy.rescheduling.mode is ReschedulingMode.ACT}
+        leaving: Counter[tuple[Amounts, str]] = Counter()
+        moved: dict[tuple[PodClass, Amounts], list[RunningPod]] = {}
+        for pod in running.pods:
+            evictable, during = not pod.unevictable_reason, pod.during_execution
+            if pod.node not in index:
+                continue
+            if during is DuringExecution.EVICT or (evictable and (pod.priority < highest or pod.queue)):
+                leaving[pod.usage, pod.node] += 1
+            elif during is DuringExecution.REPLACE or (evictable and pod.policy in moving):
+                moved.setdefault((pod.pod_class, pod.usage), []).append(pod)
+        if not leaving and not moved:
+            return cls(False, np.maximum(room, 0), ())
+        vectors = {usage: snapshot.vector(usage) for usage in dict.fromkeys(usage for usage, _ in leaving)}
+        for (usage, node), count in leaving.items():
+            room[index[node]] += vectors[usage] * count
+        # In an order that does not depend on how the pods became known.
+        kinds = sorted(moved, key=lambda kind: (-len(moved[kind]), min(pod.key for pod in moved[kind])))
+        staying = np.zeros_like(room)
+        groups: dict[object, tuple[PodClass | None, Int64s, list[int]]] = {}
+        for number, kind in enumerate(kinds):
+            amounts, nodes = snapshot.vector(kind[1]), [index[pod.node] for pod in moved[kind]]
+            np.add.at(staying, nodes, amounts)
+            if number < _MOST_MOVED:
+                groups[kind] = kind[0], amounts, nodes
+                continue
+            size = tuple(amount.bit_length() for amount in amounts.tolist())
+            _, least, others = groups.get(size, (None, amounts, []))
+            groups[size] = None, np.minimum(least, amounts), others + nodes
+        entries = [
+            (pod_class, amounts, np.bincount(nodes, minlength=len(room)))
+            for pod_class, amounts, nodes in groups.values()
+        ]
+        # Where a node holds more than it offers, its pods may stay all the same.
+        return cls(True, np.maximum(room + staying, staying).clip(0), tuple(entries))
+
+
+def _highest_preempting(problem: Problem, snapshot: Snapshot) -> int:
+    """The highest priority of a pod for which running pods may be evicted; below all priorities: there is none."""
+    highest = -(2**31)
+    for pod in snapshot.pending:
+        if pod.pod_class.priority > highest and may_preempt(pod, problem.policies[pod.policy], snapshot.now):
+            highest = pod.pod_class.priority
+    return highest

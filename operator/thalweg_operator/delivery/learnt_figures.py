@@ -1,0 +1,169 @@
+"""Keeps what was learnt in a ConfigMap beside the Lease, so that the next leader goes on with it.
+
+It is read once, before this process writes it: what an earlier leader learnt is taken over by age. A later release may
+write another format. That is left alone: the release that comes back finds it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+import structlog
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.learning.saved_learning import NewerLearning, SavedLearning, from_text, to_text
+from flowcore.model.errors import ModelError
+from flowcore.model.usage import SavedClass
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.leadership.leader_election import LeaseName
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
+from thalweg_operator.usage.poller import UsagePoller, asks_for_usage
+from thalweg_operator.yielding import yielding
+
+_log = structlog.get_logger()
+#: Seconds between two writes.
+_INTERVAL = 300.0
+#: Seconds between two looks whether a policy asks for it, before it is read.
+_TICK = 1.0
+#: Seconds that a read may hold up the first round, and a write the end of the process.
+_PATIENCE = 2.0
+#: Bytes. An object of the API server has 1 MiB at most.
+_LIMIT = 900_000
+#: Most classes of pods that are looked at. More do not fit.
+_MOST_CLASSES = 5_000
+_KEY: Final = "learnt.json"
+_TOPIC: Final = "learnt figures"
+_BACKOFF = Backoff(first=5.0, longest=_INTERVAL)
+
+
+class _ConfigMap(msgspec.Struct):
+    data: dict[str, str] | None = None
+
+
+_reader = JsonReader(_ConfigMap)
+
+
+class LearntFigures:
+    """Reads and writes the ConfigMap, while a policy in force learns or plans with measured usage."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        lease: LeaseName,
+        cluster: Cluster,
+        costs: LearntCosts,
+        usage: UsagePoller,
+        metrics: Metrics,
+        wall_clock: Callable[[], float] = time.time,
+    ) -> None:
+        """``wall_clock``: seconds since the epoch."""
+        self._api_client, self._cluster, self._costs, self._usage = api_client, cluster, costs, usage
+        self._metrics, self._wall_clock = metrics, wall_clock
+        self._name = f"{lease.namespace}/{lease.name}-learnt"
+        self._path = api_path("/api/v1/namespaces", lease.namespace, "configmaps", f"{lease.name}-learnt")
+        #: Whether it may be written: it was read, and no later release has written it.
+        self._known = self._newer = False
+        self._absent = False
+        self._written = b""
+
+    async def run(self) -> None:
+        """Writes what is new until cancelled."""
+        failures = 0
+        while True:
+            await asyncio.sleep(_INTERVAL if self._known else _BACKOFF.pause(failures) if failures else _TICK)
+            if self._known:
+                await self.save()
+            elif self._is_wanted():
+                await self.restore()
+                failures += 1
+
+    def _is_wanted(self) -> bool:
+        return asks_for_usage(self._cluster) or any(policy.cost.learn for policy in self._cluster.policies.ordered)
+
+    async def restore(self) -> None:
+        """Takes over what an earlier leader saved; a failure is told, and ``run`` tries again."""
+        if not self._is_wanted():
+            return
+        try:
+            data = _reader.read(await self._api_client.request("GET", self._path, seconds=_PATIENCE)).data or {}
+        except Refused as error:
+            if error.status == 404:
+                self._tell_absent()
+            else:
+                self._count("failed")
+                self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
+            return
+        except ConnectionLost:
+            self._count("failed")
+            return
+        except UnreadableJson as error:
+            data = {_KEY: str(error)}  # no more than text that cannot be read
+        self._api_client.outages.recovered(_TOPIC)
+        self._known = True
+        if _KEY in data:
+            self._take_over(data[_KEY])
+
+    def _tell_absent(self) -> None:
+        """Says once that nothing outlives this process: the file with the ConfigMap was perhaps left out on purpose."""
+        if not self._absent:
+            self._absent = True
+            self._count("absent")
+            _log.info("learnt figures not kept", problem=f"there is no ConfigMap {self._name}: see rights/learnt.yaml")
+
+    def _take_over(self, text: str) -> None:
+        try:
+            learning = from_text(text, self._wall_clock())
+        except NewerLearning as error:
+            self._newer = True
+            self._count("newer")
+            _log.warning("learnt figures not read and not saved", config_map=self._name, problem=str(error))
+        except ModelError as error:
+            self._count("unreadable")
+            _log.warning("learnt figures not read", config_map=self._name, problem=str(error))
+        else:
+            self._costs.restore(learning.histories)
+            self._usage.store.restore(learning.classes)
+            self._written = text.encode()
+            self._count("read")
+            pods = sum(len(of_kind) for history in learning.histories for of_kind in history.observations)
+            _log.info("learnt figures read", config_map=self._name, pods=pods, classes=len(learning.classes))
+
+    async def save(self) -> None:
+        """Writes what is known, if it is new."""
+        if not self._known or self._newer or not self._is_wanted():
+            return
+        text = await self._to_text()
+        if text == self._written:
+            return
+        body = msgspec.json.encode({"data": {_KEY: text.decode()}})
+        try:
+            await self._api_client.request("PATCH", self._path, body=body, content_type=MERGE_PATCH, seconds=_PATIENCE)
+        except Refused as error:
+            self._count("failed")
+            self._api_client.outages.failed(_TOPIC, str(error.status), error.reason, transient=error.starting)
+        except ConnectionLost:
+            self._count("failed")
+        else:
+            self._written = text
+            self._count("written")
+            self._api_client.outages.recovered(_TOPIC)
+
+    async def _to_text(self) -> bytes:
+        store, classes = self._usage.store, list[SavedClass]()
+        async for usage_class in yielding(store.classes[-_MOST_CLASSES:]):
+            saved = store.saved_class(usage_class)
+            if saved.amounts:
+                classes.append(saved)
+        learning = SavedLearning(histories=self._costs.saved, classes=tuple(classes))
+        return await asyncio.to_thread(to_text, learning, _LIMIT)
+
+    def _count(self, outcome: str) -> None:
+        self._metrics.learnt_figures.labels(outcome).inc()

@@ -1,0 +1,334 @@
+"""What every plan leaves: never more than any plan does, evictions and moves among them, and exact where it is easy."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import product
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.large_snapshots import large_snapshots, with_gangs
+from support.model import node, pod, snapshot
+from support.profiles import examples
+from support.repository import ROOT
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
+from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import BUILT_IN, Policy, PreemptionMode, PreemptionPolicy, ReschedulingMode
+from flowcore.model.resources import Amounts
+from flowcore.model.running_pods import RunningPod, RunningPods
+from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
+from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.planning.round import pods_left, run_round
+
+_MOVES = msgspec.structs.replace(
+    BUILT_IN, rescheduling=msgspec.structs.replace(BUILT_IN.rescheduling, mode=ReschedulingMode.ACT, min_age=0)
+)
+_NEVER = msgspec.structs.replace(BUILT_IN, preemption=PreemptionPolicy(mode=PreemptionMode.NEVER))
+_HOSTNAME = "kubernetes.io/hostname"
+_POLICIES = {"default": BUILT_IN, "moves": _MOVES, "never": _NEVER}
+
+_sizes = st.tuples(st.sampled_from((1000, 2000, 3000)), st.sampled_from((0, 0, 1, 2)))
+_waiting = st.lists(st.tuples(_sizes, st.sampled_from((0, 0, 10))), min_size=1, max_size=3)
+_running = st.lists(st.tuples(st.integers(0, 2), _sizes, st.sampled_from((0, 0, 5, 20)), st.booleans()), max_size=2)
+
+
+def _crowd(nodes: Sequence[Node], pending: Sequence[PendingPod], running: Sequence[RunningPod]) -> Snapshot:
+    cluster = snapshot(nodes, pending, [(each.node, each.usage, ()) for each in running], now=1000.0)
+    return replace(cluster, running=RunningPods(tuple(running)))
+
+
+def _runs(name: str, on: str, requests: Amounts, priority: int, reason: str = "") -> RunningPod:
+    return RunningPod(
+        f"default/{name}",
+        name,
+        on,
+        PodClass(requests=requests, priority=priority),
+        usage=requests,
+        started=1.0,
+        policy=BUILT_IN.name,
+        owner="web",
+        unevictable_reason=reason,
+    )
+
+
+def _asking(cpu: int, gpu: int) -> Amounts:
+    return tuple((name, amount) for name, amount in (("cpu", cpu), ("nvidia.com/gpu", gpu)) if amount)
+
+
+def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[int, int]]:
+    """Pods and GPUs that each plan leaves, if rooms alone decide: waiting pods come, running ones stay, move or leave.
+
+    A running pod leaves for a waiting one of a higher priority that got a node. It moves if the policy moves pods.
+    """
+    nodes = len(cluster.table.nodes)
+    running = () if cluster.running is None else cluster.running.pods
+    gpu = cluster.resources.index("nvidia.com/gpu") if "nvidia.com/gpu" in cluster.resources else -1
+    asked = [cluster.vector(each.pod_class.requests) for each in cluster.pending]
+    used = [cluster.vector(each.usage) for each in running]
+    offered = [
+        (None, *range(nodes)) if {name for name, _ in each.pod_class.requests} <= set(cluster.resources) else (None,)
+        for each in cluster.pending
+    ]
+    for chosen in product(*offered):
+        preempting = (pod.pod_class.priority for pod, to in zip(cluster.pending, chosen, strict=True) if to is not None)
+        highest = max(preempting, default=-1) if policy.preemption.mode is PreemptionMode.LOWER_PRIORITY else -1
+        ways = []
+        for each in running:
+            home = cluster.table.index[each.node]
+            way: list[int | None] = [home]
+            if not each.unevictable_reason and policy is _MOVES:
+                way += [other for other in range(nodes) if other != home]
+            if not each.unevictable_reason and each.priority < highest:
+                way.append(None)
+            ways.append(way)
+        for stays in product(*ways):
+            free = cluster.free.copy()
+            for each, usage, to in zip(running, used, stays, strict=True):
+                free[cluster.table.index[each.node]] += usage
+                if to is not None:
+                    free[to] -= usage
+            for requests, to in zip(asked, chosen, strict=True):
+                if to is not None:
+                    free[to] -= requests
+            if (free >= np.minimum(cluster.free, 0)).all():
+                left = [requests for requests, to in zip(asked, chosen, strict=True) if to is None]
+                yield len(left), sum(int(requests[gpu]) for requests in left) if gpu >= 0 else 0
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(
+    st.lists(st.tuples(st.sampled_from((2000, 3000, 5000)), st.sampled_from((0, 1, 3))), min_size=1, max_size=3),
+    _waiting,
+    _running,
+    st.sampled_from(sorted(_POLICIES)),
+    st.sampled_from((0, 1, 200)),
+)
+def test_no_plan_leaves_fewer(
+    nodes: list[tuple[int, int]],
+    waiting: list[tuple[tuple[int, int], int]],
+    running: list[tuple[int, tuple[int, int], int, bool]],
+    which: str,
+    most_moved: int,
+) -> None:
+    """Against every plan of small clusters: pods come, leave for others and move, wherever amounts let them.
+
+    The bound tells so many kinds of pods that move apart.
+    """
+    policy = _POLICIES[which]
+    cluster = _crowd(
+        [node(f"n{number}", cpu, gpu=gpu) for number, (cpu, gpu) in enumerate(nodes)],
+        [
+            PendingPod(f"default/p{number}", f"p{number}", PodClass(_asking(*size), priority=priority), BUILT_IN.name)
+            for number, (size, priority) in enumerate(waiting)
+        ],
+        [
+            _runs(f"r{number}", f"n{on % len(nodes)}", _asking(*size), priority, "it is static" if is_static else "")
+            for number, (on, size, priority, is_static) in enumerate(running)
+        ],
+    )
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(pods_left, "_MOST_MOVED", most_moved)
+        result = run_round(cluster, {BUILT_IN.name: policy})
+    assert (result.left_at_least is None) == (not result.unplaced)
+    if result.left_at_least is None:
+        return
+    known, outcomes = result.left_at_least, list(_all_outcomes(cluster, policy))
+    assert known.waiting == len(result.unplaced)
+    assert known.pods <= min(pods for pods, _ in outcomes) <= known.waiting
+    if known.resource:
+        assert known.amount <= min(gpus for _, gpus in outcomes) <= known.asked
+
+
+@settings(max_examples=examples(80), deadline=None)
+@given(
+    st.lists(st.integers(1000, 4000), min_size=1, max_size=2),
+    st.lists(st.tuples(st.sampled_from((500, 1000, 2500)), st.sampled_from(("", "g", "h"))), min_size=1, max_size=5),
+    st.tuples(st.integers(1, 4), st.integers(1, 4)),
+)
+def test_no_plan_with_gangs_leaves_fewer(
+    nodes: list[int], waiting: list[tuple[int, str]], needed: tuple[int, int]
+) -> None:
+    """A gang is in a plan with as many pods as it needs, or with none."""
+    gangs = {name: Gang(name, needs) for name, needs in zip("gh", needed, strict=True)}
+    pending = [
+        msgspec.structs.replace(pod(f"p{number}", cpu), gangs=(gang,) if gang else ())
+        for number, (cpu, gang) in enumerate(waiting)
+    ]
+    cluster = replace(snapshot([node(f"n{number}", cpu) for number, cpu in enumerate(nodes)], pending), gangs=gangs)
+    known = run_round(cluster).left_at_least
+    if known is None:
+        return
+    fewest = len(pending)
+    for chosen in product((None, *range(len(nodes))), repeat=len(pending)):
+        placed = [(each, to) for each, to in zip(waiting, chosen, strict=True) if to is not None]
+        fits = all(sum(cpu for (cpu, _), to in placed if to == on) <= cpus for on, cpus in enumerate(nodes))
+        sizes = {name: sum(gang == name for (_, gang), _ in placed) for name in gangs}
+        if fits and all(not size or size >= gangs[name].min_placed for name, size in sizes.items()):
+            fewest = min(fewest, len(pending) - len(placed))
+    assert known.pods <= fewest <= known.waiting
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=5), st.integers(1, 3), st.integers(1, 20))
+def test_it_is_exact_for_equal_pods(nodes: list[int], cores: int, pods: int) -> None:
+    """One resource, pods of one size: what whole pods leave on each node helps nobody."""
+    cluster = snapshot(
+        [node(f"n{number}", cpu * 1000) for number, cpu in enumerate(nodes)],
+        [pod(f"p{number}", cores * 1000) for number in range(pods)],
+    )
+    left = max(0, pods - sum(cpu // cores for cpu in nodes))
+    assert run_round(cluster).left_at_least == (LeftAtLeast(left, left) if left else None)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(large_snapshots() | with_gangs())
+def test_it_is_true_of_the_plan(crowd: Snapshot) -> None:
+    """The plan of a round is one of those that it speaks of."""
+    result = run_round(crowd)
+    known = result.left_at_least
+    assert (known is None) == (not result.unplaced)
+    if known is not None:
+        assert 0 <= known.pods <= known.waiting == len(result.unplaced)
+        assert 0 <= known.amount <= known.asked
+
+
+@settings(max_examples=examples(100))
+@given(st.integers(0, 2**32), st.sampled_from((0.0, 1e-9, 1e-3, 1.0)), st.sampled_from((1, 2**40)))
+def test_a_bound_from_any_prices_holds(seed: int, highest: float, unit: int) -> None:
+    """Whatever prices come from a solver, right or wrong: some plan that fills the room leaves at least that."""
+    random = np.random.default_rng(seed)
+    requests, pods = random.integers(1, 4, (3, 2)) * unit, random.integers(1, 6, 3)
+    free, weights = random.integers(0, 9, (2, 2)) * unit, random.integers(0, 4, 3)
+    counts = np.array([(free // request).min(axis=1) for request in requests])
+    left, now = pods.copy(), free.copy()
+    for number in random.permutation(3):
+        for pool in range(2):
+            fits = min(int(left[number]), int((now[pool] // requests[number]).min()))
+            left[number] -= fits
+            now[pool] -= fits * requests[number]
+    prices = random.random((2, 2)) * highest * 4 / unit
+    pooled = PooledRoom(requests, pods, counts, free.astype(np.float64))
+    assert 0 <= least_left(pooled, weights, prices) <= int((left * weights).sum())
+
+
+def test_room_of_pods_that_may_leave_counts_as_free() -> None:
+    """Two waiting pods want a whole node each. A plan may evict the running pod for one of them."""
+    low = _runs("low", "n", _asking(4000, 0), 0)
+    waiting = [pod(f"high{number}", 4000, priority=10) for number in range(2)]
+    known = run_round(_crowd([node("n", 4000)], waiting, [low])).left_at_least
+    assert known is not None
+    assert (known.waiting, known.pods) == (1, 1)
+
+
+@pytest.mark.parametrize(("policy", "least"), [(_MOVES, 1), (BUILT_IN, 2)])
+def test_moves_make_no_more_room_in_all(policy: Policy, least: int) -> None:
+    """Two nodes are half full, and waiting pods want whole ones: one comes if a running pod moves to the other node."""
+    running = [_runs(f"r{number}", f"n{number}", _asking(1000, 0), 0) for number in range(2)]
+    waiting = [pod(f"p{number}", 2000) for number in range(2)]
+    cluster = _crowd([node(f"n{number}", 2000) for number in range(2)], waiting, running)
+    known = run_round(cluster, {BUILT_IN.name: policy}).left_at_least
+    assert known is not None
+    assert (known.waiting, known.pods) == (least, least)
+
+
+def test_a_gang_that_cannot_be_whole_is_left_whole() -> None:
+    """Five pods come together or not at all, and there are three GPUs."""
+    pending = [msgspec.structs.replace(pod(f"p{number}", 100, gpu=1), gangs=("g",)) for number in range(5)]
+    cluster = replace(snapshot([node("n", gpu=3)], pending), gangs={"g": Gang("g", 5)})
+    assert run_round(cluster).left_at_least == LeftAtLeast(5, 5, "nvidia.com/gpu", 5, 5)
+
+
+def test_limits_between_own_pods_count() -> None:
+    """Three pods that keep apart, and two nodes with room for them all."""
+    apart = InterPodConstraints(
+        anti_affinity=(AffinityTerm(_HOSTNAME, LabelSelector((Requirement("app", "In", ("web",)),)), ("default",)),)
+    )
+    kind = PodSignature("default", (("app", "web"),), constraints=apart)
+    nodes = [node(f"n{number}", labels=((_HOSTNAME, f"n{number}"),)) for number in range(2)]
+    known = run_round(snapshot(nodes, [pod(f"p{number}", 100, kind=kind) for number in range(3)])).left_at_least
+    assert known == LeftAtLeast(1, 1)
+
+
+def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
+    """A pod that replaces another one has one node only, and nothing is known of other plans: no sentence."""
+    victim = Victim("default/old", "n", unschedulable_reason="it is gone")
+    waiting = msgspec.structs.replace(pod("new", 100), victim=victim)
+    known = run_round(snapshot([node("n")], [waiting])).left_at_least
+    assert known == LeftAtLeast(1, 0)
+    assert known.sentence == ""
+
+
+@pytest.mark.parametrize("nodes", [0, 1])
+def test_without_room_every_pod_is_left(nodes: int) -> None:
+    """No nodes, or a full one; gangs and other pods."""
+    pending = [pod("p", 8000), *(msgspec.structs.replace(pod(f"g{number}", 100), gangs=("g",)) for number in range(2))]
+    full = [node("n", 50) for _ in range(nodes)]
+    cluster = replace(snapshot(full, pending), gangs={"g": Gang("g", 2)})
+    assert run_round(cluster).left_at_least == LeftAtLeast(3, 3)
+
+
+def test_a_resource_of_which_no_node_has_any_is_not_told() -> None:
+    """A device plugin without devices: nothing of what is asked for is offered."""
+    without = Node("n", allocatable=(("cpu", 4000), ("nvidia.com/gpu", 0), ("pods", 10)))
+    assert run_round(snapshot([without], [pod("p", 100, gpu=1)])).left_at_least == LeftAtLeast(1, 1)
+
+
+def test_gpus_are_counted_beside_pods() -> None:
+    """A pod with two GPUs waits, and another plan would leave one with one GPU: there are three GPUs for four."""
+    waiting = [pod("small0", gpu=1), pod("small1", gpu=1), pod("large", gpu=2)]
+    known = run_round(snapshot([node("n", gpu=3)], waiting)).left_at_least
+    assert known is not None
+    assert (known.pods, known.resource, known.amount) == (1, "nvidia.com/gpu", 1)
+
+
+@pytest.mark.slow
+def test_the_trace_of_a_cluster_with_gpus() -> None:
+    """8,152 pods of a production cluster ask for 120 % of its GPUs: 852 are left by every plan, and by this one."""
+    nodes = [
+        node(f"n{shape}-{number}", int(cpu), int(mib) * 2**20, gpu=int(gpu))
+        for shape, (cpu, mib, gpu, _, count) in enumerate(_rows("openb_shapes.csv"))
+        for number in range(int(count))
+    ]
+    waiting = [
+        pod(f"p{size}-{number}", int(cpu), int(mib) * 2**20, gpu=int(gpu))
+        for size, (cpu, mib, gpu, count) in enumerate(_rows("openb_sizes.csv"))
+        for number in range(int(count))
+    ]
+    known = run_round(snapshot(nodes, waiting)).left_at_least
+    assert known == LeftAtLeast(852, 852, "nvidia.com/gpu", 1221, 1221)
+
+
+def _rows(name: str) -> list[list[str]]:
+    return list(csv.reader((ROOT / "bench" / "harness" / name).read_text().splitlines()))[1:]
+
+
+@pytest.mark.parametrize(
+    ("known", "sentence"),
+    [
+        (LeftAtLeast(66, 60), "66 pods wait; no plan leaves fewer than 60"),
+        (LeftAtLeast(1, 1), "1 pod waits; no plan leaves fewer"),
+        (LeftAtLeast(3, 0), ""),
+        (
+            LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
+            "1,066 pods wait, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",
+        ),
+        (
+            LeftAtLeast(1, 1, "example.com/fpga", 1, 1),
+            "1 pod waits, asking for 1 example.com/fpga; no plan leaves fewer",
+        ),
+    ],
+)
+def test_sentences(known: LeftAtLeast, sentence: str) -> None:
+    """What people read."""
+    assert known.sentence == sentence

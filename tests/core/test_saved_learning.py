@@ -1,0 +1,184 @@
+"""What was learnt outlives its process: the text says the same again, is small enough, and is never trusted."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.profiles import examples
+
+from flowcore.cluster.learning import Run, RunHistory
+from flowcore.cluster.learning.estimates import Observation
+from flowcore.cluster.learning.saved_learning import (
+    VERSION,
+    NewerLearning,
+    SavedHistory,
+    SavedLearning,
+    from_text,
+    kinds_digest,
+    to_text,
+)
+from flowcore.cluster.usage_samples import UsageStore
+from flowcore.model.errors import ModelError
+from flowcore.model.selectors import LabelSelector
+from flowcore.model.usage import SavedClass, UsageClass, UsageSample
+from flowcore.model.workload_kinds import WorkloadKind
+
+NOW = 1_800_000_000.0
+DAY = 86_400.0
+times = st.floats(NOW - 30 * DAY, NOW)
+observations = st.builds(
+    Observation,
+    st.sampled_from(("ns/nightly", "u-1")),
+    st.sampled_from(("", "old")),
+    st.tuples(st.floats(0, 9), st.floats(0, 9)),
+    st.floats(0, 12),
+    times,
+)
+histories = st.builds(
+    SavedHistory,
+    st.sampled_from(("p", "q")),
+    st.just("digest"),
+    times,
+    st.tuples(st.lists(observations, max_size=5).map(tuple), st.lists(observations, max_size=5).map(tuple)),
+)
+classes = st.builds(
+    SavedClass,
+    st.builds(UsageClass, st.sampled_from(("shop", "a")), st.just(("web",)), st.just((("cpu", 100),))),
+    times,
+    st.lists(st.tuples(st.integers(0, 10_000), st.integers(0, 2**40)), max_size=5).map(tuple),
+)
+learnings = st.builds(
+    SavedLearning,
+    st.just(VERSION),
+    st.lists(histories, max_size=2).map(tuple),
+    st.lists(classes, max_size=5).map(tuple),
+)
+
+
+def ends(learning: SavedLearning) -> list[float]:
+    """When each pod ended and each class was last measured, the newest first."""
+    pods = [each.end for history in learning.histories for of_kind in history.observations for each in of_kind]
+    return sorted([*pods, *(saved.newest for saved in learning.classes)], reverse=True)
+
+
+@given(learnings)
+@settings(max_examples=examples(100))
+def test_the_text_says_the_same_again(learning: SavedLearning) -> None:
+    """Where there is room for all of it."""
+    assert from_text(to_text(learning, 10**6).decode(), NOW) == learning
+
+
+@given(learnings, st.integers(0, 2_000))
+@settings(max_examples=examples(100))
+def test_the_oldest_is_left_out(learning: SavedLearning, limit: int) -> None:
+    """The text keeps to its limit, and what is left is newer than what is not."""
+    nothing = msgspec.structs.replace(
+        learning,
+        histories=tuple(msgspec.structs.replace(each, observations=((), ())) for each in learning.histories),
+        classes=(),
+    )
+    text = to_text(learning, limit)
+    assert len(text) <= max(limit, len(to_text(nothing, 10**6)))
+    kept = ends(from_text(text.decode(), NOW))
+    assert kept == ends(learning)[: len(kept)]
+
+
+def test_what_is_too_old_is_not_taken_over() -> None:
+    """A pod of two months ago tells nothing of today."""
+    old, new = (Observation("w", "m", (0.0,), 1.0, NOW - age * DAY) for age in (60, 1))
+    learning = SavedLearning(histories=(SavedHistory("p", "k", NOW - DAY, ((old, new),)),))
+    assert from_text(to_text(learning, 10**6).decode(), NOW).histories[0].observations == ((new,),)
+
+
+def test_a_later_format_is_told_apart() -> None:
+    """Whatever else it says."""
+    with pytest.raises(NewerLearning, match=f"version {VERSION + 1}"):
+        from_text(f'{{"version": {VERSION + 1}, "histories": "elsewhere"}}', NOW)
+
+
+def _spoilt(**fields: Any) -> str:
+    observation = {"work": "w", "machine": "m", "beside": [0.0], "log_seconds": 1.0, "end": NOW} | fields
+    history = {"policy": "p", "kinds": "k", "until": NOW, "observations": [[list(observation.values())]]}
+    return msgspec.json.encode({"version": VERSION, "histories": [history], "classes": []}).decode()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "{",
+        "[]",
+        '{"version": "1"}',
+        "[" * 100_000,
+        _spoilt(beside=[0.0, 1.0]),
+        _spoilt(beside=[-1.0]),
+        _spoilt(beside=[1e300]),
+        _spoilt(log_seconds=1e300),
+        _spoilt(log_seconds="1"),
+        _spoilt(end=NOW + DAY),
+        f'{{"version": 1, "histories": [{{"policy": "p", "kinds": "k", "until": {NOW + DAY}, "observations": []}}]}}',
+        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW}, "amounts": [[-1, 0]]}}]}}',
+        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW}, "amounts": [[0, {2**60}]]}}]}}',
+        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW + DAY}, "amounts": []}}]}}',
+    ],
+)
+def test_text_that_cannot_be_is_refused(text: str) -> None:
+    """Anybody who may write the ConfigMap could have written it: no number of it makes a plan fail."""
+    assert from_text(_spoilt(), NOW).histories
+    with pytest.raises(ModelError):
+        from_text(text, NOW)
+
+
+def test_other_kinds_have_another_digest() -> None:
+    """So what was learnt of them is not taken for what is asked now."""
+    web, batch = (WorkloadKind(name, LabelSelector()) for name in ("web", "batch"))
+    digests = [kinds_digest([web, batch], "gen"), kinds_digest([batch, web], "gen"), kinds_digest([web, batch], "")]
+    assert len({*digests, kinds_digest([web, batch], "gen")}) == 3
+
+
+def jobs(first: int, count: int) -> list[Run]:
+    """Pods of one Job on nodes of two kinds, that ended one after the other."""
+    return [
+        Run(f"u{number}", f"n{number % 4}", 0, "old" if number % 2 else "new", "job",
+            NOW + number * 100.0, NOW + number * 100.0 + (60.0 if number % 2 else 50.0), done=True)
+        for number in range(first, first + count)
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("read", ["before its first look", "after it"])
+def test_a_new_leader_goes_on_where_the_last_one_was(read: str) -> None:
+    """Also if it has looked by itself before it could read: pods that still exist are not learnt from twice."""
+    last, new = RunHistory(1), RunHistory(1)
+    last.update(jobs(0, 30), NOW + 3_000.0)
+    assert last.learnt_at == NOW + 3_000.0
+    last.update(jobs(20, 10), NOW + 3_500.0)
+    assert last.learnt_at == NOW + 3_000.0
+    if read == "after it":
+        new.update(jobs(20, 20), NOW + 4_000.0)
+    new.restore(last.all_observations(), last.learnt_at)
+    for history in (last, new):
+        history.update(jobs(20, 20), NOW + 4_000.0)
+    assert new.all_observations() == last.all_observations()
+    assert new.learnt_from == 40
+    assert new.estimates() == last.estimates()
+    assert new.estimates()[0].slowdowns == {"new": 1000, "old": 1200}
+
+
+def test_what_classes_use_is_foreseen_as_before() -> None:
+    """Of pods that run and of pods that are gone; a few of many samples say about the same."""
+    last, new, web, job = UsageStore(20), UsageStore(20), UsageClass("shop", ("web",)), UsageClass("shop", ("job",))
+    for turn in range(20):
+        at = NOW + 60.0 * turn
+        last.put_pods({f"web-{pod}": UsageSample(at, 30, 100 + pod, 2**30) for pod in range(10)}, lambda _: web)
+        last.put_pods({"job-0": UsageSample(at, 30, 700, 2**20)}, lambda _: job)
+    last.drop_pod("job-0")
+    last.refresh()
+    new.restore(last.saved_class(each) for each in last.classes)
+    assert last.saved_class(web).newest == NOW + 60.0 * 19
+    assert new.foreseen(job) == last.foreseen(job) == (700, 1_100_000)
+    cpu, memory = last.foreseen(web) or (0, 0)
+    assert new.foreseen(web) == (pytest.approx(cpu, rel=0.05), memory)
