@@ -34,8 +34,14 @@ def arc_costs(
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
         model: named by ``cost``.
     """
-    costs = model.arc_costs(group.pod_class, size, load, cost.weights)
-    costs = costs + preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
+    return model.arc_costs(group.pod_class, size, load, cost.weights) + costs_beside_load(
+        group, snapshot, allowed, cost
+    )
+
+
+def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: CostPolicy) -> Int64s:
+    """int64[N], none negative: the part of ``arc_costs`` that does not come of the cost model and the load."""
+    costs = preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
     if cost.interference is not None:
         costs += interference(group.signature, snapshot)
     if cost.machines is not None:

@@ -97,6 +97,9 @@ def test_the_figures_are_those_of_the_api(view: Watched) -> None:
     overview = answer(view, "overview")
     assert number(figure(page, "Waiting").text_content()) == overview["waiting"] > 0
     assert number(figure(page, "Placed").text_content()) == overview["round"]["placed"] > 0
+    least = overview["round"]["leftAtLeast"]["pods"]
+    assert 0 < least <= overview["waiting"]
+    expect(figure(page, "Waiting")).to_contain_text(f"at least {least:,} in every plan")
     expect(page.get_by_text("dump", exact=False).first).to_be_visible()
 
 

@@ -93,15 +93,18 @@ def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[int, int]
                 way.append(None)
             ways.append(way)
         for stays in product(*ways):
-            free = cluster.free.copy()
+            free, come = cluster.free.copy(), np.zeros_like(cluster.free)
             for each, usage, to in zip(running, used, stays, strict=True):
                 free[cluster.table.index[each.node]] += usage
                 if to is not None:
                     free[to] -= usage
+                    come[to] += usage * (to != cluster.table.index[each.node])
             for requests, to in zip(asked, chosen, strict=True):
                 if to is not None:
                     free[to] -= requests
-            if (free >= np.minimum(cluster.free, 0)).all():
+                    come[to] += requests
+            # A node may hold more than it offers already: then nothing more of that comes.
+            if ((free >= 0) | (come == 0)).all():
                 left = [requests for requests, to in zip(asked, chosen, strict=True) if to is None]
                 yield len(left), sum(int(requests[gpu]) for requests in left) if gpu >= 0 else 0
 

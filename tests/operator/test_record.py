@@ -103,10 +103,13 @@ def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
     """In the words of ``thalweg plan``."""
     request = request_of(snapshot([node("a", cpu=1000)], [pod("p", cpu=100), pod("large", cpu=2000)]))
     path = record.RecordWriter(tmp_path).write(request, run_request(Replica(), request))
-    assert "1 placed, 1 pending, cost" in CliRunner().invoke(main, ["replay", str(path)]).stdout
+    text = CliRunner().invoke(main, ["replay", str(path)]).stdout
+    assert "1 placed, 1 pending, cost" in text
+    assert "1 pod waits; no plan leaves fewer" in text.splitlines()
     answer = msgspec.json.decode(CliRunner().invoke(main, ["replay", str(path), "-o", "json"]).stdout)
     assert answer["placements"] == {"default/p": "a"}
     assert answer["waiting"].keys() == {"default/large"}
+    assert answer["leftAtLeast"] == {"waiting": 1, "pods": 1, "resource": "", "asked": 0, "amount": 0}
 
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import click
+import msgspec
 from thalweg_operator.planning.reports.record import RoundRecord, UnreadableRecord, differences, read_record
 from thalweg_operator.planning.worker.messages import RoundReply, document_of
 from thalweg_operator.planning.worker.planner import run_request
@@ -34,6 +35,8 @@ def run_replay(path: Path, output: str) -> None:
             f"cost {again.cost}, {again.steps} steps, {again.method}; "
             f"recorded in {record.reply.seconds:.3f} s, now {again.seconds:.3f} s"
         )
+        if again.left_at_least is not None and again.left_at_least.sentence:
+            click.echo(again.left_at_least.sentence)
         click.echo("same plan as recorded" if not sentences else "different plan: " + "; ".join(sentences))
     sys.exit(1 if sentences else 0)
 
@@ -50,6 +53,7 @@ def as_json(record: RoundRecord, again: RoundReply, sentences: list[str]) -> dic
         "waiting": plan.reasons_by_pod(),
         "cost": again.cost,
         "lowerBound": again.lower_bound,
+        "leftAtLeast": msgspec.to_builtins(again.left_at_least),
         "steps": again.steps,
         "seconds": round(again.seconds, 6),
     }

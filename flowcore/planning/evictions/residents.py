@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 
 import numpy as np
 
@@ -44,10 +45,10 @@ class Residents:
         known = [pod for pod in running.pods if pod.node in index]
         pods = (*known, *(_as_running(each) for each in placements))
         numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
-        kinds = [numbers[pod.usage] for pod in pods]
+        kinds = list(map(numbers.__getitem__, map(attrgetter("usage"), pods)))
         rows = [snapshot.vector(amounts) for amounts in numbers]
         usage = np.array(rows, dtype=np.int64).reshape(-1, len(snapshot.resources))[kinds]
-        nodes = np.array([index[pod.node] for pod in pods], dtype=np.int64)
+        nodes = np.fromiter(map(index.__getitem__, map(attrgetter("node"), pods)), dtype=np.int64, count=len(pods))
         return cls(running, pods, tuple(placements), nodes, usage)
 
     @cached_property

@@ -9,24 +9,27 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.bounds.least_left import PooledRoom
 from flowcore.planning.solvers.linear import LinearProgram, solve_lp
 
+#: How many pods each node takes.
+FitCounts = Int64s | NDArray[np.int32]
 #: Most pools and most classes of the linear program.
 _MOST_POOLS, _MOST_CLASSES = 96, 64
 #: Amounts are alike within a step of these doublings; ever coarser until there are few enough.
 _DOUBLINGS = (0.0, 0.25, 1.0, 4.0)
 
 
-def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], spare: Int64s) -> PooledRoom:
+def pooled(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], spare: Int64s) -> PooledRoom:
     """The pools of some nodes.
 
     Args:
         requests: int64[C, R], of a pod of each class; pods: int64[C].
-        counts: of each class int64[N], how many of its pods each node takes, if no others come.
+        counts: of each class [N], how many of its pods each node takes, if no others come.
         spare: int64[N, R], what pods can take of nodes, whatever the plan.
     """
     units = np.maximum(np.gcd.reduce(requests, axis=0), 1)
@@ -45,11 +48,11 @@ def pooled(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], spare: Int6
     )
 
 
-def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[Int64s], free: Int64s) -> Int64s:
+def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], free: Int64s) -> Int64s:
     """int64[N, R]: what pods can take of what is free, int64[N, R], whatever the plan; the others as for ``pooled``."""
     spare = np.zeros_like(free)
     for request, pods_of, count in zip(requests, pods.tolist(), counts, strict=True):
-        taken = np.minimum(count, pods_of)
+        taken = np.minimum(count, pods_of).astype(np.int64)
         for resource in np.nonzero(request)[0].tolist():
             # Amounts may be near 2^63: so far, and then at most what is left.
             column = spare[:, resource]
@@ -105,7 +108,7 @@ def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:
     return prices
 
 
-def _pools(counts: Sequence[Int64s], room: Int64s) -> Int64s:
+def _pools(counts: Sequence[FitCounts], room: Int64s) -> Int64s:
     """int64[N]: the pool of each node, -1 where no pod fits."""
     random = np.random.default_rng(0)
     kind = np.zeros(len(room), dtype=np.int64)

@@ -19,7 +19,7 @@ from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import may_preempt
-from flowcore.planning.methods.left_prices import left_prices, pooled, spare_room
+from flowcore.planning.methods.left_prices import FitCounts, left_prices, pooled, spare_room
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.problem import Problem
@@ -102,19 +102,20 @@ class _Bounds:
     def with_leaving(cls, problem: Problem, begun: Snapshot, leaving: _Leaving) -> _Bounds:
         """Where running pods leave, only what pods cannot change keeps nodes from a demand."""
         room, demands, run_filter = leaving.room, problem.demands, problem.cache.run_filter
-        counts = []
+        counts: list[FitCounts] = []
         for demand in demands:
             group = demand.group
             fits = pod_independent_fits(group.pod_class, group.signature, begun, run_filter)
             most = count_fitting(demand.requests, room) * fits
-            counts.append(np.minimum(most, 1) if group.pod_class.host_ports else most)
+            # Of all demands together these are large.
+            counts.append(np.minimum(most, 1 if group.pod_class.host_ports else demand.count).astype(np.int32))
         hopeless = _hopeless(problem, counts)
         pods = [demand.count for demand in demands] - hopeless
         for pod_class, amounts, homes in leaving.moved:
             most = count_fitting(amounts, room)
             if pod_class is not None:
                 most *= pod_independent_fits(pod_class, EMPTY_SIGNATURE, begun, run_filter) | (homes > 0)
-            counts.append(most)
+            counts.append(np.minimum(most, int(homes.sum())).astype(np.int32))
         requests = np.array([*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)])
         pods = np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64)
         return cls(pooled(requests, pods, counts, spare_room(requests, pods, counts, room)), hopeless)
@@ -130,7 +131,7 @@ class _Bounds:
         return max(bounds) + int((self.hopeless * weights).sum())
 
 
-def _hopeless(problem: Problem, counts: Sequence[Int64s]) -> Int64s:
+def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:
     """int64[C]: pods of groups that are placed as a whole and that nodes do not have room for as a whole."""
     groups = problem.atomic_groups
     if not groups.all:

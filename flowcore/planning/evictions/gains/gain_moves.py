@@ -119,11 +119,12 @@ class GainMoves:
         snapshot = state.snapshot()
         load, room = Load.of(snapshot), np.minimum(state.free_now, state.free)
         kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
+        values = {potential: potential.values(load) for potential in {kind.potential for kind in kinds}}
         offers: dict[tuple[int, int], _Offer] = {}
         for number, kind in enumerate(kinds):
             asked = kind.usage > 0
             usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
-            gains = kind.apparent_gains(snapshot, load, usable)
+            gains = kind.apparent_gains(snapshot, load, values[kind.potential], usable)
             gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
             if not len(gaining):
                 continue

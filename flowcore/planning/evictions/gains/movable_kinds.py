@@ -10,7 +10,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.costs import CostModel, NodePotential
-from flowcore.costs.arcs import arc_costs, written_costs
+from flowcore.costs.arcs import arc_costs, costs_beside_load, written_costs
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import Float64s, Load, counted_amounts
 from flowcore.costs.potential import mean_size
@@ -58,35 +58,40 @@ class MovableKind:
         arcs = arc_costs(self.group, self.size, load, snapshot, self.allowed, self.policy.cost, self.model)
         return arcs + self.written + self.potential.increase(load, self.size)
 
-    def home_costs(self, snapshot: Snapshot, load: Load) -> Int64s:
-        """int64[N]: what one that runs on each node pays there, as far as its preferences do not speak of itself.
+    def apparent_gains(self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools) -> Int64s:
+        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; negative: by none.
+
+        Exact, but for preferences between pods: they count the pod itself among the others.
 
         Args:
             load: of the snapshot, in which it runs.
-        """
-        constraints, signature = self.group.signature.constraints, self.group.signature
-        penalties = () if constraints is None or self.policy.cost.interference is None else constraints.penalties
-        itself = sum(
-            penalty.suffered + penalty.inflicted
-            for penalty in penalties
-            if penalty_match(penalty).includes(signature, snapshot.pod_index.namespaces)
-        )
-        return self.costs(snapshot, load.less(self.size)) - itself
-
-    def apparent_gains(self, snapshot: Snapshot, load: Load, usable: Bools) -> Int64s:
-        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; negative: by none.
-
-        Args:
+            values: int64[N], of its potential with this load.
             usable: bool[N], nodes that have room for one more.
         """
-        elsewhere = np.where(usable & self.allowed, self.costs(snapshot, load), _DEAREST)
+        potential, less = self.potential, load.less(self.size)
+        beside = costs_beside_load(self.group, snapshot, self.allowed, self.policy.cost) + self.written
+        more = self._model_arcs(load) + beside + potential.increase(load, self.size, values)
+        home = self._model_arcs(less) + beside + values - potential.values(less) - self._beside_itself(snapshot)
+        elsewhere = np.where(usable & self.allowed, more, _DEAREST)
         best = int(elsewhere.argmin())
         cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
         elsewhere[best] = _DEAREST
         cheapest[best] = elsewhere.min()
-        home = self.home_costs(snapshot, load)
         gains: Int64s = np.where(self.allowed & (cheapest < _DEAREST), home - cheapest, -1)
         return gains
+
+    def _model_arcs(self, load: Load) -> Int64s:
+        return self.model.arc_costs(self.group.pod_class, self.size, load, self.policy.cost.weights)
+
+    def _beside_itself(self, snapshot: Snapshot) -> int:
+        """What interference says of two of these pods on a node, if it counts them."""
+        constraints, signature = self.group.signature.constraints, self.group.signature
+        penalties = () if constraints is None or self.policy.cost.interference is None else constraints.penalties
+        return sum(
+            penalty.suffered + penalty.inflicted
+            for penalty in penalties
+            if penalty_match(penalty).includes(signature, snapshot.pod_index.namespaces)
+        )
 
 
 def movable_kinds(
