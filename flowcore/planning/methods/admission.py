@@ -7,6 +7,7 @@ tried, and the best candidate is kept (engine.md section 3: a candidate set with
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -56,11 +57,13 @@ class Admission:
     Attributes:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
+        gains: by how much each method lowered the cost of the best candidate.
         relaxed: the round in fractions, if it was solved so.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
+        self.gains = Counter[str]()
         self.relaxed: list[RelaxedSolution] = []
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
@@ -148,6 +151,7 @@ class Admission:
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is better than the best so far."""
         if is_better(self._problem, candidate, self.best):
+            self.gains[candidate.method] += self.best.cost - candidate.cost
             self.best = candidate
 
     def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:

@@ -48,7 +48,7 @@ class Reinsertion:
         commits = [commit for commit in self._first.commits if commit.demand not in self._pods]
         for demand, pods in self._pods.items():
             commits += [Commit(demand, node, count) for node, count in pods.items()]
-        return self._problem.candidate(self._first.method, commits, self._capacity.copy())
+        return self._problem.candidate("reinsertion", commits, self._capacity.copy())
 
     def improve(self) -> bool:
         """Lets some demands have their turn; False once a pass has brought next to nothing."""

@@ -8,6 +8,7 @@ room although other parts are short of it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Hashable
 
 import numpy as np
@@ -110,6 +111,11 @@ class PartedPortfolio:
         """A cost that no candidate goes below."""
         bound = sum(portfolio.bound for portfolio in self._portfolios)
         return bound if self._whole is None else max(bound, self._whole.bound)
+
+    @property
+    def gains(self) -> Counter[str]:
+        """By how much each method lowered the cost of the best candidate."""
+        return sum((portfolio.gains for portfolio in self._all), Counter[str]())
 
     @property
     def _all(self) -> list[Portfolio]:

@@ -6,6 +6,7 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 from __future__ import annotations
 
 import sys
+from collections import Counter
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -68,6 +69,7 @@ class Portfolio:
         best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
+        gains: by how much each method lowered the cost of the best candidate.
         relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
@@ -75,6 +77,7 @@ class Portfolio:
         """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
         self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
+        self.gains = Counter[str]()
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
         self.relaxed: list[RelaxedSolution] = []
@@ -383,6 +386,7 @@ class Portfolio:
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is cheaper than the best so far and places all that it must."""
         if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
+            self.gains[candidate.method] += self.best.cost - candidate.cost
             self.best = candidate
 
     def _unplaced_of(self, demands: Bools) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -122,6 +123,8 @@ class Round:
         self._candidate: Candidate
         self._portfolio = solver_of(self._problem, seed)
         self._steps = 0
+        #: Gains before other groups were admitted.
+        self._earlier_gains = Counter[str]()
         self._generator = self._run()
 
     @property
@@ -142,6 +145,12 @@ class Round:
             return False
         self._steps += 1
         return True
+
+    @property
+    def gains(self) -> Counter[str]:
+        """By how much each method lowered the cost of the best plan so far; the first one, from nothing placed."""
+        admission = Counter[str]() if self._admission is None else self._admission.gains
+        return self._earlier_gains + admission + self._portfolio.gains
 
     @property
     def is_close(self) -> bool:
@@ -248,6 +257,10 @@ class Round:
 
     def _adopt(self, candidate: Candidate) -> None:
         """From now on the groups that this candidate admits are placed, and no others."""
+        if self._admitted is not None:
+            self._earlier_gains += self._portfolio.gains
+            if candidate.cost < self._candidate.cost:
+                self._earlier_gains[candidate.method] += self._candidate.cost - candidate.cost
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._searched, candidate)
         problem = self._admitted.apply(self._searched)
