@@ -167,3 +167,11 @@ def test_drawn_rounds_with_pods_that_have_waited_for_days(seed: int, rules: str)
     planned = plan_scenario(scenario, NOW)
     assert (left_out(planned), misplaced(planned), younger_before_older(planned)) == ([], [], [])
     assert evicted_again(scenario, planned) == []
+
+
+@settings(max_examples=examples(20), deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), rules=st.sampled_from(RULES))
+def test_larger_drawn_rounds(seed: int, rules: str) -> None:
+    """Where searches end with a plan that leaves room, it is filled, and no priority is passed over."""
+    planned = plan_scenario(draw_round(seed, Shape(rules, nodes=20, groups=30, members=8)), NOW)
+    assert (left_out(planned), misplaced(planned), younger_before_older(planned)) == ([], [], [])

@@ -12,6 +12,7 @@ REFERENCE = ROOT / "docs" / "reference"
 #: Texts that no pod, policy or Event shows: log lines, the command line, help of metrics, words of kube-scheduler's
 #: library for in-tree volumes, and a table with a page of its own (cached-verdicts.md).
 NOT_MESSAGES = (
+    "flowcore/planning/methods/table.py",
     "operator/thalweg_operator/api",
     "operator/thalweg_operator/app.py",
     "operator/thalweg_operator/draining.py",

@@ -17,6 +17,7 @@ METHODS: Final[Mapping[str, str]] = {
     "shares": "pods without rules are left; reads the round in fractions",
     "reinsertion": "after plans that leave little room unused, and in the end",
     "neighbourhoods": "pods without rules are left; until no more brings a gain",
+    "beam": "at most 16 pods for 8 nodes, and some are left; last",
     "local search": "pods cost something beside each other",
     "gangs by price": "groups: always, first",
     "gangs by share": "groups: pods are left",

@@ -18,6 +18,7 @@ class BoundNote(StrEnum):
     GANGS = "Gangs"
     NETWORKS = "Networks"
     RUNNING_PODS = "RunningPods"
+    PRIORITIES = "Priorities"
 
     @property
     def clause(self) -> str:
@@ -33,6 +34,7 @@ _CLAUSES = {
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
     BoundNote.NETWORKS: "each declared network as if it were alone, and other pods as if networks left them all room",
     BoundNote.RUNNING_PODS: "running pods that may leave as gone, and rules between pods as none",
+    BoundNote.PRIORITIES: "a priority by its part in the cost, though a higher one comes first whatever that costs",
 }
 
 
