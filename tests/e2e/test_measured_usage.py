@@ -66,6 +66,20 @@ async def wait_measured(scene: ClusterScenario, measured: int, unmeasured: int =
     await until(found, 60, lambda: f"{measured} nodes to be measured")
 
 
+async def wait_polled(scene: ClusterScenario) -> None:
+    """Waits until a poll that began after this has ended: the next one may have begun before."""
+
+    async def polls() -> float:
+        return (await scene.operator.metrics()).get("thalweg_usage_poll_seconds_count", 0.0)
+
+    before = await polls()
+
+    async def polled() -> bool:
+        return await polls() >= before + 2
+
+    await until(polled, 60, lambda: "two more polls")
+
+
 async def full_by_requests(scene: ClusterScenario) -> None:
     """The node that uses nothing has pods that request most of it."""
     await scene.nodes("busy", "idle", cpu="4")
@@ -116,5 +130,10 @@ async def test_bandwidth_takes_the_place_of_the_annotation(scene: ClusterScenari
             content_type="application/merge-patch+json",
         )
     await scene.policy("own", selects={"podSelector": {}}, cost={"model": "NetworkAware"})
+    # No metric counts measured bandwidth; Prometheus reads it together with the use of cpu, which one counts.
+    nobody = {"podSelector": {"matchLabels": {"a": "b"}}}
+    await scene.policy("other", selects=nobody, cost={"utilisation": "Measured"})
+    await wait_measured(scene, 2)
+    await wait_polled(scene)
     await scene.create("stream", extended={BANDWIDTH: "500M"})
     assert await scene.node_of("stream") == "idle"
