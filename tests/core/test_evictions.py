@@ -7,7 +7,7 @@ from dataclasses import replace
 import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_clusters import clusters
+from support.eviction_clusters import clusters, node, running, snapshot, waiting
 from support.eviction_safety import check_evictions
 from support.profiles import examples
 
@@ -15,7 +15,11 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.nodes import Node, Taint
+from flowcore.model.pods import Toleration
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.running_pods import RunningPod
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
@@ -35,6 +39,36 @@ def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
     """The same with moves, whose room is free before anybody leaves."""
     policies = {MOVES.name: MOVES}
     check_evictions(drawn, run_round(drawn, policies), policies)
+
+
+def _tainted(name: str, cpu: int) -> Node:
+    return msgspec.structs.replace(node(name, cpu), taints=(Taint("t", "", "NoSchedule"),))
+
+
+def test_a_gang_that_leaves_frees_no_node_that_the_pod_may_not_use() -> None:
+    """Its other pod leaves a node whose taint the second waiting pod does not tolerate."""
+    gang = GangRef(GangKey(GangSource.THALWEG, "default", "g"), GangSpec(min_member=2))
+    runs = [running("r0", "n0", 3, gang=gang), running("r1", "n1", 1, gang=gang), running("r2", "n1", 2)]
+    pending = [waiting("w0", 3, priority=10), waiting("w1", 3, priority=10)]
+    drawn = snapshot([node("n0", 3), _tainted("n1", 3)], runs, pending)
+    result = run_round(drawn)
+    assert [placement.node for placement in result.placements] == ["n0"]
+    assert {eviction.pod.key for eviction in result.evictions} == {"default/r0", "default/r1"}
+
+
+def test_a_move_opens_no_node_that_the_pod_may_not_use() -> None:
+    """The moved pod tolerates the taint of the node that it goes to; the waiting pods do not."""
+
+    def tolerating(name: str, on: str, priority: int) -> RunningPod:
+        pod = running(name, on, 1, priority=priority)
+        tolerant = msgspec.structs.replace(pod.pod_class, tolerations=(Toleration("t", "Exists", "", ""),))
+        return msgspec.structs.replace(pod, pod_class=tolerant)
+
+    runs = [tolerating("r0", "n0", 10), tolerating("r1", "n1", 0)]
+    pending = [waiting("w0", 1, priority=10), waiting("w1", 1, priority=10), waiting("other", 64, preempts=False)]
+    drawn = snapshot([node("n0", 1), _tainted("n1", 2)], runs, pending, policy=MOVES)
+    result = run_round(drawn, {MOVES.name: MOVES})
+    assert [placement.node for placement in result.placements] == ["n0"]
 
 
 class Anywhere(NetworkCostModel):

@@ -335,3 +335,20 @@ def _rows(name: str) -> list[list[str]]:
 def test_sentences(known: LeftAtLeast, sentence: str) -> None:
     """What people read."""
     assert known.sentence == sentence
+
+
+def test_no_amount_that_a_pod_may_ask_for_ends_a_round() -> None:
+    """The API server takes any amount of an extended resource below 2**63."""
+    nodes = [node("n0", 8000, gpu=4), node("n1", 8000, gpu=4)]
+    pending = [pod("huge", gpu=2**63 - 1), *(pod(f"small-{number}", 100, gpu=2) for number in range(3))]
+    one = (("nvidia.com/gpu", 1),)
+    movable = [
+        RunningPod(f"d/r{number}", f"u{number}", "n0", PodClass(requests=one), one, owner="o", policy=BUILT_IN.name)
+        for number in range(2)
+    ]
+    for cluster in (snapshot(nodes, pending), _crowd(nodes, pending, movable)):
+        result = run_round(cluster, {BUILT_IN.name: _MOVES})
+        least = result.left_at_least
+        assert least is not None
+        assert least.pods <= len(result.unplaced) == 1
+        assert least.amount <= least.asked == 2**63 - 1

@@ -5,7 +5,9 @@ can be compared, or have many pods of several priorities.
 """
 
 from collections import Counter
+from dataclasses import replace
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -20,10 +22,12 @@ from support.levels import (
     scenario_of,
     younger_before_older,
 )
+from support.model import node, pod, snapshot
 from support.profiles import examples
 from support.small_rounds import RULES, Shape, draw_round, most_placed
 
-from flowcore.planning.round import run_one_by_one
+from flowcore.model.gangs import Gang
+from flowcore.planning.round import run_one_by_one, run_round
 from flowcore.questions.scenario import ScenarioPlan, plan_scenario
 
 ALL = sorted(path.stem for path in DUMPS.glob("*.json"))
@@ -175,3 +179,18 @@ def test_larger_drawn_rounds(seed: int, rules: str) -> None:
     """Where searches end with a plan that leaves room, it is filled, and no priority is passed over."""
     planned = plan_scenario(draw_round(seed, Shape(rules, nodes=20, groups=30, members=8)), NOW)
     assert (left_out(planned), misplaced(planned), younger_before_older(planned)) == ([], [], [])
+
+
+@pytest.mark.parametrize("size", [1000, 64_000])
+def test_a_gang_takes_no_level_from_pods_that_are_like_its_own(size: int) -> None:
+    """The gang has a pod of a low priority, of such a size, and one that is like another tenant's pod."""
+    gang = [
+        msgspec.structs.replace(pod(name, amount, priority=priority), gangs=("g",))
+        for name, amount, priority in (("like", 1000, 1000), ("low", size, 0))
+    ]
+    high, middle = (
+        msgspec.structs.replace(pod("high", 1000, priority=1000), key="shop/high"),
+        pod("m", 1000, priority=500),
+    )
+    drawn = replace(snapshot([node("n", 1000)], [high, middle, *gang]), gangs={"g": Gang("g", 2)})
+    assert [placement.pod.key for placement in run_round(drawn).placements] == ["shop/high"]

@@ -52,8 +52,9 @@ class LevelUnits:
 def levels_of(problem: Problem) -> Int64s:
     """int64[C]: the level of each demand: its priority.
 
-    Pods that a group needs have the lowest priority among these. Pods whose policy lets age cross priorities are on
-    the level of the highest priority of which no pod is as dear to leave.
+    Pods that a group needs have the lowest priority among these; where groups share a demand, the highest of these
+    counts. Pods whose policy lets age cross priorities are on the level of the highest priority of which no pod is as
+    dear to leave.
     """
     demands = problem.demands
     levels = np.array([demand.group.pod_class.priority for demand in demands], dtype=np.int64)
@@ -64,10 +65,15 @@ def levels_of(problem: Problem) -> Int64s:
             for priority in sorted(set(priorities[priorities > priorities[number]].tolist())):
                 if dearest[number] > dearest[priorities == priority].max():
                     levels[number] = priority
+    own, of_groups = levels.copy(), dict[int, int]()
     for group in problem.atomic_groups.all:
         needed = list(group.required)
-        if needed:
-            levels[needed] = levels[needed].min()
+        for number in needed:
+            of_groups[number] = max(of_groups.get(number, -(2**31)), int(own[needed].min()))
+    for number, level in of_groups.items():
+        # Pods of other groups, or of none, may be alike: no group takes a level from them.
+        if bool(problem.atomic_groups.needed[number].all()):
+            levels[number] = level
     return levels
 
 

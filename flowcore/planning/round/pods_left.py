@@ -30,6 +30,8 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 #: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
 #: small as the smallest, that may go anywhere.
 _MOST_MOVED = 200
+#: Sums of what pods count for stay below this.
+_LARGEST_SUM = 2**60
 
 
 def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced]) -> LeftAtLeast | None:
@@ -122,9 +124,12 @@ class _Bounds:
 
     def least(self, weights: Int64s) -> int:
         """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""
+        pods, moved = self.pooled.pods[: len(weights)], len(self.pooled.pods) - len(weights)
+        # A pod may ask for any amount. One that counts for less makes the bound weaker, and no sum leaves int64.
+        everybody = int((pods + self.hopeless).sum()) * (int(self.pooled.pods[len(weights) :].sum()) + 1)
+        weights = np.minimum(weights, _LARGEST_SUM // max(1, everybody))
         # A moved pod that is left would count for more than all that waits: no plan leaves one.
-        moved = len(self.pooled.pods) - len(weights)
-        most = int((self.pooled.pods[: len(weights)] * weights).sum()) + 1
+        most = int((pods * weights).sum()) + 1
         all_weights = np.append(weights, np.full(moved, most, dtype=np.int64))
         prices = left_prices(self.pooled, all_weights)
         bounds = [least_left(self.pooled, all_weights, each) for each in (np.zeros_like(prices), prices)]

@@ -91,7 +91,9 @@ class NodeSearch:
             mask = eligibility.mask(self.priority)
             self._bounds = self.bounds(mask, self.fit_check.possible_without(mask))
         for node in sorted(self._stale):
-            self._push(eligibility, node, count)
+            # A gang that left, or a pod that moved, changed nodes that this demand may not use, too.
+            if self._possible[node]:
+                self._push(eligibility, node, count)
         self._stale.clear()
         while True:
             if self._should_look_further(count):
