@@ -221,3 +221,24 @@ async def test_other_kinds_begin_anew(tmp_path: Path) -> None:
         second.policy = parse_policy("p", {**SPEC, "cost": {**SPEC["cost"], "kinds": kinds}}, BUILT_IN_MODELS)
         await second.figures.restore()
         assert await second.look() == second.policy.cost
+
+
+async def test_a_node_with_a_fast_clock_voids_nothing(tmp_path: Path) -> None:
+    """Its pod ended tomorrow: the next leader reads what all pods told."""
+    server = Server()
+    async with leader(server, tmp_path) as first:
+        await first.figures.restore()
+        first.finished()
+        tomorrow = BEGIN + 86_400.0
+        first.cluster.put_pod(
+            Pod(
+                "ns", "fast", "u-fast", PodClass(), node_name="n1", labels=(("kind", "web"),), owner="job",
+                terminal=True, succeeded=True, ran=(tomorrow, tomorrow + 120.0),
+            )
+        )  # fmt: skip
+        known = await first.look()
+        await first.figures.save()
+    async with leader(server, tmp_path) as second:
+        await second.figures.restore()
+        assert second.outcomes() == {"read": 1}
+        assert await second.look() == known != second.policy.cost

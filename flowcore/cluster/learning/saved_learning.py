@@ -11,7 +11,7 @@ import msgspec
 
 from flowcore.cluster.learning.estimates import Observation
 from flowcore.model.errors import ModelError
-from flowcore.model.usage import MAX_FUTURE, MAX_USE, SavedClass
+from flowcore.model.usage import MAX_USE, SavedClass
 from flowcore.model.workload_kinds import WorkloadKind
 
 VERSION = 1
@@ -90,7 +90,9 @@ def _after(learning: SavedLearning, time: float) -> SavedLearning:
 
 
 def from_text(text: str, now: float) -> SavedLearning:
-    """What a text says, without what is too old.
+    """What a text says, without what is too old and what cannot be.
+
+    The clock of its writer may have been ahead: a time that has not come yet counts as now.
 
     Args:
         now: seconds since the epoch.
@@ -106,26 +108,26 @@ def from_text(text: str, now: float) -> SavedLearning:
         learning = msgspec.json.decode(text, type=SavedLearning)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ModelError("", str(error)) from error
-    for history in learning.histories:
-        _check(history, now)
-    for saved in learning.classes:
-        in_range = all(0 <= amount <= MAX_USE for pair in saved.amounts for amount in pair)
-        if not in_range or not saved.newest <= now + MAX_FUTURE:
-            raise ModelError("classes", "a sample that cannot be")
-    return _after(learning, now - _MAX_AGE)
+    histories = tuple(_plausible_history(history, now) for history in learning.histories)
+    classes = tuple(
+        msgspec.structs.replace(saved, newest=min(saved.newest, now))
+        for saved in learning.classes
+        if all(0 <= amount <= MAX_USE for pair in saved.amounts for amount in pair)
+    )
+    return _after(msgspec.structs.replace(learning, histories=histories, classes=classes), now - _MAX_AGE)
 
 
-def _check(history: SavedHistory, now: float) -> None:
-    """Nothing may make a regression fail or last for ever."""
+def _plausible_history(history: SavedHistory, now: float) -> SavedHistory:
+    """Without pods that cannot be: nothing may make a regression fail or last for ever."""
     kinds = len(history.observations)
-    for observation in itertools.chain.from_iterable(history.observations):
-        plausible = (
-            len(observation.beside) == kinds
+    observations = tuple(
+        tuple(
+            msgspec.structs.replace(observation, end=min(observation.end, now))
+            for observation in of_kind
+            if len(observation.beside) == kinds
             and all(0 <= pods <= _MOST_BESIDE for pods in observation.beside)
             and abs(observation.log_seconds) <= _MOST_LOG_SECONDS
-            and observation.end <= now + MAX_FUTURE
         )
-        if not plausible:
-            raise ModelError("histories", f"a pod of policy {history.policy} that cannot be")
-    if not history.until <= now + MAX_FUTURE:
-        raise ModelError("histories", f"policy {history.policy}: it lies in the future; compare the clocks")
+        for of_kind in history.observations
+    )
+    return msgspec.structs.replace(history, until=min(history.until, now), observations=observations)
