@@ -242,3 +242,20 @@ async def test_a_node_with_a_fast_clock_voids_nothing(tmp_path: Path) -> None:
         await second.figures.restore()
         assert second.outcomes() == {"read": 1}
         assert await second.look() == known != second.policy.cost
+
+
+async def test_a_namespace_with_many_classes_leaves_those_of_others(tmp_path: Path) -> None:
+    """Though it has more than are looked at, all of them younger."""
+    server, _ = await saved(tmp_path)
+    async with leader(server, tmp_path) as second:
+        await second.figures.restore()
+        for number in range(6_000):
+            crowd = UsageClass("tenant", (f"image-{number}",))
+            second.usage.store.put_pods(
+                {f"t{number}": UsageSample(second.now, 30.0, 100, 2**20)}, lambda _, crowd=crowd: crowd
+            )
+        await second.look()
+        await second.figures.save()
+    async with leader(server, tmp_path) as third:
+        await third.figures.restore()
+        assert third.usage.store.foreseen(WEB) == (110, 1_100_000)
