@@ -249,11 +249,9 @@ async def test_a_namespace_with_many_classes_leaves_those_of_others(tmp_path: Pa
     server, _ = await saved(tmp_path)
     async with leader(server, tmp_path) as second:
         await second.figures.restore()
-        for number in range(6_000):
-            crowd = UsageClass("tenant", (f"image-{number}",))
-            second.usage.store.put_pods(
-                {f"t{number}": UsageSample(second.now, 30.0, 100, 2**20)}, lambda _, crowd=crowd: crowd
-            )
+        crowd = {f"tenant/{number}": UsageClass("tenant", (f"image-{number}",)) for number in range(6_000)}
+        sample = UsageSample(second.now, 30.0, 100, 2**20)
+        second.usage.store.put_pods(dict.fromkeys(crowd, sample), crowd.get)
         await second.look()
         await second.figures.save()
     async with leader(server, tmp_path) as third:
