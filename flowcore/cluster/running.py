@@ -98,18 +98,25 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
+    ending = (pod.node_name for pod in cluster.pods.values() if is_ending(cluster, pod))
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
         if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
             gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
-    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves)
+    unsettled = tuple(sorted({*(pod.node_name for pod in leaving), *ending}))
+    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, unsettled)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:
     """Whether a pod holds room on a known node and does not leave already."""
     return pod.node_name in cluster.nodes and not pod.terminal and not pod.deleting
+
+
+def is_ending(cluster: Cluster, pod: Pod) -> bool:
+    """Whether a pod is being deleted and still holds room on a known node."""
+    return pod.node_name in cluster.nodes and not pod.terminal and pod.deleting
 
 
 def gang_disruption(cluster: Cluster, key: GangKey, leaving: Iterable[Pod]) -> GangDisruption:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -59,10 +61,15 @@ learnings = st.builds(
 )
 
 
-def ends(learning: SavedLearning) -> list[float]:
-    """When each pod ended and each class was last measured, the newest first."""
-    pods = [each.end for history in learning.histories for of_kind in history.observations for each in of_kind]
-    return sorted([*pods, *(saved.newest for saved in learning.classes)], reverse=True)
+def ends(learning: SavedLearning) -> dict[object, list[float]]:
+    """When each pod of a kind ended and each class of a namespace was last measured, the newest first."""
+    times: dict[object, list[float]] = {}
+    for number, history in enumerate(learning.histories):
+        for kind, of_kind in enumerate(history.observations):
+            times[number, kind] = [observation.end for observation in of_kind]
+    for saved in learning.classes:
+        times.setdefault(saved.usage_class.namespace, []).append(saved.newest)
+    return {key: sorted(of_key, reverse=True) for key, of_key in times.items()}
 
 
 @given(learnings)
@@ -75,7 +82,7 @@ def test_the_text_says_the_same_again(learning: SavedLearning) -> None:
 @given(learnings, st.integers(0, 2_000))
 @settings(max_examples=examples(100))
 def test_the_oldest_is_left_out(learning: SavedLearning, limit: int) -> None:
-    """The text keeps to its limit, and what is left is newer than what is not."""
+    """The text keeps to its limit, and what is left of each kind and namespace is newer than what is not."""
     nothing = msgspec.structs.replace(
         learning,
         histories=tuple(msgspec.structs.replace(each, observations=((), ())) for each in learning.histories),
@@ -83,8 +90,63 @@ def test_the_oldest_is_left_out(learning: SavedLearning, limit: int) -> None:
     )
     text = to_text(learning, limit)
     assert len(text) <= max(limit, len(to_text(nothing, 10**6)))
-    kept = ends(from_text(text.decode(), NOW))
-    assert kept == ends(learning)[: len(kept)]
+    everything = ends(learning)
+    for key, kept in ends(from_text(text.decode(), NOW)).items():
+        assert kept == everything[key][: len(kept)]
+
+
+def finished(count: int, work: str = "ns/nightly") -> tuple[Observation, ...]:
+    """Pods of one work that ended one after the other, all of them more than a minute ago."""
+    return tuple(Observation(work, "gen-a", (0.5,), 4.6, NOW - 60.0 - count + number) for number in range(count))
+
+
+def used(namespace: str, count: int, newest: float = NOW) -> tuple[SavedClass, ...]:
+    """Classes of one namespace, last measured at one time."""
+    samples = tuple((100 + number, 2**20 + number) for number in range(20))
+    return tuple(SavedClass(UsageClass(namespace, (f"image-{n}",)), newest, samples) for n in range(count))
+
+
+def lengths(text: bytes) -> tuple[list[int], dict[str, int]]:
+    """How many pods a text has of each policy, and how many classes of each namespace."""
+    learning = from_text(text.decode(), NOW)
+    pods = [sum(map(len, history.observations)) for history in learning.histories]
+    return pods, Counter(saved.usage_class.namespace for saved in learning.classes)
+
+
+def test_pods_and_classes_have_half_each() -> None:
+    """Classes of pods that run are newer than any pod that is done; nothing is left out that has room."""
+    learning = SavedLearning(histories=(SavedHistory("p", "k", NOW, (finished(40),)),), classes=used("tenant", 1_000))
+    limit = 100_000
+    text = to_text(learning, limit)
+    (pods,), classes = lengths(text)
+    assert pods == 40
+    assert limit - len(text) < 1_000
+    assert 0 < classes["tenant"] < 1_000
+
+
+def test_no_policy_and_no_namespace_has_it_all() -> None:
+    """Each has an equal share, and what one does not need is the others'."""
+    histories = tuple(
+        SavedHistory(name, "k", NOW, (finished(count),)) for name, count in (("a", 2_000), ("b", 2_000), ("c", 40))
+    )
+    classes = used("large", 2_000) + used("small", 3, NOW - DAY) + used("other", 2_000)
+    (a, b, c), namespaces = lengths(to_text(SavedLearning(histories=histories, classes=classes), 100_000))
+    assert (c, namespaces["small"]) == (40, 3)
+    assert max(abs(a - b), abs(namespaces["large"] - namespaces["other"])) <= 1
+    assert 40 < a < 2_000
+
+
+def test_a_kind_with_many_pods_leaves_the_monthly_ones() -> None:
+    """Of two kinds of one policy."""
+    often, monthly = finished(2_000), tuple(msgspec.structs.replace(each, end=NOW - 20 * DAY) for each in finished(10))
+    learning = SavedLearning(histories=(SavedHistory("p", "k", NOW, tuple(
+        tuple(msgspec.structs.replace(each, beside=(0.0, 0.0)) for each in pods) for pods in (often, monthly)
+    )),))  # fmt: skip
+    ((kept_often, kept_monthly),) = (
+        map(len, history.observations) for history in from_text(to_text(learning, 20_000).decode(), NOW).histories
+    )
+    assert kept_monthly == 10
+    assert 10 < kept_often < 2_000
 
 
 def test_what_is_too_old_is_not_taken_over() -> None:
@@ -100,37 +162,50 @@ def test_a_later_format_is_told_apart() -> None:
         from_text(f'{{"version": {VERSION + 1}, "histories": "elsewhere"}}', NOW)
 
 
-def _spoilt(**fields: Any) -> str:
-    observation = {"work": "w", "machine": "m", "beside": [0.0], "log_seconds": 1.0, "end": NOW} | fields
-    history = {"policy": "p", "kinds": "k", "until": NOW, "observations": [[list(observation.values())]]}
-    return msgspec.json.encode({"version": VERSION, "histories": [history], "classes": []}).decode()
+SOUND = Observation("w", "m", (0.0,), 1.0, NOW)
+SOUND_CLASS = SavedClass(UsageClass("shop", ("web",)), NOW, ((100, 2**20),))
+
+
+def one_policy(*pods: Observation, until: float = NOW) -> SavedLearning:
+    """A policy with one kind of pods."""
+    return SavedLearning(histories=(SavedHistory("p", "k", until, (pods,)),))
 
 
 @pytest.mark.parametrize(
     "text",
-    [
-        "",
-        "{",
-        "[]",
-        '{"version": "1"}',
-        "[" * 100_000,
-        _spoilt(beside=[0.0, 1.0]),
-        _spoilt(beside=[-1.0]),
-        _spoilt(beside=[1e300]),
-        _spoilt(log_seconds=1e300),
-        _spoilt(log_seconds="1"),
-        _spoilt(end=NOW + DAY),
-        f'{{"version": 1, "histories": [{{"policy": "p", "kinds": "k", "until": {NOW + DAY}, "observations": []}}]}}',
-        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW}, "amounts": [[-1, 0]]}}]}}',
-        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW}, "amounts": [[0, {2**60}]]}}]}}',
-        f'{{"version": 1, "classes": [{{"usage_class": {{}}, "newest": {NOW + DAY}, "amounts": []}}]}}',
-    ],
+    ["", "{", "[]", '{"version": "1"}', "[" * 100_000, '{"version": 1, "histories": [{"policy": 1}]}'],
 )
-def test_text_that_cannot_be_is_refused(text: str) -> None:
-    """Anybody who may write the ConfigMap could have written it: no number of it makes a plan fail."""
-    assert from_text(_spoilt(), NOW).histories
+def test_text_that_is_not_ours_is_refused(text: str) -> None:
+    """All of it: there is nothing to tell what else it says."""
     with pytest.raises(ModelError):
         from_text(text, NOW)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"beside": (0.0, 1.0)}, {"beside": (-1.0,)}, {"beside": (1e300,)}, {"log_seconds": 1e300}],
+    ids=str,
+)
+def test_a_pod_that_cannot_be_is_left_out(changes: dict[str, Any]) -> None:
+    """Anybody who may write the ConfigMap could have written it: no number of it makes a plan fail."""
+    text = to_text(one_policy(msgspec.structs.replace(SOUND, **changes), SOUND), 10**6).decode()
+    assert from_text(text, NOW) == one_policy(SOUND)
+
+
+@pytest.mark.parametrize("amounts", [(-1, 0), (0, 2**60)])
+def test_a_sample_that_cannot_be_is_left_out(amounts: tuple[int, int]) -> None:
+    """With its class, and with no other."""
+    spoilt = msgspec.structs.replace(SOUND_CLASS, amounts=(amounts,))
+    text = to_text(SavedLearning(classes=(spoilt, SOUND_CLASS)), 10**6).decode()
+    assert from_text(text, NOW).classes == (SOUND_CLASS,)
+
+
+def test_a_clock_that_was_ahead_voids_nothing() -> None:
+    """Of the writer, or of a node: the times count as now, and pods that end from now on are learnt from."""
+    ahead = msgspec.structs.replace(one_policy(msgspec.structs.replace(SOUND, end=NOW + DAY), until=NOW + DAY),
+        classes=(msgspec.structs.replace(SOUND_CLASS, newest=NOW + DAY),))  # fmt: skip
+    text = to_text(ahead, 10**6).decode()
+    assert from_text(text, NOW) == msgspec.structs.replace(one_policy(SOUND), classes=(SOUND_CLASS,))
 
 
 def test_other_kinds_have_another_digest() -> None:
@@ -147,6 +222,14 @@ def jobs(first: int, count: int) -> list[Run]:
             NOW + number * 100.0, NOW + number * 100.0 + (60.0 if number % 2 else 50.0), done=True)
         for number in range(first, first + count)
     ]  # fmt: skip
+
+
+def test_no_pod_ends_later_than_it_was_learnt_from() -> None:
+    """The clock of its node is ahead, and its run time is right all the same."""
+    history = RunHistory(1)
+    history.update([Run("u", "n", 0, "m", "job", NOW + DAY, NOW + DAY + 60.0, done=True)], NOW)
+    (observation,) = history.observations(0)
+    assert (observation.end, round(math.exp(observation.log_seconds))) == (NOW, 60)
 
 
 @pytest.mark.parametrize("read", ["before its first look", "after it"])

@@ -221,3 +221,67 @@ async def test_other_kinds_begin_anew(tmp_path: Path) -> None:
         second.policy = parse_policy("p", {**SPEC, "cost": {**SPEC["cost"], "kinds": kinds}}, BUILT_IN_MODELS)
         await second.figures.restore()
         assert await second.look() == second.policy.cost
+
+
+async def test_a_node_with_a_fast_clock_voids_nothing(tmp_path: Path) -> None:
+    """Its pod ended tomorrow: the next leader reads what all pods told."""
+    server = Server()
+    async with leader(server, tmp_path) as first:
+        await first.figures.restore()
+        first.finished()
+        tomorrow = BEGIN + 86_400.0
+        first.cluster.put_pod(
+            Pod(
+                "ns", "fast", "u-fast", PodClass(), node_name="n1", labels=(("kind", "web"),), owner="job",
+                terminal=True, succeeded=True, ran=(tomorrow, tomorrow + 120.0),
+            )
+        )  # fmt: skip
+        known = await first.look()
+        await first.figures.save()
+    async with leader(server, tmp_path) as second:
+        await second.figures.restore()
+        assert second.outcomes() == {"read": 1}
+        assert await second.look() == known != second.policy.cost
+
+
+async def test_a_namespace_with_many_classes_leaves_those_of_others(tmp_path: Path) -> None:
+    """Though it has more than are looked at, all of them younger."""
+    server, _ = await saved(tmp_path)
+    async with leader(server, tmp_path) as second:
+        await second.figures.restore()
+        crowd = {f"tenant/{number}": UsageClass("tenant", (f"image-{number}",)) for number in range(6_000)}
+        sample = UsageSample(second.now, 30.0, 100, 2**20)
+        second.usage.store.put_pods(dict.fromkeys(crowd, sample), crowd.get)
+        await second.look()
+        await second.figures.save()
+    async with leader(server, tmp_path) as third:
+        await third.figures.restore()
+        assert third.usage.store.foreseen(WEB) == (110, 1_100_000)
+
+
+@pytest.mark.parametrize("looked", [False, True], ids=["before any look", "after a look of its own"])
+async def test_a_leader_that_ends_before_its_next_look_loses_nothing(tmp_path: Path, looked: bool) -> None:  # noqa: FBT001
+    """It has read what was saved, and no round has taken it over."""
+    server, known = await saved(tmp_path)
+    async with leader(server, tmp_path, BEGIN + 9_000.0) as second:
+        if looked:
+            await second.look()
+        await second.figures.restore()
+        await second.figures.save()
+    async with leader(server, tmp_path, BEGIN + 9_100.0) as third:
+        await third.figures.restore()
+        assert await third.look() == known
+
+
+async def test_what_a_policy_learnt_that_does_not_learn_now_is_kept(tmp_path: Path) -> None:
+    """It may learn again; what is too old is forgotten in the end, and the policy with it."""
+    server, _ = await saved(tmp_path)
+    for later, names in ((9_000.0, ["p", "q"]), (36 * 86_400.0, ["q"])):
+        async with leader(server, tmp_path, BEGIN + later) as next_leader:
+            next_leader.policy = parse_policy("q", SPEC, BUILT_IN_MODELS)
+            next_leader.cluster.policies.replace((next_leader.policy,))
+            await next_leader.figures.restore()
+            await next_leader.look()
+            await next_leader.figures.save()
+        histories = json.loads(server.data["learnt.json"])["histories"]
+        assert sorted(history["policy"] for history in histories) == names

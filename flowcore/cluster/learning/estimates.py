@@ -37,7 +37,7 @@ class Observation(msgspec.Struct, frozen=True, gc=False, array_like=True):
     Attributes:
         beside: mean number of pods of each kind beside it.
         log_seconds: the logarithm of its run time.
-        end: when it ended, seconds since the epoch.
+        end: when it ended, seconds since the epoch; never later than it was learnt from.
     """
 
     work: str

@@ -134,8 +134,8 @@ class RunHistory:
             rows = _beside(learnt, self._by_node[node].values(), self._kinds, now)
             beside |= {run.uid: tuple(row) for run, row in zip(learnt, rows.tolist(), strict=True)}
         for run in newest:
-            seconds = float(np.log(run.end - run.start))
-            self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds, run.end))
+            seconds, end = float(np.log(run.end - run.start)), min(run.end, now)  # clocks of nodes may be ahead
+            self._observations[run.kind].append(Observation(run.work, run.machine, beside[run.uid], seconds, end))
 
     def _forget(self, known: set[str]) -> None:
         """Drops runs beyond the limit, and runs that ended before any run began that is still to be learnt from."""

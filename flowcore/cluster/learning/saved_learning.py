@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import itertools
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Hashable, Sequence
 from hashlib import sha256
 
 import msgspec
 
 from flowcore.cluster.learning.estimates import Observation
+from flowcore.cluster.learning.fair_order import Entry, fair_order, newest_first
 from flowcore.model.errors import ModelError
-from flowcore.model.usage import MAX_FUTURE, MAX_USE, SavedClass
+from flowcore.model.usage import MAX_USE, SavedClass
 from flowcore.model.workload_kinds import WorkloadKind
 
 VERSION = 1
@@ -58,22 +57,54 @@ def kinds_digest(kinds: Sequence[WorkloadKind], label: str) -> str:
 
 
 def to_text(learning: SavedLearning, limit: int) -> bytes:
-    """The text, of at most ``limit`` bytes beside the names of policies: the oldest pods and classes are left out."""
-    left = limit - len(msgspec.json.encode(_after(learning, math.inf)))
-    for time, size in sorted(_sizes(learning), reverse=True):
-        left -= size
+    """The text, of at most ``limit`` bytes beside the names of policies.
+
+    Where that is too little, pods and classes have half of it each, as far as they need it. So have policies of the
+    pods, kinds of their policy, and namespaces of the classes. Of each the oldest are left out.
+    """
+    left = limit - len(msgspec.json.encode(_only(learning, set())))
+    kept = set[Hashable]()
+    for entry in _order(learning):
+        left -= entry.size
         if left < 0:
-            return msgspec.json.encode(_after(learning, time))
-    return msgspec.json.encode(learning)
+            break
+        kept.add(entry.key)
+    return msgspec.json.encode(_only(learning, kept))
 
 
-def _sizes(learning: SavedLearning) -> Iterator[tuple[float, int]]:
-    """When each finished pod ended and each class was last measured, and its bytes with a comma."""
-    for history in learning.histories:
-        for observation in itertools.chain.from_iterable(history.observations):
-            yield observation.end, len(msgspec.json.encode(observation)) + 1
-    for saved in learning.classes:
-        yield saved.newest, len(msgspec.json.encode(saved)) + 1
+def _order(learning: SavedLearning) -> list[Entry]:
+    """All pods and classes, what is kept longest first; their sizes are with a comma."""
+    pods = fair_order(
+        fair_order(
+            newest_first(
+                Entry(observation.end, len(msgspec.json.encode(observation)) + 1, (number, kind, position))
+                for position, observation in enumerate(of_kind)
+            )
+            for kind, of_kind in enumerate(history.observations)
+        )
+        for number, history in enumerate(learning.histories)
+    )
+    by_namespace: dict[str, list[Entry]] = {}
+    for position, saved in enumerate(learning.classes):
+        entry = Entry(saved.newest, len(msgspec.json.encode(saved)) + 1, position)
+        by_namespace.setdefault(saved.usage_class.namespace, []).append(entry)
+    return fair_order([pods, fair_order(map(newest_first, by_namespace.values()))])
+
+
+def _only(learning: SavedLearning, kept: Container[Hashable]) -> SavedLearning:
+    """With these pods (number of the history, kind, position) and classes (position)."""
+    histories = tuple(
+        msgspec.structs.replace(
+            history,
+            observations=tuple(
+                tuple(each for position, each in enumerate(of_kind) if (number, kind, position) in kept)
+                for kind, of_kind in enumerate(history.observations)
+            ),
+        )
+        for number, history in enumerate(learning.histories)
+    )
+    classes = tuple(saved for position, saved in enumerate(learning.classes) if position in kept)
+    return msgspec.structs.replace(learning, histories=histories, classes=classes)
 
 
 def _after(learning: SavedLearning, time: float) -> SavedLearning:
@@ -90,7 +121,9 @@ def _after(learning: SavedLearning, time: float) -> SavedLearning:
 
 
 def from_text(text: str, now: float) -> SavedLearning:
-    """What a text says, without what is too old.
+    """What a text says, without what is too old and what cannot be.
+
+    The clock of its writer may have been ahead: a time that has not come yet counts as now.
 
     Args:
         now: seconds since the epoch.
@@ -106,26 +139,26 @@ def from_text(text: str, now: float) -> SavedLearning:
         learning = msgspec.json.decode(text, type=SavedLearning)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         raise ModelError("", str(error)) from error
-    for history in learning.histories:
-        _check(history, now)
-    for saved in learning.classes:
-        in_range = all(0 <= amount <= MAX_USE for pair in saved.amounts for amount in pair)
-        if not in_range or not saved.newest <= now + MAX_FUTURE:
-            raise ModelError("classes", "a sample that cannot be")
-    return _after(learning, now - _MAX_AGE)
+    histories = tuple(_plausible_history(history, now) for history in learning.histories)
+    classes = tuple(
+        msgspec.structs.replace(saved, newest=min(saved.newest, now))
+        for saved in learning.classes
+        if all(0 <= amount <= MAX_USE for pair in saved.amounts for amount in pair)
+    )
+    return _after(msgspec.structs.replace(learning, histories=histories, classes=classes), now - _MAX_AGE)
 
 
-def _check(history: SavedHistory, now: float) -> None:
-    """Nothing may make a regression fail or last for ever."""
+def _plausible_history(history: SavedHistory, now: float) -> SavedHistory:
+    """Without pods that cannot be: nothing may make a regression fail or last for ever."""
     kinds = len(history.observations)
-    for observation in itertools.chain.from_iterable(history.observations):
-        plausible = (
-            len(observation.beside) == kinds
+    observations = tuple(
+        tuple(
+            msgspec.structs.replace(observation, end=min(observation.end, now))
+            for observation in of_kind
+            if len(observation.beside) == kinds
             and all(0 <= pods <= _MOST_BESIDE for pods in observation.beside)
             and abs(observation.log_seconds) <= _MOST_LOG_SECONDS
-            and observation.end <= now + MAX_FUTURE
         )
-        if not plausible:
-            raise ModelError("histories", f"a pod of policy {history.policy} that cannot be")
-    if not history.until <= now + MAX_FUTURE:
-        raise ModelError("histories", f"policy {history.policy}: it lies in the future; compare the clocks")
+        for of_kind in history.observations
+    )
+    return msgspec.structs.replace(history, until=min(history.until, now), observations=observations)

@@ -7,8 +7,9 @@ write another format. That is left alone: the release that comes back finds it.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -17,7 +18,7 @@ import structlog
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.learning.saved_learning import NewerLearning, SavedLearning, from_text, to_text
 from flowcore.model.errors import ModelError
-from flowcore.model.usage import SavedClass
+from flowcore.model.usage import SavedClass, UsageClass
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.client import MERGE_PATCH, ApiClient, api_path
 from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
@@ -37,7 +38,7 @@ _TICK = 1.0
 _PATIENCE = 2.0
 #: Bytes. An object of the API server has 1 MiB at most.
 _LIMIT = 900_000
-#: Most classes of pods that are looked at. More do not fit.
+#: Most classes of pods that are looked at, those of all namespaces in turn. More do not fit.
 _MOST_CLASSES = 5_000
 _KEY: Final = "learnt.json"
 _TOPIC: Final = "learnt figures"
@@ -158,7 +159,7 @@ class LearntFigures:
 
     async def _to_text(self) -> bytes:
         store, classes = self._usage.store, list[SavedClass]()
-        async for usage_class in yielding(store.classes[-_MOST_CLASSES:]):
+        async for usage_class in yielding(_newest_of_each_namespace(store.classes)):
             saved = store.saved_class(usage_class)
             if saved.amounts:
                 classes.append(saved)
@@ -167,3 +168,13 @@ class LearntFigures:
 
     def _count(self, outcome: str) -> None:
         self._metrics.learnt_figures.labels(outcome).inc()
+
+
+def _newest_of_each_namespace(classes: Sequence[UsageClass]) -> list[UsageClass]:
+    """At most ``_MOST_CLASSES``, in the same order; of each namespace the last ones."""
+    by_namespace: dict[str, list[UsageClass]] = {}
+    for usage_class in reversed(classes):
+        by_namespace.setdefault(usage_class.namespace, []).append(usage_class)
+    turns = itertools.chain.from_iterable(itertools.zip_longest(*by_namespace.values()))
+    kept = set(itertools.islice((usage_class for usage_class in turns if usage_class is not None), _MOST_CLASSES))
+    return [usage_class for usage_class in classes if usage_class in kept]

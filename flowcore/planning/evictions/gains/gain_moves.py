@@ -87,6 +87,7 @@ class GainMoves:
             name for name, policy in self._policies.items() if isinstance(self._models[policy.cost.model], NetworkModel)
         }
         movable = np.nonzero(self._moves.gain_mask(networks))[0]
+        kept = kept | self._unsettled
         if not len(movable) or kept.all():
             return
         queue = [(-offer.surplus, number, offer) for number, offer in enumerate(self._offers(movable, kept))]
@@ -111,6 +112,18 @@ class GainMoves:
                 continue
             heapq.heappush(queue, (-offer.surplus, number, offer))
 
+    @cached_property
+    def _unsettled(self) -> Bools:
+        """bool[N]: nodes that are neither left nor taken for gain.
+
+        A pod that ends weighs on its node still, and its replacement on the next one already: by that load others would
+        leave in vain.
+        """
+        index, names = self._state.snapshot().table.index, self._residents.running.unsettled
+        unsettled = np.zeros(len(index), dtype=np.bool_)
+        unsettled[[index[name] for name in names if name in index]] = True
+        return unsettled
+
     # --- the first look ---
 
     def _offers(self, movable: Int64s, kept: Bools) -> list[_Offer]:
@@ -125,7 +138,8 @@ class GainMoves:
             asked = kind.usage > 0
             usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
             gains = kind.apparent_gains(snapshot, load, values[kind.potential], usable)
-            gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
+            homes = residents.nodes[kind.residents]
+            gaining = kind.residents[(gains[homes] >= kind.policy.rescheduling.min_gain) & ~self._unsettled[homes]]
             if not len(gaining):
                 continue
             homes, prices = residents.nodes[gaining], self._prices(gaining, snapshot)

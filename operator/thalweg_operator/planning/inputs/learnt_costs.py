@@ -51,12 +51,13 @@ class LearntCosts:
 
     @property
     def saved(self) -> tuple[SavedHistory, ...]:
-        """What was known at the last look, to be saved."""
-        return tuple(learner.saved for learner in self._learners.values() if learner.saved is not None)
+        """What was known at the last look, and what is not taken over yet, to be saved."""
+        known = {name: learner.saved for name, learner in self._learners.items() if learner.saved is not None}
+        return tuple((known | self._saved).values())
 
     def restore(self, saved: Iterable[SavedHistory]) -> None:
         """Takes over what an earlier leader learnt, policy by policy as far as they still tell the same pods apart."""
-        self._saved = {history.policy: history for history in saved}
+        self._saved = {history.policy: history for history in saved if any(history.observations)}
         self._looked_at = float("-inf")
 
     async def applied(self, policies: Sequence[Policy]) -> list[Policy]:
@@ -81,13 +82,16 @@ class LearntCosts:
         now, pods = self._wall_clock(), list(self._cluster.pods.values())
         runs = [run async for pod in yielding(pods) if (run := reader.read(pod)) is not None]
         # In a thread: with all pods of a large cluster it takes long enough for others to notice.
-        earlier, digest = self._saved.pop(learner.policy, None), kinds_digest(learner.kinds, learner.label)
+        earlier = saved = self._saved.get(learner.policy)
+        digest = kinds_digest(learner.kinds, learner.label)
         if earlier is not None and (earlier.kinds, len(earlier.observations)) != (digest, len(learner.kinds)):
             _log.info("saved figures not used", policy=learner.policy, problem="its kinds of pods are others now")
             earlier = None
         learner.estimates = estimates = await asyncio.to_thread(_learn, learner.history, runs, now, earlier)
         observations = learner.history.all_observations()
         learner.saved = SavedHistory(learner.policy, digest, learner.history.learnt_at, observations)
+        if self._saved.get(learner.policy) is saved:  # perhaps it was read meanwhile
+            self._saved.pop(learner.policy, None)
         before, learner.learnt = learner.learnt, with_estimates(learner.stated, estimates)
         if learner.learnt != before:
             by_kind = {kind.name: asdict(known) for kind, known in zip(learner.kinds, estimates, strict=True)}

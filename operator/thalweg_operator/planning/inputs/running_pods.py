@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import budgets_left, gang_disruption, is_running, to_running_pod
+from flowcore.cluster.running import budgets_left, gang_disruption, is_ending, is_running, to_running_pod
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
@@ -17,7 +17,7 @@ from flowcore.rules.reasons.codes import UNRESOLVABLE
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, RunningState
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.ledger import backoff
-from thalweg_operator.reservations.victims.replacements import place_key, recent_moves
+from thalweg_operator.reservations.victims.replacements import place_key, places_of_replacements, recent_moves
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.yielding import yielding
 
@@ -120,11 +120,15 @@ class RunningPodsTracker:
         # Some may have gone while this ran.
         changes.put = [running for running in changes.put if running.key in self._sent]
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
-        leaves = self._leaving(leaving.union(changes.removed))
+        changed = leaving.union(changes.removed)
+        leaves = self._leaving(changed)
+        ending = (pod for key in changed if (pod := cluster.pods.get(key)) is not None and is_ending(cluster, pod))
+        unsettled = {pod.node_name for pod in (*leaves, *ending)} | places_of_replacements(self._state)
         changes.state = RunningState(
             budgets_left(cluster, leaves),
             {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
             recent_moves(self._state, self._clock()),
+            tuple(sorted(unsettled)),
         )
         return changes
 

@@ -151,6 +151,7 @@ class RunningState(msgspec.Struct):
     budgets: dict[str, int] = {}
     gangs: dict[str, GangDisruption] = {}
     moves: tuple[RecentMove, ...] = ()
+    unsettled: tuple[str, ...] = ()
 
 
 class RoundRequest(msgspec.Struct):

@@ -135,7 +135,7 @@ class Replica:
             queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
             running=None
             if state is None
-            else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves),
+            else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves, state.unsettled),
         )
         self.cache.follow(snapshot)
         return snapshot

@@ -251,6 +251,13 @@ def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
     )
 
 
+def places_of_replacements(state: VictimsState) -> set[str]:
+    """Names of the nodes where the places of replacements are, until these are bound."""
+    reservations = state.ledger.reservations
+    replacements = (move.replacement[0] for move in state.moves.past.values() if move.replacement is not None)
+    return {reservations[key].node for key in (*state.moves.awaited, *replacements) if key in reservations}
+
+
 def _waits(cluster: Cluster, replacement: tuple[str, str] | None) -> bool:
     pod = None if replacement is None else cluster.waiting.get(replacement[0])
     return pod is not None and replacement is not None and pod.uid == replacement[1]
