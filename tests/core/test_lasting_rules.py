@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Delivery, DuringExecution, LastingRule, Policy
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.planning.evictions.rules.lasting_rules import LastingRules, NodeVerdict
 from flowcore.planning.round import RoundResult
 from flowcore.rules.filters import pod_topology_spread, policy_constraints
 
@@ -216,6 +218,83 @@ def test_no_fewer_pods_could_mend_the_skew(counts: list[int], max_skew: int) -> 
         if level * len(counts) <= sum(counts) <= (level + max_skew) * len(counts)
     )
     assert len(moved) == fewest
+
+
+# --- tries in vain ---
+
+
+def in_vain(count: int, *, own_labels: bool = False) -> tuple[list[Node], list[Pod]]:
+    """Zone a has too many web pods. Wherever these may go in zone b, two db pods would break a rule by each of them.
+
+    A third node of zone b is for no web pod, so that the hosts of the others have one too many already.
+    """
+    web_node = PodClass(requests=amounts(1000), node_selector=(("web", "yes"),))
+    nodes = [
+        msgspec.structs.replace(
+            in_zone(name, zone, 1_000_000), labels=((HOSTNAME, name), ("web", for_web), ("zone", zone))
+        )
+        for name, zone, for_web in (("big", "a", "yes"), ("n1", "b", "yes"), ("n2", "b", "yes"), ("n3", "b", "no"))
+    ]
+    pods = [
+        web(f"p{number}", "big", web_node, started=2.0 + number, constraints=spread_over(),
+            labels=(("app", "web"), ("number", str(number) if own_labels else "")))
+        for number in range(count)
+    ]  # fmt: skip
+    for name in ("n1", "n2"):
+        pods.append(web(f"web-{name}", name, web_node, constraints=spread_over()))
+        pods += [
+            web(f"db-{name}-{number}", name, labels=(("app", "db"),), constraints=spread_over(HOSTNAME))
+            for number in range(2)
+        ]
+    return nodes, pods
+
+
+@pytest.fixture
+def judged(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The kinds of pods whose rules are judged, one after the other."""
+    kinds: list[int] = []
+    judge = LastingRules.verdicts
+
+    def counted(self: LastingRules, kind: int, snapshot: Snapshot) -> tuple[NodeVerdict, ...]:
+        kinds.append(kind)
+        return judge(self, kind, snapshot)
+
+    monkeypatch.setattr(LastingRules, "verdicts", counted)
+    return kinds
+
+
+def test_of_equal_pods_one_is_tried_in_vain(judged: list[int]) -> None:
+    """Each try judges rules anew; so a hundred equal pods take no longer than ten."""
+    counts = []
+    for count in (10, 100):
+        judged.clear()
+        assert leaving(*in_vain(count), asks(SPREAD)) == {}
+        counts.append(len(judged))
+    nobody_tried = len(set(judged)) * 2  # whether any is broken, and before the first is tried
+    assert nobody_tried < counts[0] == counts[1]
+
+
+def test_tries_in_vain_have_a_limit(judged: list[int]) -> None:
+    """Pods with a label of their own are not equal."""
+    counts = []
+    for count in (20, 200, 300):
+        judged.clear()
+        assert leaving(*in_vain(count, own_labels=True), asks(SPREAD)) == {}
+        counts.append(len(judged))
+    assert counts[0] < counts[1] == counts[2]
+
+
+def test_who_is_tried_in_vain_keeps_nobody_from_leaving() -> None:
+    """A pod that comes after 200 others leaves after some rounds."""
+    nodes, pods = in_vain(200, own_labels=True)
+    nodes.append(in_zone("tainted", "c", taints=(GPU,)))
+    pods.append(web("last", "tainted", PodClass(requests=amounts(1000), priority=5), labels=(("app", "other"),)))
+    governed_by = asks(SPREAD, TAINTS)
+    shown = cluster(nodes, pods, governed_by)
+    rounds = (planned(replace(shown, now=NOW + 10.0 * number), governed_by) for number in range(6))
+    left = [[eviction.pod.key for eviction in result.evictions] for result in rounds]
+    assert [] in left
+    assert ["default/last"] in left
 
 
 # --- constraints ---

@@ -20,6 +20,11 @@ from flowcore.planning.evictions.state import EvictionState
 
 _Verdicts = tuple[NodeVerdict, ...]
 
+#: How many pods a round tries in vain, one of equal ones each. Each try judges rules anew, for milliseconds in a large
+#: cluster. So many in their order, then as many from another place in each round: nobody keeps the others from leaving.
+_MOST_FAILED_IN_ORDER = _MOST_FAILED_IN_TURN = 64
+_GOLDEN_RATIO = (1 + 5**0.5) / 2
+
 
 def evict_for_lasting_rules(
     state: EvictionState, destinations: Destinations, moves: MoveEligibility, rules: LastingRules
@@ -52,15 +57,30 @@ class _Search:
         self._members = {kind: np.nonzero(rules.kinds == kind)[0] for kind in self._verdicts}
         self._priorities = np.array([pod.priority for pod in rules.pods], dtype=np.int64)
         self._started = np.array([pod.started for pod in rules.pods])
+        self._failed = 0
 
     def let_one_leave(self) -> bool:
-        """Finds the next pod that leaves; False: there is none."""
-        for place in self._order():
+        """Finds the next pod that leaves; False: there is none, or too many were tried in vain."""
+        most = _MOST_FAILED_IN_ORDER
+        if self._first_that_leaves(self._order(), most):
+            return True
+        return self._failed >= most and self._first_that_leaves(self._in_turn(), most + _MOST_FAILED_IN_TURN)
+
+    def _first_that_leaves(self, order: Iterable[int], most_failed: int) -> bool:
+        for place in order:
+            if self._failed >= most_failed:
+                return False
             if not self._done[place]:
                 self._done[place] = True
                 if self._leaves(place):
                     return True
         return False
+
+    def _in_turn(self) -> list[int]:
+        """The same order from another place in each round, wherever in it that is: by steps of the golden ratio."""
+        order = self._order()
+        start = int(len(order) * (self._state.snapshot().now * _GOLDEN_RATIO % 1.0))
+        return order[start:] + order[:start]
 
     def _order(self) -> list[int]:
         """Pods that break a rule: lower priorities first, then the most crowded domains, then the youngest pods."""
@@ -84,6 +104,7 @@ class _Search:
         state.let_leave(resident, EvictionKind.RULE, (), reason=broken[0].reason(node))
         to = self._destination(resident, next((verdict.best for verdict in broken if verdict.best is not None), None))
         if to < 0:
+            self._failed += 1
             state.roll_back(checkpoint)
             # Its equals have no other nodes to go to. They are not asked, for there may be thousands.
             self._done |= self._rules.alike == self._rules.alike[place]
@@ -95,11 +116,22 @@ class _Search:
         broken_before = self._count_broken(self._verdicts, touched)
         self._nodes[place] = to
         if self._count_broken(verdicts, touched) >= broken_before:
+            self._failed += 1
             self._nodes[place] = node
             state.roll_back(checkpoint)
+            self._done[self._equals(place)] = True
             return False
         self._verdicts |= verdicts
         return True
+
+    def _equals(self, place: int) -> list[int]:
+        """Pods of the same node that would go to the same one, and for which the same rules count the same."""
+        pods, rules = self._rules.pods, self._rules
+        alike = (rules.alike == rules.alike[place]) & (self._nodes == self._nodes[place]) & ~self._done
+        known = pods[place].signature, pods[place].policy
+        return [
+            other for other in np.nonzero(alike)[0].tolist() if (pods[other].signature, pods[other].policy) == known
+        ]
 
     def _destination(self, resident: int, best: Bools | None) -> int:
         """The node of a replacement, one of the best if it can be; -1: none."""
