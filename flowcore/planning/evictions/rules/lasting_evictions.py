@@ -130,7 +130,7 @@ class _Search:
         alike = (rules.alike == rules.alike[place]) & (self._nodes == self._nodes[place]) & ~self._done
         known = pods[place].signature, pods[place].policy
         return [
-            other for other in np.nonzero(alike)[0].tolist() if (pods[other].signature, pods[other].policy) == known
+            number for number in np.nonzero(alike)[0].tolist() if (pods[number].signature, pods[number].policy) == known
         ]
 
     def _destination(self, resident: int, best: Bools | None) -> int:
