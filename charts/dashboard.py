@@ -74,6 +74,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
                 "phase", "thalweg_round_phase_seconds_sum{SCOPE}", "thalweg_round_phase_seconds_count{SCOPE}"
             )),
             Panel("Pods in a round", "short", _quantiles("thalweg_round_pods")),
+            Panel("Pods that every plan of the last round leaves at least", "short",
+                  (("at least", "max(thalweg_plan_left_at_least{SCOPE})"),)),
             Panel("Optimality gap of the last plan", "percentunit", (("gap", "max(thalweg_plan_gap_ratio{SCOPE})"),)),
             Panel("Cost of the last plan", "short", (("cost", "max(thalweg_plan_cost{SCOPE})"),)),
             Panel("Rounds that failed, restarts of the worker", "ops", (
@@ -103,6 +105,8 @@ ROWS: tuple[tuple[str, tuple[Panel, ...]], ...] = (
             Panel("Refused inputs a second", "ops", _rates("thalweg_refused_inputs_total", "kind", "field")),
             Panel("Unreadable objects a second", "ops", _rates("thalweg_unreadable_objects_total", "kind")),
             Panel("Places for replacements by outcome, a second", "ops", _rates("thalweg_moves_total", "outcome")),
+            Panel("Reads and writes of what was learnt, a second", "ops",
+                  _rates("thalweg_learnt_figures_total", "outcome")),
         ),
     ),
     (

@@ -122,7 +122,8 @@ class RunningPodsTracker:
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
         changed = leaving.union(changes.removed)
         leaves = self._leaving(changed)
-        ending = (pod for key in changed if (pod := cluster.pods.get(key)) is not None and is_ending(cluster, pod))
+        known = [cluster.pods[key] for key in changed if key in cluster.pods]
+        ending = [pod for pod in known if is_ending(cluster, pod)]
         unsettled = {pod.node_name for pod in (*leaves, *ending)} | places_of_replacements(self._state)
         changes.state = RunningState(
             budgets_left(cluster, leaves),
