@@ -45,8 +45,8 @@ class Workload:
 
     @property
     def worth(self) -> int:
-        """What leaving one of them costs."""
-        return DEAR.base + DEAR.per_priority * self.priority
+        """What one of them counts for: more than all pods of a lower priority."""
+        return 1000**self.priority
 
 
 @dataclass(frozen=True)
@@ -229,7 +229,10 @@ def scenes(draw: st.DrawFn, *, gangs: bool = False) -> Scene:
 @settings(max_examples=examples(50), deadline=None)
 @given(scenes())
 def test_no_plan_places_more(scene: Scene) -> None:
-    """Anti-affinity, conflicts, exclusive groups with r and p, of one resource: the plan places the most worth."""
+    """No plan places more, the highest priority first.
+
+    Anti-affinity, conflicts, exclusive groups with r and p, of one resource.
+    """
     assert scene.worth(scene.planned()) == scene.most_worth()
 
 
