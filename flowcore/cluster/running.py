@@ -98,15 +98,15 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
-    ending = (pod.node_name for pod in cluster.pods.values() if is_ending(cluster, pod))
+    ending = [pod for pod in cluster.pods.values() if is_ending(cluster, pod)]
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
         if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
             gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
-    unsettled = tuple(sorted({*(pod.node_name for pod in leaving), *ending}))
-    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, unsettled)
+    room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *ending))
+    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, room_to_come)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:
