@@ -305,6 +305,18 @@ def test_none_goes_back_within_an_hour() -> None:
     assert moved(plan(replace(drawn, running=replace(drawn.running, moves=(recent,))), policy)) == {"p0": "n2"}
 
 
+@pytest.mark.parametrize(("model", "pods", "ends_on"), [("CPUMemory", 2, "n0"), ("BinPacking", 1, "n1")])
+def test_pods_that_end_move_nobody(model: str, pods: int, ends_on: str) -> None:
+    """Neither away from a node that comes free, nor to one that comes free; both are worth it while they stay."""
+    policy = gaining(model, min_gain=100)
+    nodes = [node(f"n{place}", 8) for place in range(3)]
+    staying = [running(f"p{number}", "n0", 1) for number in range(pods)]
+    for deleting in (True, False):
+        others = [running(f"d{number}", ends_on, 2, owner="d", deleting=deleting) for number in range(2)]
+        result = plan(snapshot(nodes, [*staying, *others], [], policy=policy), policy)
+        assert bool(result.evictions) is not deleting
+
+
 def test_a_policy_that_proposes_evicts_nobody() -> None:
     """The moves are proposals."""
     policy = gaining(mode=ReschedulingMode.PROPOSE)

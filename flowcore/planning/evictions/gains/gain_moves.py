@@ -218,8 +218,9 @@ class GainMoves:
         """bool[N]: unsettled nodes that may have room once they are settled; what the filters say then is not known."""
         asked = offer.kind.usage > 0
         room = (self._state.free + self._endings.room)[:, asked]
-        enough: Bools = (room >= offer.kind.usage[asked]).all(axis=1)
-        return enough & offer.kind.allowed & self._unsettled
+        enough = (room >= offer.kind.usage[asked]).all(axis=1)
+        will_do: Bools = offer.kind.allowed & enough & self._unsettled
+        return will_do
 
     def _hold(self, offer: _Offer, node: int) -> None:
         """The next pod stays until its home and its best node are settled: it might leave in vain, or twice.
