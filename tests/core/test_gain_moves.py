@@ -305,6 +305,15 @@ def test_none_goes_back_within_an_hour() -> None:
     assert moved(plan(replace(drawn, running=replace(drawn.running, moves=(recent,))), policy)) == {"p0": "n2"}
 
 
+@pytest.mark.parametrize(
+    ("started", "leave"), [(0.0, False), (NOW - 599, False), (NOW - 600, True)], ids=["not yet", "young", "old enough"]
+)
+def test_age_counts_from_the_start(started: float, leave: bool) -> None:  # noqa: FBT001
+    """A pod that waited long and was just bound has not run: minAge holds for it."""
+    policy = gaining(min_age=600)
+    assert bool(plan(crowded(policy, 2, started=started, created=NOW - 9_000), policy).evictions) is leave
+
+
 @pytest.mark.parametrize(("model", "pods", "ends_on"), [("CPUMemory", 2, "n0"), ("BinPacking", 1, "n1")])
 def test_pods_that_end_move_nobody(model: str, pods: int, ends_on: str) -> None:
     """Neither away from a node that comes free, nor to one that comes free; both are worth it while they stay."""
