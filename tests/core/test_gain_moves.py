@@ -278,6 +278,37 @@ def test_no_pod_goes_to_room_that_a_waiting_pod_may_use() -> None:
     assert moved(plan(choosy, policy)) == {"p0": "n2"}
 
 
+def test_a_pod_that_no_node_can_ever_hold_keeps_none() -> None:
+    """It waits for ever, and all moves for gain would wait with it."""
+    policy = gaining()
+    drawn = replace(crowded(policy, 2), pending=(waiting("huge", 9_000),))
+    result = plan(drawn, policy)
+    assert result.unplaced
+    assert moved(result) == {"p0": "n1"}
+
+
+@pytest.mark.parametrize("why", ["a budget", "a filter"])
+def test_no_tenant_uses_up_all_looks(why: str) -> None:
+    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is looked at all the same."""
+    policy = gaining(min_gain=100)
+
+    def only(pod: Pod, tenant: str, **fields: Any) -> Pod:
+        pod_class = msgspec.structs.replace(pod.pod_class, node_selector=(("tenant", tenant),))
+        return msgspec.structs.replace(pod, pod_class=pod_class, namespace=tenant, **fields)
+
+    nodes = [node(f"{tenant}{number}", 8) for tenant, count in (("t", 131), ("u", 2)) for number in range(count)]
+    nodes = [
+        msgspec.structs.replace(each, labels=tuple(sorted([*each.labels, ("tenant", each.name[0])]))) for each in nodes
+    ]
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, selects("b"), ("t",)),))
+    kept: dict[str, Any] = {"labels": (("app", "a"),)} if why == "a budget" else {"constraints": apart}
+    pods = [only(running(f"t{place}", f"t{place // 2}", 4, **kept), "t") for place in range(260)]
+    pods.append(only(running("b", "t130", 1, owner="", labels=(("app", "b"),), immovable_reason="stays"), "t"))
+    pods += [only(running(f"u{place}", "u0", 2), "u") for place in range(3)]
+    budgets = [DisruptionBudget("t", "b", selects("a"), 0)]
+    assert moved(plan(snapshot(nodes, pods, [], budgets, policy), policy)) == {"u0": "u1"}
+
+
 def test_every_filter_judges_the_other_node() -> None:
     """The cheapest node has what the pod keeps away from, and the next one uses its port: it goes to the third."""
     policy = gaining()

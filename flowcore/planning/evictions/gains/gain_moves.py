@@ -7,7 +7,8 @@ dearer than that by the price of its move and the margin of its policy.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,7 +21,7 @@ from flowcore.costs.network_model import NetworkModel
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.policies import Policy
-from flowcore.model.running_pods import EvictionKind
+from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
@@ -60,6 +61,27 @@ class _Offer:
         """What the move of the next costs."""
         return self.residents[-1][0]
 
+    @property
+    def namespace(self) -> str:
+        """That of all of them."""
+        return self.kind.group.signature.namespace
+
+
+class _Looks:
+    """The looks of a round. A namespace has at most half of what the others left, so that it cannot use up all."""
+
+    def __init__(self, namespaces: Collection[str]) -> None:
+        self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
+
+    def take(self, namespace: str) -> bool:
+        """Takes one for a pod of a namespace. Returns whether there was one for it."""
+        share = self.left + self._taken[namespace]
+        if self._taken[namespace] >= (-(-share // 2) if self._is_shared else share):
+            return False
+        self._taken[namespace] += 1
+        self.left -= 1
+        return True
+
 
 class GainMoves:
     """Decides moves for gain; it changes the state."""
@@ -82,6 +104,8 @@ class GainMoves:
         self._unsettled = self._endings.unsettled.copy()
         #: Pods that would move if the nodes were settled: part of the plan until its end.
         self._held: list[int] = []
+        #: ``_is_needed`` by signature and policy of a pod.
+        self._needed: dict[tuple[int, str], bool] = {}
 
     def decide(self, kept: Bools, holds: Callable[[], bool]) -> None:
         """Decides moves until none is worth its price.
@@ -103,12 +127,10 @@ class GainMoves:
     def _decide(self, offers: Sequence[_Offer], kept: Bools, holds: Callable[[], bool]) -> None:
         queue = [(-offer.surplus, number, offer) for number, offer in enumerate(offers)]
         heapq.heapify(queue)
-        moves = 0
-        for _ in range(_MOST_LOOKS):
-            if not queue:
-                return
+        moves, looks = 0, _Looks({offer.namespace for offer in offers})
+        while queue and looks.left > 0:
             _, number, offer = heapq.heappop(queue)
-            if not self._may_move(offer):
+            if not self._may_move(offer) or not looks.take(offer.namespace):
                 continue
             gain, node = self._best(offer, kept)
             offer.surplus = gain - offer.price
@@ -177,6 +199,12 @@ class GainMoves:
     def _is_needed(self, resident: int) -> bool:
         """Whether a rule may not hold any more once the pod is gone: of its own, of another pod, or of its policy."""
         pod = self._residents.pods[resident]
+        key = id(pod.signature), pod.policy
+        if key not in self._needed:
+            self._needed[key] = self._is_any_needed(pod)
+        return self._needed[key]
+
+    def _is_any_needed(self, pod: RunningPod) -> bool:
         constraints = pod.signature.constraints
         if constraints is not None and (constraints.affinity or constraints.spread):
             return True
