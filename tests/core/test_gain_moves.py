@@ -34,6 +34,7 @@ from flowcore.model.policies import (
 )
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPods
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+from flowcore.planning.evictions.gains.movable_kinds import MOST_KINDS, MovableKind
 from flowcore.planning.evictions.gains.move_prices import move_prices
 from flowcore.planning.problem.result import Eviction
 from flowcore.planning.round import Round, RoundResult, run_round
@@ -307,6 +308,31 @@ def test_no_tenant_uses_up_all_looks(why: str) -> None:
     pods += [only(running(f"u{place}", "u0", 2), "u") for place in range(3)]
     budgets = [DisruptionBudget("t", "b", selects("a"), 0)]
     assert moved(plan(snapshot(nodes, pods, [], budgets, policy), policy)) == {"u0": "u1"}
+
+
+@pytest.mark.parametrize("step", [1.0, 10.0])
+def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round looks at so many kinds and no more, at those of another namespace in each, and in the end at all."""
+    looked: list[MovableKind] = []
+    look = MovableKind.apparent_gains
+
+    def counted(kind: MovableKind, *args: Any) -> Any:
+        looked.append(kind)
+        return look(kind, *args)
+
+    monkeypatch.setattr(MovableKind, "apparent_gains", counted)
+    policy = gaining()
+    many = [running(f"p{number}", "n0", 1000 + number) for number in range(2 * MOST_KINDS)]
+    other = msgspec.structs.replace(running("other", "n0", 1), namespace="other")
+    drawn = snapshot([node("n0", 10**7), node("n1", 1)], [*many, other], [], policy=policy)
+    seen: set[int] = set()
+    for number in range(20):
+        looked.clear()
+        plan(replace(drawn, now=NOW + number * step), policy)
+        assert len(looked) == MOST_KINDS
+        assert "other" in {kind.group.signature.namespace for kind in looked}
+        seen.update(int(kind.residents[0]) for kind in looked)
+    assert len(seen) == len(many) + 1
 
 
 def test_every_filter_judges_the_other_node() -> None:
