@@ -9,10 +9,11 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
+from flowcore.model.usage import MAX_FUTURE
 
 _NO_REASONS: Mapping[str, str] = {}
 #: What is said of an annotation about a checkpoint that is still to come.
-FUTURE_CHECKPOINT = "it is in the future; it is ignored"
+FUTURE_CHECKPOINT = "it is in the future; it is ignored until then"
 
 
 def to_running_pod(
@@ -46,8 +47,13 @@ def to_running_pod(
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
         during_execution=_during_execution(pod, policy),
-        checkpointed=pod.checkpointed if pod.checkpointed <= now else 0.0,
+        checkpointed=pod.checkpointed,
     )
+
+
+def is_future_checkpoint(checkpointed: float, now: float) -> bool:
+    """Whether a checkpoint is further in the future than clocks differ; both in seconds since the epoch."""
+    return checkpointed > now + MAX_FUTURE
 
 
 def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:

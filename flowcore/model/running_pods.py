@@ -46,7 +46,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         unevictable_reason: why it may not be evicted; "": it may be.
         queue: name of the FlowQueue that its usage counts for; "": none.
         during_execution: what becomes of it when a required rule of it does not hold any more.
-        checkpointed: seconds since the epoch when its work was last saved, never in the future; 0: never.
+        checkpointed: seconds since the epoch when its work was last saved, as it says; 0: never.
     """
 
     key: str
