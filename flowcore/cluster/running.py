@@ -9,10 +9,11 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod, RunningPods
+from flowcore.model.usage import MAX_FUTURE
 
 _NO_REASONS: Mapping[str, str] = {}
 #: What is said of an annotation about a checkpoint that is still to come.
-FUTURE_CHECKPOINT = "it is in the future; it is ignored"
+FUTURE_CHECKPOINT = "it is in the future; it is ignored until then"
 
 
 def to_running_pod(
@@ -46,8 +47,13 @@ def to_running_pod(
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
         during_execution=_during_execution(pod, policy),
-        checkpointed=pod.checkpointed if pod.checkpointed <= now else 0.0,
+        checkpointed=pod.checkpointed,
     )
+
+
+def is_future_checkpoint(checkpointed: float, now: float) -> bool:
+    """Whether a checkpoint is further in the future than clocks differ; both in seconds since the epoch."""
+    return checkpointed > now + MAX_FUTURE
 
 
 def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
@@ -72,7 +78,9 @@ def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:
         return "it belongs to a gang"
     if pod.unsupported_reason or pod.unbindable_reason:
         return pod.unsupported_reason or pod.unbindable_reason
-    if now - (pod.started or pod.created) < policy.rescheduling.min_age:
+    # A pod that its kubelet has not started has not run, however long it waited for its node.
+    ran = now - pod.started if pod.started > 0 else 0.0
+    if ran < policy.rescheduling.min_age:
         return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
     return ""
 
@@ -98,15 +106,15 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
-    ending = (pod.node_name for pod in cluster.pods.values() if is_ending(cluster, pod))
+    ending = [pod for pod in cluster.pods.values() if is_ending(cluster, pod)]
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
         if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
             gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
-    unsettled = tuple(sorted({*(pod.node_name for pod in leaving), *ending}))
-    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, unsettled)
+    room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *ending))
+    return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, room_to_come)
 
 
 def is_running(cluster: Cluster, pod: Pod) -> bool:

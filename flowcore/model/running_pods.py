@@ -46,7 +46,7 @@ class RunningPod(msgspec.Struct, frozen=True, gc=False):
         unevictable_reason: why it may not be evicted; "": it may be.
         queue: name of the FlowQueue that its usage counts for; "": none.
         during_execution: what becomes of it when a required rule of it does not hold any more.
-        checkpointed: seconds since the epoch when its work was last saved, never in the future; 0: never.
+        checkpointed: seconds since the epoch when its work was last saved, as it says; 0: never.
     """
 
     key: str
@@ -116,12 +116,13 @@ class RunningPods:
         budgets: PodDisruptionBudget -> how many more pods may be evicted now.
         gangs: running gangs by name.
         moves: of the last hour.
-        unsettled: names of nodes that will not stay as they look: a pod there ends or is about to leave, or a place
-            waits for a replacement.
+        ending: node and usage of each pod that still holds room there, and ends or is about to leave.
+        places: names of nodes where places wait for replacements.
     """
 
     pods: tuple[RunningPod, ...] = ()
     budgets: Mapping[str, int] = field(default_factory=dict)
     gangs: Mapping[str, GangDisruption] = field(default_factory=dict)
     moves: tuple[RecentMove, ...] = ()
-    unsettled: tuple[str, ...] = ()
+    ending: tuple[tuple[str, Amounts], ...] = ()
+    places: tuple[str, ...] = ()

@@ -33,7 +33,9 @@ from flowcore.model.policies import (
     ReschedulingReason,
 )
 from flowcore.model.running_pods import EvictionKind, RecentMove, RunningPods
+from flowcore.model.usage import MAX_FUTURE
 from flowcore.model.workload_kinds import Interference, Machines, WorkloadKind
+from flowcore.planning.evictions.gains.movable_kinds import MOST_KINDS, MovableKind
 from flowcore.planning.evictions.gains.move_prices import move_prices
 from flowcore.planning.problem.result import Eviction
 from flowcore.planning.round import Round, RoundResult, run_round
@@ -175,7 +177,10 @@ def test_lost_work_keeps_a_pod_and_a_checkpoint_lets_it_go() -> None:
     policy = gaining(lost_work=LostWork.COUNT)
     assert not plan(crowded(policy, 2), policy).evictions
     assert plan(crowded(policy, 2, checkpointed=NOW), policy).evictions
-    assert not plan(crowded(policy, 2, checkpointed=NOW + 1), policy).evictions, "a checkpoint in the future"
+    assert plan(crowded(policy, 2, checkpointed=NOW + MAX_FUTURE), policy).evictions, "clocks differ a little"
+    ahead = crowded(policy, 2, checkpointed=NOW + MAX_FUTURE + 1)
+    assert not plan(ahead, policy).evictions, "a checkpoint in the future"
+    assert plan(replace(ahead, now=NOW + 1), policy).evictions, "its time has come"
 
 
 def test_a_pod_follows_its_data() -> None:
@@ -278,6 +283,62 @@ def test_no_pod_goes_to_room_that_a_waiting_pod_may_use() -> None:
     assert moved(plan(choosy, policy)) == {"p0": "n2"}
 
 
+def test_a_pod_that_no_node_can_ever_hold_keeps_none() -> None:
+    """It waits for ever, and all moves for gain would wait with it."""
+    policy = gaining()
+    drawn = replace(crowded(policy, 2), pending=(waiting("huge", 9_000),))
+    result = plan(drawn, policy)
+    assert result.unplaced
+    assert moved(result) == {"p0": "n1"}
+
+
+@pytest.mark.parametrize("why", ["a budget", "a filter"])
+def test_no_tenant_uses_up_all_looks(why: str) -> None:
+    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is looked at all the same."""
+    policy = gaining(min_gain=100)
+
+    def only(pod: Pod, tenant: str, **fields: Any) -> Pod:
+        pod_class = msgspec.structs.replace(pod.pod_class, node_selector=(("tenant", tenant),))
+        return msgspec.structs.replace(pod, pod_class=pod_class, namespace=tenant, **fields)
+
+    nodes = [node(f"{tenant}{number}", 8) for tenant, count in (("t", 131), ("u", 2)) for number in range(count)]
+    nodes = [
+        msgspec.structs.replace(each, labels=tuple(sorted([*each.labels, ("tenant", each.name[0])]))) for each in nodes
+    ]
+    apart = InterPodConstraints(anti_affinity=(AffinityTerm(HOSTNAME, selects("b"), ("t",)),))
+    kept: dict[str, Any] = {"labels": (("app", "a"),)} if why == "a budget" else {"constraints": apart}
+    pods = [only(running(f"t{place}", f"t{place // 2}", 4, **kept), "t") for place in range(260)]
+    pods.append(only(running("b", "t130", 1, owner="", labels=(("app", "b"),), immovable_reason="stays"), "t"))
+    pods += [only(running(f"u{place}", "u0", 2), "u") for place in range(3)]
+    budgets = [DisruptionBudget("t", "b", selects("a"), 0)]
+    assert moved(plan(snapshot(nodes, pods, [], budgets, policy), policy)) == {"u0": "u1"}
+
+
+@pytest.mark.parametrize("step", [1.0, 10.0])
+def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A round looks at so many kinds and no more, at those of another namespace in each, and in the end at all."""
+    looked: list[MovableKind] = []
+    look = MovableKind.apparent_gains
+
+    def counted(kind: MovableKind, *args: Any) -> Any:
+        looked.append(kind)
+        return look(kind, *args)
+
+    monkeypatch.setattr(MovableKind, "apparent_gains", counted)
+    policy = gaining()
+    many = [running(f"p{number}", "n0", 1000 + number) for number in range(2 * MOST_KINDS)]
+    other = msgspec.structs.replace(running("other", "n0", 1), namespace="other")
+    drawn = snapshot([node("n0", 10**7), node("n1", 1)], [*many, other], [], policy=policy)
+    seen: set[int] = set()
+    for number in range(20):
+        looked.clear()
+        plan(replace(drawn, now=NOW + number * step), policy)
+        assert len(looked) == MOST_KINDS
+        assert "other" in {kind.group.signature.namespace for kind in looked}
+        seen.update(int(kind.residents[0]) for kind in looked)
+    assert len(seen) == len(many) + 1
+
+
 def test_every_filter_judges_the_other_node() -> None:
     """The cheapest node has what the pod keeps away from, and the next one uses its port: it goes to the third."""
     policy = gaining()
@@ -303,6 +364,27 @@ def test_none_goes_back_within_an_hour() -> None:
     assert drawn.running is not None
     recent = RecentMove(policy.name, "n1", "default", "web", 10.0)
     assert moved(plan(replace(drawn, running=replace(drawn.running, moves=(recent,))), policy)) == {"p0": "n2"}
+
+
+@pytest.mark.parametrize(
+    ("started", "leave"), [(0.0, False), (NOW - 599, False), (NOW - 600, True)], ids=["not yet", "young", "old enough"]
+)
+def test_age_counts_from_the_start(started: float, leave: bool) -> None:  # noqa: FBT001
+    """A pod that waited long and was just bound has not run: minAge holds for it."""
+    policy = gaining(min_age=600)
+    assert bool(plan(crowded(policy, 2, started=started, created=NOW - 9_000), policy).evictions) is leave
+
+
+@pytest.mark.parametrize(("model", "pods", "ends_on"), [("CPUMemory", 2, "n0"), ("BinPacking", 1, "n1")])
+def test_pods_that_end_move_nobody(model: str, pods: int, ends_on: str) -> None:
+    """Neither away from a node that comes free, nor to one that comes free; both are worth it while they stay."""
+    policy = gaining(model, min_gain=100)
+    nodes = [node(f"n{place}", 8) for place in range(3)]
+    staying = [running(f"p{number}", "n0", 1) for number in range(pods)]
+    for deleting in (True, False):
+        others = [running(f"d{number}", ends_on, 2, owner="d", deleting=deleting) for number in range(2)]
+        result = plan(snapshot(nodes, [*staying, *others], [], policy=policy), policy)
+        assert bool(result.evictions) is not deleting
 
 
 def test_a_policy_that_proposes_evicts_nobody() -> None:

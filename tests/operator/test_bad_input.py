@@ -14,13 +14,12 @@ from thalweg_operator.metrics import Metrics
 
 from flowcore.api import Interner
 from flowcore.api.base import to_seconds
-from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import to_running_pod
 from flowcore.model import pod_terms
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, DuringExecution
 from flowcore.model.selectors import LabelSelector
+from flowcore.model.usage import MAX_FUTURE
 
 
 def test_logged_once_for_each_kind_and_field_and_counted_always():
@@ -86,11 +85,10 @@ def test_a_checkpoint_that_is_no_time_or_in_the_future_is_counted(text: str) -> 
         bad = decode(_pod("bad", {CHECKPOINTED_AT: text}))
         good = decode(_pod("good", {CHECKPOINTED_AT: "2026-11-25T23:59:59.5+00:00"}))
     assert (good.checkpointed, bad.blocked_reason) == (now - 0.5, "")
-    assert to_running_pod(Cluster(), bad, None, now).checkpointed == 0.0
-    assert to_running_pod(Cluster(), good, None, now).checkpointed == now - 0.5
+    assert bad.checkpointed == 0.0 or bad.checkpointed > now + MAX_FUTURE, "moves count it as none"
     field = f"annotation {CHECKPOINTED_AT}"
     assert [(each["field"], each["name"]) for each in logs] == [(field, "default/bad")]
-    assert logs[0]["problem"].endswith("it is ignored")
+    assert "it is ignored" in logs[0]["problem"]
     assert metrics.registry.get_sample_value("thalweg_refused_inputs_total", {"kind": "pod", "field": field}) == 1
 
 

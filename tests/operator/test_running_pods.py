@@ -55,7 +55,7 @@ pods = st.builds(
     node_name=st.sampled_from(["n", "n", "m", "unknown", ""]),
     deleting=st.sampled_from([False, False, False, True]),
     gang=st.sampled_from([None, None, GANG]),
-    created=st.sampled_from([0.0, NOW]),
+    started=st.sampled_from([0.0, 1.0, NOW]),
     owner=st.sampled_from(["", "set"]),
 )
 events = st.one_of(
@@ -172,6 +172,7 @@ def test_the_worker_knows_the_running_pods(first: list[Pod], happening: list[tup
         assert found is not None
         assert sorted(found.pods, key=lambda pod: pod.key) == sorted(expected.pods, key=lambda pod: pod.key)
         assert (found.budgets, found.gangs) == (expected.budgets, expected.gangs)
+        assert sorted(found.ending) == sorted(expected.ending)
 
 
 def test_nothing_is_sent_where_nobody_may_have_to_leave() -> None:

@@ -11,7 +11,7 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.learning import learnt_costs
-from flowcore.cluster.running import FUTURE_CHECKPOINT
+from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
 from flowcore.costs import MODELS, CostModel
 from flowcore.model.policies import CHECKPOINTED_AT, Policy
 from flowcore.planning.plan_document import PlanDocument, whole_plan_document
@@ -95,7 +95,7 @@ def plan_scenario(
     future = (
         f"Pod {pod.key}: annotation {CHECKPOINTED_AT}: {FUTURE_CHECKPOINT}"
         for pod in scenario.running()
-        if pod.checkpointed > now
+        if is_future_checkpoint(pod.checkpointed, now)
     )
     warnings = (*measured.warnings, *governed.policies_without_effect(), *future)
     return ScenarioPlan(

@@ -7,7 +7,8 @@ dearer than that by the price of its move and the margin of its policy.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -20,10 +21,11 @@ from flowcore.costs.network_model import NetworkModel
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.policies import Policy
-from flowcore.model.running_pods import EvictionKind
+from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
+from flowcore.planning.evictions.gains.endings import Endings
 from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds
 from flowcore.planning.evictions.gains.move_prices import move_prices
 from flowcore.planning.evictions.state import EvictionState
@@ -59,6 +61,27 @@ class _Offer:
         """What the move of the next costs."""
         return self.residents[-1][0]
 
+    @property
+    def namespace(self) -> str:
+        """That of all of them."""
+        return self.kind.group.signature.namespace
+
+
+class _Looks:
+    """The looks of a round. A namespace has at most half of what the others left, so that it cannot use up all."""
+
+    def __init__(self, namespaces: Collection[str]) -> None:
+        self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
+
+    def take(self, namespace: str) -> bool:
+        """Takes one for a pod of a namespace. Returns whether there was one for it."""
+        share = self.left + self._taken[namespace]
+        if self._taken[namespace] >= (-(-share // 2) if self._is_shared else share):
+            return False
+        self._taken[namespace] += 1
+        self.left -= 1
+        return True
+
 
 class GainMoves:
     """Decides moves for gain; it changes the state."""
@@ -75,6 +98,14 @@ class GainMoves:
         """``placed``: of the pods that the first part of the round placed."""
         self._state, self._residents, self._policies, self._models = state, state.residents, policies, models
         self._moves, self._destinations, self._placed = moves, destinations, placed
+        snapshot = state.snapshot()
+        self._endings = Endings.of(snapshot, state.residents.running)
+        #: bool[N]: nodes that are neither left nor taken for gain.
+        self._unsettled = self._endings.unsettled.copy()
+        #: Pods that would move if the nodes were settled: part of the plan until its end.
+        self._held: list[int] = []
+        #: ``_is_needed`` by signature and policy of a pod.
+        self._needed: dict[tuple[int, str], bool] = {}
 
     def decide(self, kept: Bools, holds: Callable[[], bool]) -> None:
         """Decides moves until none is worth its price.
@@ -87,17 +118,19 @@ class GainMoves:
             name for name, policy in self._policies.items() if isinstance(self._models[policy.cost.model], NetworkModel)
         }
         movable = np.nonzero(self._moves.gain_mask(networks))[0]
-        kept = kept | self._unsettled
         if not len(movable) or kept.all():
             return
-        queue = [(-offer.surplus, number, offer) for number, offer in enumerate(self._offers(movable, kept))]
+        self._decide(self._offers(movable, kept), kept, holds)
+        for resident in self._held:
+            self._state.stay(resident)
+
+    def _decide(self, offers: Sequence[_Offer], kept: Bools, holds: Callable[[], bool]) -> None:
+        queue = [(-offer.surplus, number, offer) for number, offer in enumerate(offers)]
         heapq.heapify(queue)
-        moves = 0
-        for _ in range(_MOST_LOOKS):
-            if not queue:
-                return
+        moves, looks = 0, _Looks({offer.namespace for offer in offers})
+        while queue and looks.left > 0:
             _, number, offer = heapq.heappop(queue)
-            if not self._may_move(offer):
+            if not self._may_move(offer) or not looks.take(offer.namespace):
                 continue
             gain, node = self._best(offer, kept)
             offer.surplus = gain - offer.price
@@ -105,6 +138,10 @@ class GainMoves:
                 continue
             if queue and offer.surplus < -queue[0][0] and offer.looked_after < moves:
                 offer.looked_after = moves
+            elif self._unsettled[[offer.home, node]].any():
+                self._hold(offer, node)
+                moves += 1
+                offer.residents.pop()
             elif self._move(offer, gain, node, holds):
                 moves += 1
                 offer.residents.pop()
@@ -112,25 +149,13 @@ class GainMoves:
                 continue
             heapq.heappush(queue, (-offer.surplus, number, offer))
 
-    @cached_property
-    def _unsettled(self) -> Bools:
-        """bool[N]: nodes that are neither left nor taken for gain.
-
-        A pod that ends weighs on its node still, and its replacement on the next one already: by that load others would
-        leave in vain.
-        """
-        index, names = self._state.snapshot().table.index, self._residents.running.unsettled
-        unsettled = np.zeros(len(index), dtype=np.bool_)
-        unsettled[[index[name] for name in names if name in index]] = True
-        return unsettled
-
     # --- the first look ---
 
     def _offers(self, movable: Int64s, kept: Bools) -> list[_Offer]:
         """Pods whose home is dear enough at a first look: those of a kind on a node together."""
         state, residents = self._state, self._residents
-        snapshot = state.snapshot()
-        load, room = Load.of(snapshot), np.minimum(state.free_now, state.free)
+        snapshot = self._endings.gone_from(state.snapshot())
+        load, room = Load.of(snapshot), np.minimum(state.free_now, state.free) + self._endings.room
         kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
         values = {potential: potential.values(load) for potential in {kind.potential for kind in kinds}}
         offers: dict[tuple[int, int], _Offer] = {}
@@ -138,8 +163,7 @@ class GainMoves:
             asked = kind.usage > 0
             usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
             gains = kind.apparent_gains(snapshot, load, values[kind.potential], usable)
-            homes = residents.nodes[kind.residents]
-            gaining = kind.residents[(gains[homes] >= kind.policy.rescheduling.min_gain) & ~self._unsettled[homes]]
+            gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
             if not len(gaining):
                 continue
             homes, prices = residents.nodes[gaining], self._prices(gaining, snapshot)
@@ -175,6 +199,12 @@ class GainMoves:
     def _is_needed(self, resident: int) -> bool:
         """Whether a rule may not hold any more once the pod is gone: of its own, of another pod, or of its policy."""
         pod = self._residents.pods[resident]
+        key = id(pod.signature), pod.policy
+        if key not in self._needed:
+            self._needed[key] = self._is_any_needed(pod)
+        return self._needed[key]
+
+    def _is_any_needed(self, pod: RunningPod) -> bool:
         constraints = pod.signature.constraints
         if constraints is not None and (constraints.affinity or constraints.spread):
             return True
@@ -202,12 +232,34 @@ class GainMoves:
     def _best(self, offer: _Offer, kept: Bools) -> tuple[int, int]:
         """What the next pod gains, exactly, and on which node; -1: on none."""
         resident, kind, home = offer.resident, offer.kind, offer.home
-        without = self._state.snapshot([resident])
+        without = self._endings.gone_from(self._state.snapshot([resident]))
         costs = kind.costs(without, Load.of(without))
-        usable = self._destinations.usable(resident, kept | self._left_before(resident, without.table.index))
+        avoided = kept | self._left_before(resident, without.table.index)
+        usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(offer) & ~avoided
         nodes = np.nonzero(usable & (costs < costs[home]))[0]
-        nodes = self._destinations.passing(resident, nodes[np.argsort(costs[nodes], kind="stable")])
+        nodes = nodes[np.argsort(costs[nodes], kind="stable")]
+        passing = self._destinations.passing(resident, nodes[~self._unsettled[nodes]])
+        nodes = nodes[self._unsettled[nodes] | np.isin(nodes, passing)]
         return (int(costs[home] - costs[nodes[0]]), int(nodes[0])) if len(nodes) else (0, -1)
+
+    def _will_do(self, offer: _Offer) -> Bools:
+        """bool[N]: unsettled nodes that may have room once they are settled; what the filters say then is not known."""
+        asked = offer.kind.usage > 0
+        room = (self._state.free + self._endings.room)[:, asked]
+        enough = (room >= offer.kind.usage[asked]).all(axis=1)
+        will_do: Bools = offer.kind.allowed & enough & self._unsettled
+        return will_do
+
+    def _hold(self, offer: _Offer, node: int) -> None:
+        """The next pod stays until its home and its best node are settled: it might leave in vain, or twice.
+
+        Until the end of the plan it counts as moved, or others would go in its stead.
+        """
+        # Not as a move: it takes nothing of the limits.
+        self._state.let_leave(offer.resident, EvictionKind.PREEMPTION, ())
+        self._state.reserve_replacement(offer.resident, node, is_move=False)
+        self._held.append(offer.resident)
+        self._unsettled[[offer.home, node]] = True
 
     def _left_before(self, resident: int, index: Mapping[str, int]) -> Bools:
         """bool[N]: nodes that a pod of its controller was moved from within the last hour: none goes back there."""

@@ -19,6 +19,7 @@ from flowcore.costs.model import Float64s
 from flowcore.costs.unscheduled import price_growth
 from flowcore.model.policies import LostWork, Policy
 from flowcore.model.running_pods import RunningPod
+from flowcore.model.usage import MAX_FUTURE
 
 #: No move costs more: prices stay far from overflow, and no gain is as large.
 _LIMIT = 10**13
@@ -40,8 +41,8 @@ def move_prices(pods: Sequence[RunningPod], tenths: Float64s, policies: Mapping[
     rates = np.array([
         price_growth(policy.unscheduled, size) for policy, size in zip(policy_of, tenths.tolist(), strict=True)
     ])  # fmt: skip
-    # A pod that its kubelet has not started has done nothing. A checkpoint in the future is none.
-    since = np.where(saved <= now, np.maximum(started, saved), started)
+    # A pod that its kubelet has not started has done nothing. A future checkpoint is none, but clocks differ a little.
+    since = np.where(saved <= now + MAX_FUTURE, np.maximum(started, saved), started)
     lost = np.where(counts & (started > 0), np.maximum(now - since, 0.0), 0.0)
     prices: Int64s = np.minimum((lost + startup) * rates, float(_LIMIT)).astype(np.int64)
     return prices

@@ -24,7 +24,7 @@ from flowcore.api import (
 from flowcore.api.kinds import POD_GROUPS, STORAGE, ObjectKind
 from flowcore.api.reading import READ_BY
 from flowcore.cluster.kinds import Store
-from flowcore.cluster.running import FUTURE_CHECKPOINT
+from flowcore.cluster.running import FUTURE_CHECKPOINT, is_future_checkpoint
 from flowcore.model.data import DATA
 from flowcore.model.gang_spec import GangSource, PodGroup
 from flowcore.model.nodes import Node
@@ -215,7 +215,7 @@ def pod_decoder(
         if pod.bad_annotation:
             ignored = f"{pod.annotation_problem or 'it has no known value'}; it is ignored"
             bad_input.refuse("pod", pod.bad_annotation, pod.key, pod.blocked_reason or ignored)
-        if pod.checkpointed and pod.checkpointed > wall_clock():
+        if pod.checkpointed and is_future_checkpoint(pod.checkpointed, wall_clock()):
             bad_input.refuse("pod", f"annotation {CHECKPOINTED_AT}", pod.key, FUTURE_CHECKPOINT)
         if pod.over_limit:
             bad_input.refuse("pod", pod.over_limit, pod.key, pod.unsupported_reason)

@@ -124,12 +124,12 @@ class RunningPodsTracker:
         leaves = self._leaving(changed)
         known = [cluster.pods[key] for key in changed if key in cluster.pods]
         ending = [pod for pod in known if is_ending(cluster, pod)]
-        unsettled = {pod.node_name for pod in (*leaves, *ending)} | places_of_replacements(self._state)
         changes.state = RunningState(
             budgets_left(cluster, leaves),
             {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
             recent_moves(self._state, self._clock()),
-            tuple(sorted(unsettled)),
+            tuple((pod.node_name, pod.usage) for pod in (*leaves, *ending)),
+            tuple(sorted(places_of_replacements(self._state))),
         )
         return changes
 

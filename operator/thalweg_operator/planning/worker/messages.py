@@ -151,7 +151,8 @@ class RunningState(msgspec.Struct):
     budgets: dict[str, int] = {}
     gangs: dict[str, GangDisruption] = {}
     moves: tuple[RecentMove, ...] = ()
-    unsettled: tuple[str, ...] = ()
+    ending: tuple[tuple[str, Amounts], ...] = ()
+    places: tuple[str, ...] = ()
 
 
 class RoundRequest(msgspec.Struct):

@@ -23,6 +23,7 @@ from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
+    RunningState,
     to_changes,
     to_pod_changes,
     to_running_entry,
@@ -122,6 +123,10 @@ class Replica:
         for kind in rows.storage_kinds:
             self.cache.change_storage(STORAGE_EVENTS[kind])
 
+    def _running_pods(self, state: RunningState) -> RunningPods:
+        pods = tuple(self._running.values())
+        return RunningPods(pods, state.budgets, state.gangs, state.moves, state.ending, state.places)
+
     def to_snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The cluster as it is now, with these pods waiting."""
         state = request.running_state
@@ -133,9 +138,7 @@ class Replica:
             persistent_usage=self._persistent_usage,
             backfill_history=request.backfill_history,
             queues=QueueState(tuple(request.queues), request.queue_usage) if request.queues else None,
-            running=None
-            if state is None
-            else RunningPods(tuple(self._running.values()), state.budgets, state.gangs, state.moves, state.unsettled),
+            running=None if state is None else self._running_pods(state),
         )
         self.cache.follow(snapshot)
         return snapshot
