@@ -1,6 +1,10 @@
 """Rules that a policy has hold while pods run, over several rounds: the real ledger, plans in this process."""
 
+from typing import Any
+
+import pytest
 from support.fake_cluster.eviction_scene import EvictionScene
+from thalweg_operator.reservations.victims.replacements import RULE_TIMEOUT
 
 from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
 from flowcore.model.nodes import Taint
@@ -12,15 +16,17 @@ SPREAD = InterPodConstraints(
 )
 
 
+SPEC = {
+    "selects": {"podSelector": {}},
+    "duringExecution": {"rules": "Replace", "also": ["TopologySpread", "Taints"]},
+    "rescheduling": {"minAge": "0s"},
+}
+
+
 def scene_of(pods: int, **fields: object) -> EvictionScene:
     """All pods on one of two nodes, each in a zone of its own."""
     scene = EvictionScene()
-    spec = {
-        "selects": {"podSelector": {}},
-        "duringExecution": {"rules": "Replace", "also": ["TopologySpread", "Taints"]},
-        "rescheduling": {"minAge": "0s"},
-    }
-    scene.policies.offer("own", "u", 2, spec)
+    scene.policies.offer("own", "u", 2, SPEC)
     scene.node("n", labels=(("zone", "a"),))
     scene.node("m", labels=(("zone", "b"),))
     for number in range(pods):
@@ -70,3 +76,45 @@ async def test_a_taint_that_goes_again_in_time_evicts_nobody() -> None:
     scene.now += 60.0
     await scene.turn()
     assert scene.evictions() == []
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"duringExecution": {"rules": "Replace"}},
+        {"duringExecution": {"rules": "Ignore", "also": ["TopologySpread"]}},
+        {"rescheduling": {"minAge": "999999h"}},
+    ],
+    ids=str,
+)
+async def test_a_policy_that_does_not_ask_for_it_any_more_evicts_nobody(changes: dict[str, Any]) -> None:
+    """Though the eviction is in line already, and unanswered."""
+    scene = scene_of(2, constraints=SPREAD)
+    await scene.turn()
+    assert scene.evictions() == ["p1"]
+    scene.policies.offer("own", "u", 3, SPEC | changes)
+    scene.now += 1.0
+    await scene.turn()
+    assert scene.evictions() == []
+
+
+async def test_an_eviction_that_waits_is_planned_anew() -> None:
+    """Another pod has come meanwhile, placed by another scheduler, and the rule holds again."""
+    scene = scene_of(2, constraints=SPREAD)
+    await scene.turn()
+    assert scene.evictions() == ["p1"]
+    scene.pod("new", 100, node_name="m", owner="rs", labels=LABELS, constraints=SPREAD, started=9.0)
+    scene.now += RULE_TIMEOUT + 1.0
+    await scene.turn()
+    await scene.turn()
+    assert scene.evictions() == []
+
+
+async def test_an_eviction_that_waits_goes_on_while_the_rule_is_broken() -> None:
+    """After its plan is too old another one says the same."""
+    scene = scene_of(2, constraints=SPREAD)
+    await scene.turn()
+    scene.now += RULE_TIMEOUT + 1.0
+    await scene.turn()
+    await scene.turn()
+    assert len(scene.evictions()) == 1

@@ -9,7 +9,11 @@ from thalweg_operator.api.client import ApiClient, api_path
 from thalweg_operator.errors import Refused
 
 from thalweg.option_types import NamespacedName
+from thalweg.sources.operator_view.live import problem_of
 from thalweg.sources.operator_view.live_service import find_service
+
+#: Bytes that are read of an answer that is no page: a sentence.
+_MOST_OF_ANSWER = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +50,11 @@ async def ask_service(api_client: ApiClient, service: NamespacedName, seconds: f
     except Refused as error:
         if error.status == 403:
             raise
-        # Of a Service without Endpoints the API server says that the Service is not found.
-        return ViewAnswer(where, "no operator has written its Endpoints" if error.status == 404 else str(error))
+        problem = _problem(error.status, error.answer, error.reason)
+        if error.status == 404 and not problem_of(error.answer):
+            # Of a Service without Endpoints the API server says that the Service is not found.
+            problem = "no operator has written its Endpoints"
+        return ViewAnswer(where, problem)
     return ViewAnswer(where)
 
 
@@ -57,6 +64,14 @@ async def ask_url(url: str, seconds: float) -> ViewAnswer:
         timeout = aiohttp.ClientTimeout(total=seconds)
         # Nothing secret is sent, and the view's own certificate is signed by nobody.
         async with aiohttp.ClientSession(timeout=timeout) as session, session.get(url, ssl=False) as answer:
-            return ViewAnswer(url, "" if answer.status == 200 else f"it answers {answer.status}")
+            if answer.status == 200:
+                return ViewAnswer(url)
+            return ViewAnswer(url, _problem(answer.status, await answer.content.read(_MOST_OF_ANSWER)))
     except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
         return ViewAnswer(url, str(error) or f"no answer within {seconds:g} s")
+
+
+def _problem(status: int, answer: bytes, reason: str = "") -> str:
+    """What is wrong, in the words of the view, or of who answers in its place (``reason``)."""
+    said = problem_of(answer) or reason
+    return f"{status}: {said}" if said else f"it answers {status}"

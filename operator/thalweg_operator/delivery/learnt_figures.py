@@ -1,7 +1,7 @@
 """Keeps what was learnt in a ConfigMap beside the Lease, so that the next leader goes on with it.
 
 It is read once, before this process writes it: what an earlier leader learnt is taken over by age. A later release may
-write another format. That is left alone: the release that comes back finds it.
+write another format. That is left alone for as long as it is there: the release that comes back finds it.
 """
 
 from __future__ import annotations
@@ -80,11 +80,16 @@ class LearntFigures:
         failures = 0
         while True:
             await asyncio.sleep(_INTERVAL if self._known else _BACKOFF.pause(failures) if failures else _TICK)
-            if self._known:
-                await self.save()
-            elif self._is_wanted():
-                await self.restore()
+            if self._is_wanted():
+                await self.turn()
                 failures += 1
+
+    async def turn(self) -> None:
+        """Writes what is new; reads what is there before, or while it is a later release's."""
+        if self._known and not self._newer:
+            await self.save()
+        else:
+            await self.restore()
 
     def _is_wanted(self) -> bool:
         return asks_for_usage(self._cluster) or any(policy.cost.learn for policy in self._cluster.policies.ordered)
@@ -108,9 +113,9 @@ class LearntFigures:
         except UnreadableJson as error:
             data = {_KEY: str(error)}  # no more than text that cannot be read
         self._api_client.outages.recovered(_TOPIC)
-        self._known = True
+        was_newer, self._known, self._newer = self._newer, True, False
         if _KEY in data:
-            self._take_over(data[_KEY])
+            self._take_over(data[_KEY], was_newer=was_newer)
 
     def _tell_absent(self) -> None:
         """Says once that nothing outlives this process: the file with the ConfigMap was perhaps left out on purpose."""
@@ -119,13 +124,14 @@ class LearntFigures:
             self._count("absent")
             _log.info("learnt figures not kept", problem=f"there is no ConfigMap {self._name}: see rights/learnt.yaml")
 
-    def _take_over(self, text: str) -> None:
+    def _take_over(self, text: str, *, was_newer: bool) -> None:
         try:
             learning = from_text(text, self._wall_clock())
         except NewerLearning as error:
             self._newer = True
-            self._count("newer")
-            _log.warning("learnt figures not read and not saved", config_map=self._name, problem=str(error))
+            if not was_newer:
+                self._count("newer")
+                _log.warning("learnt figures not read and not saved", config_map=self._name, problem=str(error))
         except ModelError as error:
             self._count("unreadable")
             _log.warning("learnt figures not read", config_map=self._name, problem=str(error))

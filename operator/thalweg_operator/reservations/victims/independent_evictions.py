@@ -57,7 +57,7 @@ def plan_evictions(state: VictimsState, evictions: Sequence[PlanEviction], gener
             if policy is None:
                 continue
             state.moves.without_place[victim.key] = record
-            state.moves.past[place_key(victim)] = Move(victim, policy.name, departure, left=state.now)
+            state.moves.past[place_key(victim)] = Move(victim, policy, departure, left=state.now)
 
 
 def look_after_evictions(state: VictimsState) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from flowcore.model.pods import Pod
+from flowcore.model.policies import Policy
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
 
@@ -18,7 +19,7 @@ class Move:
 
     Attributes:
         victim: the pod, as it was planned.
-        policy: name of the policy that governs it.
+        policy: the one that governed it then.
         left: when the pod was first seen to leave; None: it stays until now.
         gone: whether the pod was seen to be gone.
         waits_since: since when a replacement is waited for; from the pod's end, once it is gone.
@@ -27,7 +28,7 @@ class Move:
     """
 
     victim: Pod
-    policy: str
+    policy: Policy
     departure: Departure
     left: float | None = None
     gone: bool = False

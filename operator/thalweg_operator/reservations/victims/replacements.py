@@ -29,6 +29,8 @@ from thalweg_operator.reservations.victims.state import VictimsState
 
 #: Seconds that a place waits for a replacement once the pod leaves, and again once it is gone.
 REPLACEMENT_TIMEOUT = 300.0
+#: Seconds for which a rule counts as broken once a plan has said so: other pods come and go, and may mend it.
+RULE_TIMEOUT = 60.0
 #: Seconds that a move counts for the limits of its policy.
 _HOUR = 3600.0
 
@@ -92,7 +94,7 @@ def reserve_place(
     ):
         return False
     ledger.add(placeholder, node, owner, Phase.AWAITING_REPLACEMENT, victims)
-    move = Move(victim, policy.name, departure, waits_since=state.now, by_controller=eviction.by_controller)
+    move = Move(victim, policy, departure, waits_since=state.now, by_controller=eviction.by_controller)
     state.moves.add(placeholder.key, move)
     state.effects.append(CountMove("reserved"))
     return True
@@ -140,7 +142,11 @@ def is_place_kept(state: VictimsState, key: str) -> bool:
         and (
             move.departure is not Departure.RULE
             or move.by_controller
-            or breaks_rule_yet(cluster, victim, reservation.generation)
+            or (
+                move.policy == policy
+                and state.now - move.waits_since <= RULE_TIMEOUT
+                and breaks_rule_yet(cluster, victim, reservation.generation)
+            )
         )
     )
 
@@ -240,7 +246,7 @@ def recent_moves(state: VictimsState, now: float) -> tuple[RecentMove, ...]:
     planned = {key: move for key, move in moves.awaited.items() if move.departure in MOVES}
     return tuple(
         RecentMove(
-            move.policy,
+            move.policy.name,
             move.victim.node_name,
             move.victim.namespace,
             move.victim.owner,
