@@ -6,7 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 
-class Entry(NamedTuple):
+class SizedEntry(NamedTuple):
     """Something that takes part of a limited number of bytes.
 
     Attributes:
@@ -20,17 +20,17 @@ class Entry(NamedTuple):
     key: Hashable
 
 
-def newest_first(entries: Iterable[Entry]) -> list[Entry]:
+def newest_first(entries: Iterable[SizedEntry]) -> list[SizedEntry]:
     """Entries of equal times in the order that they have."""
     return sorted(entries, key=lambda entry: entry.time, reverse=True)
 
 
-def fair_order(groups: Iterable[Sequence[Entry]]) -> list[Entry]:
+def fair_order(groups: Iterable[Sequence[SizedEntry]]) -> list[SizedEntry]:
     """The entries of all groups, each group in its order; the first ones have equally many bytes of each group.
 
     As max-min fairness has it: a group that needs less leaves the rest to the others.
     """
-    order: list[tuple[int, float, Entry]] = []
+    order: list[tuple[int, float, SizedEntry]] = []
     for group in groups:
         total = 0
         for entry in group:
