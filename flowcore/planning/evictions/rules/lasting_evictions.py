@@ -128,10 +128,8 @@ class _Search:
         """Pods of the same node that would go to the same one, and for which the same rules count the same."""
         pods, rules = self._rules.pods, self._rules
         alike = (rules.alike == rules.alike[place]) & (self._nodes == self._nodes[place]) & ~self._done
-        known = pods[place].signature, pods[place].policy
-        return [
-            other for other in np.nonzero(alike)[0].tolist() if (pods[other].signature, pods[other].policy) == known
-        ]
+        known, places = (pods[place].signature, pods[place].policy), np.nonzero(alike)[0].tolist()
+        return [number for number in places if (pods[number].signature, pods[number].policy) == known]
 
     def _destination(self, resident: int, best: Bools | None) -> int:
         """The node of a replacement, one of the best if it can be; -1: none."""
