@@ -266,12 +266,12 @@ async def test_a_namespace_with_many_classes_leaves_those_of_others(tmp_path: Pa
         assert third.usage.store.foreseen(WEB) == (110, 1_100_000)
 
 
-@pytest.mark.parametrize("looked", [False, True], ids=["before any look", "after a look of its own"])
-async def test_a_leader_that_ends_before_its_next_look_loses_nothing(tmp_path: Path, looked: bool) -> None:  # noqa: FBT001
+@pytest.mark.parametrize("has_looked", [False, True], ids=["before any look", "after a look of its own"])
+async def test_a_leader_that_ends_before_its_next_look_loses_nothing(tmp_path: Path, has_looked: bool) -> None:  # noqa: FBT001
     """It has read what was saved, and no round has taken it over."""
     server, known = await saved(tmp_path)
     async with leader(server, tmp_path, BEGIN + 9_000.0) as second:
-        if looked:
+        if has_looked:
             await second.look()
         await second.figures.restore()
         await second.figures.save()

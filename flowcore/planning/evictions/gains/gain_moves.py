@@ -25,9 +25,9 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.endings import Endings
 from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds
 from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import node_totals
 
@@ -99,7 +99,7 @@ class GainMoves:
         self._state, self._residents, self._policies, self._models = state, state.residents, policies, models
         self._moves, self._destinations, self._placed = moves, destinations, placed
         snapshot = state.snapshot()
-        self._endings = Endings.of(snapshot, state.residents.running)
+        self._endings = TerminatingPods.of(snapshot, state.residents.running)
         #: bool[N]: nodes that are neither left nor taken for gain.
         self._unsettled = self._endings.unsettled.copy()
         #: Pods that would move if the nodes were settled: part of the plan until its end.
