@@ -6,11 +6,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from typing import NamedTuple
 
 
-<<<<<<< HEAD
-class SavedEntry(NamedTuple):
-=======
 class SizedEntry(NamedTuple):
->>>>>>> mendlearnt
     """Something that takes part of a limited number of bytes.
 
     Attributes:
@@ -24,29 +20,17 @@ class SizedEntry(NamedTuple):
     key: Hashable
 
 
-<<<<<<< HEAD
-def newest_first(entries: Iterable[SavedEntry]) -> list[SavedEntry]:
-=======
 def newest_first(entries: Iterable[SizedEntry]) -> list[SizedEntry]:
->>>>>>> mendlearnt
     """Entries of equal times in the order that they have."""
     return sorted(entries, key=lambda entry: entry.time, reverse=True)
 
 
-<<<<<<< HEAD
-def fair_order(groups: Iterable[Sequence[SavedEntry]]) -> list[SavedEntry]:
-=======
 def fair_order(groups: Iterable[Sequence[SizedEntry]]) -> list[SizedEntry]:
->>>>>>> mendlearnt
     """The entries of all groups, each group in its order; the first ones have equally many bytes of each group.
 
     As max-min fairness has it: a group that needs less leaves the rest to the others.
     """
-<<<<<<< HEAD
-    order: list[tuple[int, float, SavedEntry]] = []
-=======
     order: list[tuple[int, float, SizedEntry]] = []
->>>>>>> mendlearnt
     for group in groups:
         total = 0
         for entry in group:

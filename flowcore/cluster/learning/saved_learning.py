@@ -8,11 +8,7 @@ from hashlib import sha256
 import msgspec
 
 from flowcore.cluster.learning.estimates import Observation
-<<<<<<< HEAD
-from flowcore.cluster.learning.fair_order import SavedEntry, fair_order, newest_first
-=======
 from flowcore.cluster.learning.fair_order import SizedEntry, fair_order, newest_first
->>>>>>> mendlearnt
 from flowcore.model.errors import ModelError
 from flowcore.model.usage import MAX_USE, SavedClass
 from flowcore.model.workload_kinds import WorkloadKind
@@ -76,35 +72,21 @@ def to_text(learning: SavedLearning, limit: int) -> bytes:
     return msgspec.json.encode(_only(learning, kept))
 
 
-<<<<<<< HEAD
-def _order(learning: SavedLearning) -> list[SavedEntry]:
-=======
 def _order(learning: SavedLearning) -> list[SizedEntry]:
->>>>>>> mendlearnt
     """All pods and classes, what is kept longest first; their sizes are with a comma."""
     pods = fair_order(
         fair_order(
             newest_first(
-<<<<<<< HEAD
-                SavedEntry(observation.end, len(msgspec.json.encode(observation)) + 1, (number, kind, position))
-=======
                 SizedEntry(observation.end, len(msgspec.json.encode(observation)) + 1, (number, kind, position))
->>>>>>> mendlearnt
                 for position, observation in enumerate(of_kind)
             )
             for kind, of_kind in enumerate(history.observations)
         )
         for number, history in enumerate(learning.histories)
     )
-<<<<<<< HEAD
-    by_namespace: dict[str, list[SavedEntry]] = {}
-    for position, saved in enumerate(learning.classes):
-        entry = SavedEntry(saved.newest, len(msgspec.json.encode(saved)) + 1, position)
-=======
     by_namespace: dict[str, list[SizedEntry]] = {}
     for position, saved in enumerate(learning.classes):
         entry = SizedEntry(saved.newest, len(msgspec.json.encode(saved)) + 1, position)
->>>>>>> mendlearnt
         by_namespace.setdefault(saved.usage_class.namespace, []).append(entry)
     return fair_order([pods, fair_order(map(newest_first, by_namespace.values()))])
 
