@@ -317,11 +317,11 @@ def test_no_tenant_uses_up_all_looks(why: str) -> None:
 @pytest.mark.parametrize("step", [1.0, 10.0])
 def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round looks at so many kinds and no more, at those of another namespace in each, and in the end at all."""
-    looked: list[MovableKind] = []
+    kinds_seen: list[MovableKind] = []
     look = MovableKind.apparent_gains
 
     def counted(kind: MovableKind, *args: Any) -> Any:
-        looked.append(kind)
+        kinds_seen.append(kind)
         return look(kind, *args)
 
     monkeypatch.setattr(MovableKind, "apparent_gains", counted)
@@ -331,11 +331,11 @@ def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = snapshot([node("n0", 10**7), node("n1", 1)], [*many, other], [], policy=policy)
     seen: set[int] = set()
     for number in range(20):
-        looked.clear()
+        kinds_seen.clear()
         plan(replace(drawn, now=NOW + number * step), policy)
-        assert len(looked) == MOST_KINDS
-        assert "other" in {kind.group.signature.namespace for kind in looked}
-        seen.update(int(kind.residents[0]) for kind in looked)
+        assert len(kinds_seen) == MOST_KINDS
+        assert "other" in {kind.group.signature.namespace for kind in kinds_seen}
+        seen.update(int(kind.residents[0]) for kind in kinds_seen)
     assert len(seen) == len(many) + 1
 
 
