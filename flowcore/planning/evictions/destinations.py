@@ -15,9 +15,9 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.planning.evictions.fit_checks import is_plain, static_fits
+from flowcore.planning.evictions.fit_checks import is_plain
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.rules.filters import round_invariant_fits, run_filters
+from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
 
 
@@ -103,7 +103,7 @@ class Destinations:
             allowed = (
                 round_invariant_fits(pod.pod_class, signature, snapshot)
                 if plain
-                else static_fits(pod.pod_class, signature, snapshot, self._cache)
+                else static_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
             )
             known = self._known[key] = plain, allowed
         return known

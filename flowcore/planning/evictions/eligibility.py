@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -40,6 +40,15 @@ def may_preempt(pod: PendingPod, policy: Policy, now: float) -> bool:
         and pod.victim is None
         and now - (pod.waiting_since or now) >= preemption.after
     )
+
+
+def highest_preempting(pods: Iterable[PendingPod], policies: Mapping[str, Policy], now: float) -> int:
+    """The highest priority of a pod for which running pods may be evicted; below all priorities: there is none."""
+    highest = -(2**31)
+    for pod in pods:
+        if pod.pod_class.priority > highest and may_preempt(pod, policies[pod.policy], now):
+            highest = pod.pod_class.priority
+    return highest
 
 
 class Eligibility:

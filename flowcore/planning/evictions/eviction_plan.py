@@ -164,11 +164,7 @@ class _EvictionRound:
         """Pods leave for nodes that cost less, but for those that may take a pod which still waits."""
         state, problem = self._state, self._problem
         arrived = {arrival.pod.key for arrival in state.arrivals}
-        waiting = {each.pod.key for each in self._first.unplaced} | {
-            state.residents.placement(resident).pod.key
-            for resident, leaving in state.leaving.items()
-            if leaving.kind is None
-        }
+        waiting = {each.pod.key for each in self._first.unplaced} | {pod.key for pod in self._revoked}
         kept = np.zeros(len(state.free), dtype=np.bool_)
         for demand in problem.demands:
             if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
@@ -198,8 +194,7 @@ class _EvictionRound:
             breaking |= {pod.key for pod in self._lasting.pods}
         if breaking:
             others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        movable = self._moves.movable | self._moves.gain_mask() if self._gains else self._moves.movable
-        room = resident_room(self._problem, before, self._state, others, movable)
+        room = resident_room(self._problem, before, self._state, others, self._moves.movable)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:

@@ -12,8 +12,8 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
-from flowcore.rules.filters import run_filters
-from flowcore.rules.filters.registry import IN_ORDER, RUNNING_TERMS, run_filter
+from flowcore.rules.filters import run_filters, static_fits
+from flowcore.rules.filters.registry import RUNNING_TERMS, run_filter
 from flowcore.rules.verdicts import VerdictCache
 
 
@@ -51,16 +51,6 @@ def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -
     ):
         return False
     return not any(each.nodes.any() for each in run_filter(RUNNING_TERMS, pod_class, signature, snapshot))
-
-
-def static_fits(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, cache: VerdictCache) -> Bools:
-    """bool[N]: nodes that pass every filter that reads nothing but the node."""
-    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for which in IN_ORDER:
-        if which.state is None:
-            for rejection in cache.run_filter(which, pod_class, signature, snapshot):
-                fits &= ~rejection.nodes
-    return fits
 
 
 class ResourceFit:
@@ -121,7 +111,7 @@ class FilteredFit:
         self._pod_class, self._signature = group.pod_class, group.signature
         self._asked = demand.requests > 0
         self._requests = demand.requests[self._asked]
-        self.possible = static_fits(group.pod_class, group.signature, before, cache)
+        self.possible = static_fits(group.pod_class, group.signature, before, cache.run_filter)
 
     def fits_now(self) -> Bools:
         """bool[N]: nodes where a pod fits with nobody else leaving."""

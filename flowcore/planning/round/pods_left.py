@@ -18,7 +18,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
-from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.evictions.eligibility import highest_preempting
 from flowcore.planning.methods.left_prices import FitCounts, left_prices, pooled, spare_room
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.left_at_least import LeftAtLeast
@@ -176,7 +176,7 @@ class _Leaving:
         room, running, index = snapshot.free.copy(), snapshot.running, snapshot.table.index
         if running is None:
             return cls(False, np.maximum(room, 0), ())
-        highest = _highest_preempting(problem, snapshot)
+        highest = highest_preempting(snapshot.pending, problem.policies, snapshot.now)
         moving = {name for name, policy in problem.policies.items() if policy.rescheduling.mode is ReschedulingMode.ACT}
         leaving: Counter[tuple[Amounts, str]] = Counter()
         moved: dict[tuple[PodClass, Amounts], list[RunningPod]] = {}
@@ -212,12 +212,3 @@ class _Leaving:
         ]
         # Where a node holds more than it offers, its pods may stay all the same.
         return cls(True, np.maximum(room + staying, staying).clip(0), tuple(entries))
-
-
-def _highest_preempting(problem: Problem, snapshot: Snapshot) -> int:
-    """The highest priority of a pod for which running pods may be evicted; below all priorities: there is none."""
-    highest = -(2**31)
-    for pod in snapshot.pending:
-        if pod.pod_class.priority > highest and may_preempt(pod, problem.policies[pod.policy], snapshot.now):
-            highest = pod.pod_class.priority
-    return highest

@@ -4,6 +4,12 @@ One module per plugin, under the plugin's own name. A filter returns its rejecti
 (kube-scheduler's own) with the nodes they hold for. ``run_filters`` runs them all in kube-scheduler's order.
 """
 
-from flowcore.rules.filters.evaluation import Verdicts, pod_independent_fits, round_invariant_fits, run_filters
+from flowcore.rules.filters.evaluation import (
+    Verdicts,
+    pod_independent_fits,
+    round_invariant_fits,
+    run_filters,
+    static_fits,
+)
 
-__all__ = ["Verdicts", "pod_independent_fits", "round_invariant_fits", "run_filters"]
+__all__ = ["Verdicts", "pod_independent_fits", "round_invariant_fits", "run_filters", "static_fits"]

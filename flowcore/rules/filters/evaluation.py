@@ -7,6 +7,7 @@ so that they give the same reason.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +22,7 @@ from flowcore.rules.filters import (
     policy_constraints,
     volume_filters,
 )
-from flowcore.rules.filters.registry import IN_ORDER, NODE_UNREADABLE, ROUND_INVARIANT, FilterRunner, run_filter
+from flowcore.rules.filters.registry import IN_ORDER, NODE_UNREADABLE, ROUND_INVARIANT, Filter, FilterRunner, run_filter
 from flowcore.rules.filters.rejection import Rejection
 
 
@@ -107,39 +108,53 @@ def round_invariant_fits(
     pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
 ) -> Bools:
     """bool[N]: nodes that pass every filter whose verdict no placement of a round can change."""
-    constraints = signature.constraints
-    if constraints is not None and (
-        constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread
+    if _fits_no_node(pod_class, signature, snapshot) or volume_filters.prefilter_rejections(
+        pod_class.volumes, snapshot.storage, snapshot.table
     ):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    if volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, snapshot.table):
-        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    if node_resources_fit.not_offered(pod_class, snapshot):
-        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
-    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    for which in ROUND_INVARIANT:
-        for rejection in runner(which, pod_class, signature, snapshot):
-            fits &= ~rejection.nodes
-    return fits
+    return _passing(ROUND_INVARIANT, pod_class, signature, snapshot, runner)
 
 
 def pod_independent_fits(
     pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
 ) -> Bools:
     """bool[N]: nodes that pass every filter whose verdict no coming or leaving of any pod can change."""
-    constraints, nothing = signature.constraints, np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if _fits_no_node(pod_class, signature, snapshot):
+        return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    return static_fits(pod_class, signature, snapshot, runner)
+
+
+def static_fits(
+    pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
+) -> Bools:
+    """bool[N]: nodes that pass every filter that reads nothing but the node."""
+    static = [which for which in IN_ORDER if which.state is None]
+    return _passing(static, pod_class, signature, snapshot, runner)
+
+
+def _passing(
+    filters: Iterable[Filter],
+    pod_class: PodClass,
+    signature: PodSignature,
+    snapshot: Snapshot,
+    runner: FilterRunner,
+) -> Bools:
+    """bool[N]: nodes that pass some filters."""
+    fits = np.ones(len(snapshot.table.nodes), dtype=np.bool_)
+    for which in filters:
+        for rejection in runner(which, pod_class, signature, snapshot):
+            fits &= ~rejection.nodes
+    return fits
+
+
+def _fits_no_node(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
+    """Whether no node is right for a pod, whatever is on it: its rules cannot be met, or no node offers what it asks."""
+    constraints = signature.constraints
     if constraints is not None and (
         constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread
     ):
-        return nothing
-    if node_resources_fit.not_offered(pod_class, snapshot):
-        return nothing
-    fits = ~nothing
-    for which in IN_ORDER:
-        if which.state is None:
-            for rejection in runner(which, pod_class, signature, snapshot):
-                fits &= ~rejection.nodes
-    return fits
+        return True
+    return bool(node_resources_fit.not_offered(pod_class, snapshot))
 
 
 def _contradictory(signature: PodSignature, table: NodeTable) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
 from flowcore.model.resources import Amounts
-from flowcore.planning.evictions.eligibility import may_preempt
+from flowcore.planning.evictions.eligibility import highest_preempting
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom
@@ -69,16 +70,9 @@ def resident_room(
         others: bool[V], residents that may leave for anything but a pod of a higher priority.
         movable: bool[V], residents that may move.
     """
-    residents, now = state.residents, problem.snapshot.now
-    start = problem.snapshot if before is None else before
-    highest = max(
-        (
-            demand.group.pod_class.priority
-            for demand in problem.demands
-            if any(may_preempt(pod, demand.policy, now) for pod in demand.group.pods)
-        ),
-        default=-(2**31),
-    )
+    residents, start = state.residents, problem.snapshot if before is None else before
+    pods = itertools.chain.from_iterable(demand.group.pods for demand in problem.demands)
+    highest = highest_preempting(pods, problem.policies, problem.snapshot.now)
     leaves = (residents.evictable & (residents.priorities < highest)) | others
     leaves[list(state.leaving)] = True
     chosen = np.nonzero((leaves | movable)[: residents.running_count])[0]

@@ -20,8 +20,8 @@ from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
+from flowcore.rules.filters import static_fits
 from flowcore.rules.filters.node_resources_fit import count_fitting
-from flowcore.rules.filters.registry import IN_ORDER
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
 
 #: The price of what a pod may not do.
@@ -119,11 +119,7 @@ def demands_beside(problem: Problem, room: ResidentRoom) -> tuple[Demand, ...]:
     fitting = []
     for demand in (priced(problem, each) for each in problem.demands):
         group = demand.group
-        allowed = np.ones(len(room.emptied.free), dtype=np.bool_)
-        for which in IN_ORDER:
-            if which.state is None:
-                for rejection in problem.cache.run_filter(which, group.pod_class, group.signature, problem.snapshot):
-                    allowed &= ~rejection.nodes
+        allowed = static_fits(group.pod_class, group.signature, problem.snapshot, problem.cache.run_filter)
         counts = np.where(allowed, count_fitting(demand.requests, room.emptied.free), 0)
         if group.pod_class.host_ports:
             counts = np.minimum(counts, 1)
