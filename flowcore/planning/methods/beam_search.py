@@ -7,6 +7,7 @@ the less the free room is scattered (Lowerre 1976 for the search; Garey and John
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -14,7 +15,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.methods.admission import complete
-from flowcore.planning.problem.levels import LevelUnits, level_costs
+from flowcore.planning.problem.levels import level_costs, level_units
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -94,7 +95,7 @@ def search_beam(problem: Problem, known: Candidate, levels: Int64s) -> Candidate
 
 def _items(problem: Problem, levels: Int64s) -> list[tuple[_Item, bool, float, int, int]]:
     """Pods with what orders them: those with rules first, large ones first; the pods of a group stay together."""
-    units, groups = LevelUnits.of(problem, levels), problem.atomic_groups
+    units, groups = level_units(problem, levels), problem.atomic_groups
     opened: set[int] = set()
     hopeless = {
         number
@@ -114,7 +115,7 @@ def _items(problem: Problem, levels: Int64s) -> list[tuple[_Item, bool, float, i
                 continue
             opens = needed and group not in opened
             opened |= {group} if needed else set()
-            count = 0 if demand.waits else int(demand.prices[place]) // units.of_level[int(levels[number])]
+            count = 0 if demand.waits else int(demand.prices[place]) // units[int(levels[number])]
             item = _Item(number, int(levels[number]), group, needed, opens, count)
             items.append((item, free, -demand.dominant_share, number, len(items)))
     return _with_groups_together(items)
@@ -151,7 +152,7 @@ class _Beam:
             following: dict[object, _State] = {}
             for state in states:
                 for continuation in self._continuations(state, item):
-                    key = (frozenset(_counts(continuation.commits).items()), continuation.admitted)
+                    key = (frozenset(_pairs(continuation.commits).items()), continuation.admitted)
                     known = following.get(key)
                     if known is None or continuation.waits < known.waits:
                         following[key] = continuation
@@ -161,8 +162,7 @@ class _Beam:
         best = states[0]
         admitted = np.zeros(len(problem.atomic_groups.all), dtype=np.bool_)
         admitted[list(best.admitted)] = True
-        counts = _counts(best.commits)
-        commits = [Commit(demand, node, count) for (demand, node), count in counts.items()]
+        commits = [Commit(demand, node, count) for (demand, node), count in _pairs(best.commits).items()]
         if any(problem.demands[commit.demand].is_placed_alone for commit in commits):
             commits = list(best.commits)
         return complete(problem, problem.candidate("beam", commits, best.capacity, admitted), full=True)
@@ -212,9 +212,6 @@ class _Beam:
         return -float((shares * shares).sum())
 
 
-def _counts(commits: Sequence[Commit]) -> dict[tuple[int, int], int]:
-    counts: dict[tuple[int, int], int] = {}
-    for commit in commits:
-        pair = commit.demand, commit.node
-        counts[pair] = counts.get(pair, 0) + commit.count
-    return counts
+def _pairs(commits: Sequence[Commit]) -> Counter[tuple[int, int]]:
+    """How many pods of each demand are on each node; commits are of a pod each."""
+    return Counter((commit.demand, commit.node) for commit in commits)

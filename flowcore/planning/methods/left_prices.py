@@ -9,15 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.bounds.least_left import PooledRoom
+from flowcore.planning.problem.cost_matrix import FitCounts
 from flowcore.planning.solvers.linear import LinearProgram, solve_lp
 
-#: How many pods each node takes.
-FitCounts = Int64s | NDArray[np.int32]
 #: Most pools and most classes of the linear program.
 _MOST_POOLS, _MOST_CLASSES = 96, 64
 #: Amounts are alike within a step of these doublings; ever coarser until there are few enough.
@@ -46,18 +44,6 @@ def pooled(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], spare: I
         np.array(by_pool, dtype=np.int64).reshape(len(pods), count),
         np.array([np.bincount(pools[inside], column[inside], count) for column in room.T]).T,
     )
-
-
-def spare_room(requests: Int64s, pods: Int64s, counts: Sequence[FitCounts], free: Int64s) -> Int64s:
-    """int64[N, R]: what pods can take of what is free, int64[N, R], whatever the plan; the others as for ``pooled``."""
-    spare = np.zeros_like(free)
-    for request, pods_of, count in zip(requests, pods.tolist(), counts, strict=True):
-        taken = np.minimum(count, pods_of).astype(np.int64)
-        for resource in np.nonzero(request)[0].tolist():
-            # Amounts may be near 2^63: so far, and then at most what is left.
-            column = spare[:, resource]
-            column += np.minimum(taken * int(request[resource]), free[:, resource] - column)
-    return spare
 
 
 def left_prices(pools: PooledRoom, weights: Int64s) -> Float64s:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -188,6 +189,8 @@ class _LevelRun(AdmissionRun):
             left = self._left(number)
             if len(left):
                 entries.append((False, float(problem.demands[number].prices[left].max()), 1, number))
+        if not entries:
+            return
         lower = [each for each in self._known.commits if self._levels[each.demand] < level]
         below = _Below(_requests_of(problem, lower), self._prices_of(lower), self._ranks_of(lower))
         for *_, is_single, number in sorted(entries, key=lambda entry: (not entry[0], -entry[1], entry[2:])):
@@ -209,8 +212,13 @@ class _LevelRun(AdmissionRun):
         """float64[N]: what it costs to leave the pods of commits."""
         total = np.zeros(len(self._capacity.free))
         for commit in commits:
-            total[commit.node] += commit.count * float(self._problem.demands[commit.demand].prices.mean())
+            total[commit.node] += commit.count * self._mean_prices[commit.demand]
         return total
+
+    @cached_property
+    def _mean_prices(self) -> list[float]:
+        """Of the pods of each demand."""
+        return [float(demand.prices.mean()) for demand in self._problem.demands]
 
     def _ranks_of(self, commits: Sequence[Commit]) -> Int64s:
         """int64[N]: the last place in the queue of the pods of commits; -1: a node has none."""

@@ -15,7 +15,7 @@ METHODS: Final[Mapping[str, str]] = {
     "packing": "pods without rules are left, few enough for an integer program",
     "flow": "always, unless the plan is close to its bound; last where room is short",
     "shares": "pods without rules are left; reads the round in fractions",
-    "reinsertion": "after plans that leave little room unused, and in the end",
+    "reinsertion": "after plans made in one go, unless room is short; and in the end",
     "neighbourhoods": "pods without rules are left; until no more brings a gain",
     "beam": "at most 16 pods for 8 nodes, and some are left; last",
     "local search": "pods cost something beside each other",

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+
+#: How many pods each node takes.
+FitCounts = Int64s | NDArray[np.int32]
 
 
 class CostMatrix:
@@ -35,13 +39,12 @@ class CostMatrix:
     @cached_property
     def spare(self) -> Int64s:
         """int64[N, R]: what pods of the round can take of what is free, whatever the plan; some of it fits no pod."""
-        most = np.zeros_like(self.capacity.free)
-        for demand in self.demands:
-            pods = np.minimum(demand.counts, demand.count)
-            for resource in np.nonzero(demand.requests)[0].tolist():
-                most[:, resource] += pods * int(demand.requests[resource])
-        spare: Int64s = np.minimum(np.maximum(self.capacity.free, 0), most)
-        return spare
+        return spare_room(
+            [demand.requests for demand in self.demands],
+            [demand.count for demand in self.demands],
+            [demand.counts for demand in self.demands],
+            np.maximum(self.capacity.free, 0),
+        )
 
     @cached_property
     def first_pod_cost(self) -> Float64s:
@@ -59,3 +62,21 @@ class CostMatrix:
     def placeable(self) -> Bools:
         """bool[C]: demands that some node has room for."""
         return np.array([demand.counts.any() for demand in self.demands], dtype=np.bool_)
+
+
+def spare_room(requests: Iterable[Int64s], pods: Iterable[int], counts: Iterable[FitCounts], free: Int64s) -> Int64s:
+    """int64[N, R]: what pods can take of what is free, whatever the plan.
+
+    Args:
+        requests: of each class int64[R], of a pod; pods: how many.
+        counts: of each class [N], how many of its pods each node takes, if no others come.
+        free: int64[N, R], none negative.
+    """
+    spare = np.zeros_like(free)
+    for request, pods_of, count in zip(requests, pods, counts, strict=True):
+        taken = np.minimum(count, pods_of).astype(np.int64, copy=False)
+        for resource in np.nonzero(request)[0].tolist():
+            # Amounts may be near 2^63: so far, and then at most what is left.
+            column = spare[:, resource]
+            column += np.minimum(taken * int(request[resource]), free[:, resource] - column)
+    return spare

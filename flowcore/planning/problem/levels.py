@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -29,24 +29,17 @@ _LIMIT = 1e13
 _OF_PRICES = ("objective", "cost_matrix", "unreserved_cost_matrix", "queue", "by_size")
 
 
-@dataclass(frozen=True, slots=True)
-class LevelUnits:
-    """What a pod that counts once is worth.
+def level_units(problem: Problem, levels: Int64s) -> Mapping[int, int]:
+    """By level what a pod that counts once is worth: the lowest price of its pods, at least 1.
 
-    Attributes:
-        of_level: the lowest price of a pod of each level, at least 1; pods that wait for a cheaper node left aside.
+    Args:
+        levels: int64[C], of each demand; pods that wait for a cheaper node are left aside.
     """
-
-    of_level: Mapping[int, int]
-
-    @classmethod
-    def of(cls, problem: Problem, levels: Int64s) -> LevelUnits:
-        """The units of a problem; int64[C], the level of each demand."""
-        units = dict.fromkeys(levels.tolist(), 2**62)
-        for demand, level in zip(problem.demands, levels.tolist(), strict=True):
-            if not demand.waits:
-                units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
-        return cls(units)
+    units = dict.fromkeys(levels.tolist(), 2**62)
+    for demand, level in zip(problem.demands, levels.tolist(), strict=True):
+        if not demand.waits:
+            units[level] = max(1, min(units[level], int(demand.prices.min(initial=2**62))))
+    return units
 
 
 def levels_of(problem: Problem) -> Int64s:
@@ -82,7 +75,7 @@ def level_costs(problem: Problem, candidate: Candidate, levels: Int64s) -> tuple
 
     Groups that are partially placed come before all levels. Pods that wait for a cheaper node count in the cost only.
     """
-    units = LevelUnits.of(problem, levels).of_level
+    units = level_units(problem, levels)
     pending = dict.fromkeys(sorted(set(levels.tolist()), reverse=True), 0)
     for number, places in enumerate(waiting_places(problem, candidate)):
         demand = problem.demands[number]
@@ -122,7 +115,7 @@ def compete(problem: Problem, candidate: Candidate, levels: Int64s) -> bool:
 
 def with_steep_prices(problem: Problem, levels: Int64s) -> Problem:
     """The same problem with prices that rise steeply by level, but for what counts in no level."""
-    factors, units = _factors(problem.demands, levels), LevelUnits.of(problem, levels).of_level
+    factors, units = _factors(problem.demands, levels), level_units(problem, levels)
 
     def steep_prices(demand: Demand, level: int) -> Int64s:
         counted = demand.prices // units[level] * units[level]

@@ -19,8 +19,9 @@ from flowcore.model.policies import DuringExecution, ReschedulingMode
 from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import highest_preempting
-from flowcore.planning.methods.left_prices import FitCounts, left_prices, pooled, spare_room
+from flowcore.planning.methods.left_prices import left_prices, pooled
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
+from flowcore.planning.problem.cost_matrix import FitCounts, spare_room
 from flowcore.planning.problem.left_at_least import LeftAtLeast
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Unplaced
@@ -120,7 +121,7 @@ class _Bounds:
             counts.append(np.minimum(most, int(homes.sum())).astype(np.int32))
         requests = np.array([*(demand.requests for demand in demands), *(amounts for _, amounts, _ in leaving.moved)])
         pods = np.append(pods, [int(homes.sum()) for *_, homes in leaving.moved]).astype(np.int64)
-        return cls(pooled(requests, pods, counts, spare_room(requests, pods, counts, room)), hopeless)
+        return cls(pooled(requests, pods, counts, spare_room(requests, pods.tolist(), counts, room)), hopeless)
 
     def least(self, weights: Int64s) -> int:
         """The least sum of weights, int64[C] by demand, of the pods that a plan leaves."""

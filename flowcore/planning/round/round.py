@@ -232,8 +232,7 @@ class Round:
             solution = solve_exact(problem, best, Subproblem.all(problem), work=EXACT_WORK[0], seed=self._seed)
             others += [] if solution is None else [in_level_order(problem, solution, self._levels)]
         best = min((best, *others), key=lambda candidate: level_costs(problem, candidate, self._levels))
-        relaxed = [*self._portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
-        self._before_levels = _BeforeLevels(best, bound, relaxed)
+        self._before_levels = _BeforeLevels(best, bound, self._relaxed)
         self._searched = steep = with_steep_prices(problem, self._levels)
         first = as_candidate_of(steep, best)
         if self._admission is not None:
@@ -305,13 +304,17 @@ class Round:
             return self._before_levels.bound
         return self._portfolio.bound if self._admission is None else self._admission.bound
 
+    @property
+    def _relaxed(self) -> list[RelaxedSolution]:
+        """The round in fractions, as often as it was solved so."""
+        admission = () if self._admission is None else self._admission.relaxed
+        before = () if self._before_levels is None else self._before_levels.relaxed
+        return [*self._portfolio.relaxed, *admission, *before]
+
     def result(self) -> RoundResult:
         """The best plan so far."""
         candidate, bound = self._best_candidate()
-        portfolio = self._portfolio
-        relaxed = [*portfolio.relaxed, *(() if self._admission is None else self._admission.relaxed)]
-        if self._before_levels is not None:
-            relaxed += self._before_levels.relaxed
+        portfolio, relaxed = self._portfolio, self._relaxed
         if self._bounding is not None and bound < candidate.cost:
             bound = max(bound, self._bounding.bound_by(portfolio.relaxed))
         candidate = invert_all(self._passes, candidate)

@@ -7,11 +7,12 @@ from functools import cached_property, partial
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
 from flowcore.planning.methods.admission import fit_counts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import pods_by_node
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round.cheaper_to_wait import CheaperToWait
 from flowcore.rules.filters import run_filters
@@ -34,7 +35,6 @@ class UnplacedReasons:
         self._after, self._after_with_held = after, after_with_held
         self._cheaper_to_wait = CheaperToWait(problem, candidate)
         self._group_reasons: dict[int, Reason] = {}
-        self._least_prices: dict[int, int] = {}
 
     def of(self, number: int, places: Sequence[int]) -> Iterator[tuple[int, Reason]]:
         """The reason for each of these pods of a demand."""
@@ -86,29 +86,41 @@ class UnplacedReasons:
             price: of leaving the dearest of the pods of the demand that wait.
             nodes: bool[N], those that had room for one of them.
         """
-        commits = [each for each in self._candidate.commits if nodes[each.node]] or self._candidate.commits
-        own = self._problem.demands[number].group.pod_class.priority
-        others = [each.demand for each in commits if self._priority(each.demand) <= own]
-        if not others:
+        placed, at = self._commits
+        there = nodes[at]
+        demands = np.unique(placed[there] if there.any() else placed)
+        others = demands[self._priorities[demands] <= self._priorities[number]]
+        if not len(others):
             return "pods of a higher priority"
-        if any(self._least_price(each) < price for each in others):
+        cheapest = self._least_prices[others].min()
+        if cheapest < price:
             return "pods that cost more to leave together, or less on their nodes"
-        if len(others) < len(commits):
+        if len(others) < len(demands):
             return "pods of a higher priority, or with a higher cost of waiting"
-        if all(self._least_price(each) > price for each in others):
+        if cheapest > price:
             return "pods with a higher cost of waiting"
         return "pods with the same or a higher cost of waiting"
 
-    def _priority(self, number: int) -> int:
-        return self._problem.demands[number].group.pod_class.priority
+    @cached_property
+    def _commits(self) -> tuple[Int64s, Int64s]:
+        """int64[M] each: demand and node of every commit."""
+        pairs = [(commit.demand, commit.node) for commit in self._candidate.commits]
+        demands, nodes = np.array(pairs, dtype=np.int64).reshape(-1, 2).T
+        return demands, nodes
 
-    def _least_price(self, number: int) -> int:
-        """What it costs to leave the cheapest of the pods of a demand that are placed."""
-        if number not in self._least_prices:
-            count = sum(each.count for each in self._candidate.commits if each.demand == number)
-            places = self._problem.atomic_groups.placement_order(number, self._candidate.admitted)[:count]
-            self._least_prices[number] = int(self._problem.demands[number].prices[places].min())
-        return self._least_prices[number]
+    @cached_property
+    def _priorities(self) -> Int64s:
+        """int64[C]: of each demand."""
+        return np.array([demand.group.pod_class.priority for demand in self._problem.demands], dtype=np.int64)
+
+    @cached_property
+    def _least_prices(self) -> Int64s:
+        """int64[C]: what it costs to leave the cheapest of the pods of each demand that are placed."""
+        least = np.full(len(self._problem.demands), 2**62, dtype=np.int64)
+        for number, by_node in pods_by_node(self._candidate.commits).items():
+            order = self._problem.atomic_groups.placement_order(number, self._candidate.admitted)
+            least[number] = self._problem.demands[number].prices[order[: sum(by_node.values())]].min()
+        return least
 
     def _domain_reason(self, gang: Gang, number: int) -> Reason:
         """Why a pod finds no node in the domain of its gang."""

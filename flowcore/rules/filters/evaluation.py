@@ -148,7 +148,7 @@ def _passing(
 
 
 def _fits_no_node(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
-    """Whether no node is right for a pod, whatever is on it: its rules cannot be met, or no node offers what it asks."""
+    """Whether no node takes a pod, whatever is there: its rules cannot be met, or no node offers what it asks for."""
     constraints = signature.constraints
     if constraints is not None and (
         constraints.contradiction or constraints.unreadable_affinity or constraints.unreadable_spread
