@@ -10,7 +10,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.governed_pods import ANYWHERE, BUDGET, cluster, in_zone, leaving, planned, policy, runs, selects
+from support.eviction_clusters import selects
+from support.governed_pods import ANYWHERE, BUDGET, cluster, in_zone, leaving, planned, policy, runs
 from support.model import amounts
 from support.profiles import examples
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -58,12 +59,13 @@ def waiting(name: str, cpu: int, *, priority: int = 0, gpu: int = 0, **fields: A
 
 
 def snapshot(
-    nodes: list[Node],
-    pods: list[Pod],
-    pending: list[PendingPod],
-    budgets: list[DisruptionBudget] | None = None,
+    nodes: Sequence[Node],
+    pods: Sequence[Pod],
+    pending: Sequence[PendingPod],
+    budgets: Sequence[DisruptionBudget] = (),
     policy: Policy = BUILT_IN,
-    gangs: list[Gang] | None = None,
+    gangs: Sequence[Gang] = (),
+    now: float = NOW,
 ) -> Snapshot:
     """A cluster in which single running pods are known."""
     cluster = Cluster()
@@ -72,10 +74,10 @@ def snapshot(
         cluster.put_node(each)
     for pod in pods:
         cluster.put_pod(pod)
-    for budget in budgets or []:
+    for budget in budgets:
         cluster.set_disruption_budget(budget.key, budget)
-    known = running_pods(cluster, lambda _: policy, NOW)
-    return to_snapshot(cluster, now=NOW, pending=tuple(pending), gangs=gangs or [], running=known)
+    known = running_pods(cluster, lambda _: policy, now)
+    return to_snapshot(cluster, now=now, pending=tuple(pending), gangs=gangs, running=known)
 
 
 # --- drawn clusters ---

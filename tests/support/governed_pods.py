@@ -5,19 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
+from support.eviction_clusters import snapshot as known_cluster
 from support.eviction_safety import check_evictions
 from support.model import amounts, node
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
-from flowcore.cluster.assembly import to_snapshot
-from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import running_pods
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN, DuringExecution, Policy, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
-from flowcore.model.selectors import LabelSelector, Requirement
+from flowcore.model.selectors import LabelSelector
 from flowcore.planning.round import RoundResult, run_round
 
 #: Seconds since the epoch at which rounds take place.
@@ -25,10 +23,6 @@ NOW = 1000.0
 IN_A = PodClass(requests=amounts(1000), node_selector=(("zone", "a"),))
 ANYWHERE = PodClass(requests=amounts(1000))
 BUDGET = DisruptionBudget("default", "web", LabelSelector())
-
-
-def selects(app: str) -> LabelSelector:
-    return LabelSelector((Requirement("app", "In", (app,)),))
 
 
 def in_zone(name: str, zone: str, cpu: int = 4000, **fields: Any) -> Node:
@@ -53,16 +47,7 @@ def cluster(
     pending: tuple[PendingPod, ...] = (),
     budgets: tuple[DisruptionBudget, ...] = (),
 ) -> Snapshot:
-    known = Cluster()
-    known.set_namespace("default", ())
-    for each in nodes:
-        known.put_node(each)
-    for pod in pods:
-        known.put_pod(pod)
-    for budget in budgets:
-        known.set_disruption_budget(budget.key, budget)
-    running = running_pods(known, lambda _: governed_by, NOW)
-    return to_snapshot(known, now=NOW, pending=pending, running=running)
+    return known_cluster(nodes, pods, pending, budgets, governed_by, now=NOW)
 
 
 def planned(snapshot: Snapshot, governed_by: Policy) -> RoundResult:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from hashlib import sha256
 
 import msgspec
@@ -62,14 +62,14 @@ def to_text(learning: SavedLearning, limit: int) -> bytes:
     Where that is too little, pods and classes have half of it each, as far as they need it. So have policies of the
     pods, kinds of their policy, and namespaces of the classes. Of each the oldest are left out.
     """
-    left = limit - len(msgspec.json.encode(_only(learning, set())))
+    left = limit - len(msgspec.json.encode(_where(learning, lambda _key, _time: False)))
     kept = set[Hashable]()
     for entry in _order(learning):
         left -= entry.size
         if left < 0:
             break
         kept.add(entry.key)
-    return msgspec.json.encode(_only(learning, kept))
+    return msgspec.json.encode(_where(learning, lambda key, _time: key in kept))
 
 
 def _order(learning: SavedLearning) -> list[SizedEntry]:
@@ -91,32 +91,23 @@ def _order(learning: SavedLearning) -> list[SizedEntry]:
     return fair_order([pods, fair_order(map(newest_first, by_namespace.values()))])
 
 
-def _only(learning: SavedLearning, kept: Container[Hashable]) -> SavedLearning:
-    """With these pods (number of the history, kind, position) and classes (position)."""
+def _where(learning: SavedLearning, keeps: Callable[[Hashable, float], bool]) -> SavedLearning:
+    """The pods and classes that are kept.
+
+    Args:
+        keeps: is asked with the key of each (number of the history, kind, position; position of a class) and its time.
+    """
     histories = tuple(
         msgspec.structs.replace(
             history,
             observations=tuple(
-                tuple(each for position, each in enumerate(of_kind) if (number, kind, position) in kept)
+                tuple(pod for position, pod in enumerate(of_kind) if keeps((number, kind, position), pod.end))
                 for kind, of_kind in enumerate(history.observations)
             ),
         )
         for number, history in enumerate(learning.histories)
     )
-    classes = tuple(saved for position, saved in enumerate(learning.classes) if position in kept)
-    return msgspec.structs.replace(learning, histories=histories, classes=classes)
-
-
-def _after(learning: SavedLearning, time: float) -> SavedLearning:
-    """Without what is not newer."""
-    histories = tuple(
-        msgspec.structs.replace(
-            history,
-            observations=tuple(tuple(each for each in of_kind if each.end > time) for of_kind in history.observations),
-        )
-        for history in learning.histories
-    )
-    classes = tuple(saved for saved in learning.classes if saved.newest > time)
+    classes = tuple(saved for position, saved in enumerate(learning.classes) if keeps(position, saved.newest))
     return msgspec.structs.replace(learning, histories=histories, classes=classes)
 
 
@@ -145,7 +136,8 @@ def from_text(text: str, now: float) -> SavedLearning:
         for saved in learning.classes
         if all(0 <= amount <= MAX_USE for pair in saved.amounts for amount in pair)
     )
-    return _after(msgspec.structs.replace(learning, histories=histories, classes=classes), now - _MAX_AGE)
+    plausible = msgspec.structs.replace(learning, histories=histories, classes=classes)
+    return _where(plausible, lambda _key, time: time > now - _MAX_AGE)
 
 
 def _plausible_history(history: SavedHistory, now: float) -> SavedHistory:
