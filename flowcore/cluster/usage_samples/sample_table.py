@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import numpy as np
@@ -14,6 +14,11 @@ from flowcore.model.usage import UsageSample
 _Key = TypeVar("_Key", bound=Hashable)
 _Source = TypeVar("_Source", bound=Hashable)
 _FIRST_ROWS = 64
+
+
+def _values(samples: Iterable[UsageSample]) -> NDArray[np.float64]:
+    """float64[M, 4]: timestamp, window, cpu and memory of each."""
+    return np.array([(each.timestamp, each.window, each.cpu_milli, each.memory_bytes) for each in samples], dtype=float)
 
 
 class SampleTable(Generic[_Key]):
@@ -73,8 +78,7 @@ class SampleTable(Generic[_Key]):
         timestamps = np.array([each.timestamp for each in samples.values()])
         last = (self._written[rows] - 1) % self._samples
         newer = (self._written[rows] == 0) | (timestamps > self._timestamps[rows, last])
-        values = [(each.timestamp, each.window, each.cpu_milli, each.memory_bytes) for each in samples.values()]
-        self._write(rows[newer], np.array(values)[newer])
+        self._write(rows[newer], _values(samples.values())[newer])
 
     def copy(self, key: _Key, source: SampleTable[_Source], source_key: _Source) -> None:
         """Adds the samples of a thing in another table, whenever they were taken."""
@@ -85,12 +89,13 @@ class SampleTable(Generic[_Key]):
         self._amounts[to] = source._amounts[cell]
         self._written[row] += len(turns)
 
-    def add(self, key: _Key, samples: Sequence[UsageSample]) -> None:
-        """Adds samples of a thing, whenever they were taken."""
-        row = np.array([self.row(key)])
-        for sample in samples:
-            values = sample.timestamp, sample.window, sample.cpu_milli, sample.memory_bytes
-            self._write(row, np.array([values]))
+    def add(self, samples: Mapping[_Key, Sequence[UsageSample]]) -> None:
+        """Adds samples of things, whenever they were taken."""
+        rows = [self.row(key) for key in samples]
+        for turn in range(max(map(len, samples.values()), default=0)):
+            # One of each at once: one by one they hold up the operator's event loop.
+            written = [(row, own[turn]) for row, own in zip(rows, samples.values(), strict=True) if turn < len(own)]
+            self._write(np.array([row for row, _ in written]), _values(sample for _, sample in written))
 
     def drop(self, key: _Key) -> None:
         """Forgets a thing."""

@@ -138,10 +138,12 @@ class UsageStore:
 
     def restore(self, saved: Iterable[SavedClass]) -> None:
         """Takes over what another process knew of classes: as samples of pods that are gone."""
+        samples: dict[UsageClass, list[UsageSample]] = {}
         for known in saved:
             self._class_row(known.usage_class)
-            samples = [UsageSample(known.newest, 0.0, *amounts) for amounts in known.amounts]
-            self._classes.add(known.usage_class, samples)
+            own = samples.setdefault(known.usage_class, [])
+            own += [UsageSample(known.newest, 0.0, *amounts) for amounts in known.amounts]
+        self._classes.add(samples)
         self.refresh()
 
     # --- what is known ---
