@@ -262,6 +262,11 @@ class FreeCapacity:
         Returns:
             bool[M]: which arcs were committed.
         """
+        if not len(classes):
+            return np.zeros(0, dtype=np.bool_)
+        # A plan may have many demands, and place pods of few.
+        placed, classes = np.unique(classes, return_inverse=True)
+        demands = [demands[number] for number in placed.tolist()]
         requests = np.array([demand.requests for demand in demands], dtype=np.int64)
         counted = np.array([demand.counted for demand in demands])
         # Ports, NUMA zones and rules between pods are decided one by one.
