@@ -86,9 +86,9 @@ class UnplacedReasons:
             price: of leaving the dearest of the pods of the demand that wait.
             nodes: bool[N], those that had room for one of them.
         """
-        placed, at = self._commits
-        there = nodes[at]
-        demands = np.unique(placed[there] if there.any() else placed)
+        placed, homes = self._commits
+        on_them = nodes[homes]
+        demands = np.unique(placed[on_them] if on_them.any() else placed)
         others = demands[self._priorities[demands] <= self._priorities[number]]
         if not len(others):
             return "pods of a higher priority"
