@@ -272,9 +272,11 @@ def test_budgets_and_limits_hold() -> None:
 def test_no_pod_goes_to_room_that_a_waiting_pod_may_use() -> None:
     """While a pod waits, its nodes are not filled for gain."""
     policy = gaining()
-    drawn = crowded(policy, 2)
+    pods = [running("p0", "n0", 2), running("p1", "n0", 2)]
+    pods += [running(f"q{place}", f"n{place}", 1, owner="", immovable_reason="stays") for place in (1, 2)]
+    drawn = snapshot([node(f"n{place}", 8) for place in range(3)], pods, [], policy=policy)
     assert plan(drawn, policy).evictions
-    large = replace(drawn, pending=(waiting("large", 9),))
+    large = replace(drawn, pending=(waiting("large", 8),))
     result = plan(large, policy)
     assert result.unplaced
     assert not result.evictions
