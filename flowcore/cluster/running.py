@@ -106,14 +106,14 @@ def running_pods(
     pods: list[RunningPod] = []
     gangs: dict[str, GangDisruption] = {}
     leaving = [pod for pod in cluster.pods.values() if pod.key in excluded and is_running(cluster, pod)]
-    ending = [pod for pod in cluster.pods.values() if is_ending(cluster, pod)]
+    terminating = [pod for pod in cluster.pods.values() if is_terminating(cluster, pod)]
     for pod in cluster.pods.values():
         if pod.key in excluded or not is_running(cluster, pod):
             continue
         if pod.gang is not None and (gang := pod.gang.key.display_name) not in gangs:
             gangs[gang] = gang_disruption(cluster, pod.gang.key, leaving)
         pods.append(to_running_pod(cluster, pod, policy_of(pod), now, unevictable_reasons.get(pod.uid, "")))
-    room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *ending))
+    room_to_come = tuple((pod.node_name, pod.usage) for pod in (*leaving, *terminating))
     return RunningPods(tuple(pods), budgets_left(cluster, leaving), gangs, moves, room_to_come)
 
 
@@ -122,7 +122,7 @@ def is_running(cluster: Cluster, pod: Pod) -> bool:
     return pod.node_name in cluster.nodes and not pod.terminal and not pod.deleting
 
 
-def is_ending(cluster: Cluster, pod: Pod) -> bool:
+def is_terminating(cluster: Cluster, pod: Pod) -> bool:
     """Whether a pod is being deleted and still holds room on a known node."""
     return pod.node_name in cluster.nodes and not pod.terminal and pod.deleting
 

@@ -116,7 +116,7 @@ class RunningPods:
         budgets: PodDisruptionBudget -> how many more pods may be evicted now.
         gangs: running gangs by name.
         moves: of the last hour.
-        ending: node and usage of each pod that still holds room there, and ends or is about to leave.
+        terminating: node and usage of each pod that still holds room there, and ends or is about to leave.
         places: names of nodes where places wait for replacements.
     """
 
@@ -124,5 +124,5 @@ class RunningPods:
     budgets: Mapping[str, int] = field(default_factory=dict)
     gangs: Mapping[str, GangDisruption] = field(default_factory=dict)
     moves: tuple[RecentMove, ...] = ()
-    ending: tuple[tuple[str, Amounts], ...] = ()
+    terminating: tuple[tuple[str, Amounts], ...] = ()
     places: tuple[str, ...] = ()

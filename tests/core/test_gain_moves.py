@@ -298,7 +298,7 @@ def test_a_pod_that_no_node_can_ever_hold_keeps_none() -> None:
 
 @pytest.mark.parametrize("why", ["a budget", "a filter"])
 def test_no_tenant_uses_up_all_looks(why: str) -> None:
-    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is looked at all the same."""
+    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is counted at all the same."""
     policy = gaining(min_gain=100)
 
     def only(pod: Pod, tenant: str, **fields: Any) -> Pod:
@@ -321,25 +321,25 @@ def test_no_tenant_uses_up_all_looks(why: str) -> None:
 @pytest.mark.parametrize("step", [1.0, 10.0])
 def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
     """A round looks at so many kinds and no more, at those of another namespace in each, and in the end at all."""
-    looked: list[MovableKind] = []
+    counted: list[MovableKind] = []
     look = MovableKind.apparent_gains
 
-    def counted(kind: MovableKind, *args: Any) -> Any:
-        looked.append(kind)
+    def count_call(kind: MovableKind, *args: Any) -> Any:
+        counted.append(kind)
         return look(kind, *args)
 
-    monkeypatch.setattr(MovableKind, "apparent_gains", counted)
+    monkeypatch.setattr(MovableKind, "apparent_gains", count_call)
     policy = gaining()
     many = [running(f"p{number}", "n0", 1000 + number) for number in range(2 * MOST_KINDS)]
     other = msgspec.structs.replace(running("other", "n0", 1), namespace="other")
     drawn = snapshot([node("n0", 10**7), node("n1", 1)], [*many, other], [], policy=policy)
     seen: set[int] = set()
     for number in range(20):
-        looked.clear()
+        counted.clear()
         plan(replace(drawn, now=NOW + number * step), policy)
-        assert len(looked) == MOST_KINDS
-        assert "other" in {kind.group.signature.namespace for kind in looked}
-        seen.update(int(kind.residents[0]) for kind in looked)
+        assert len(counted) == MOST_KINDS
+        assert "other" in {kind.group.signature.namespace for kind in counted}
+        seen.update(int(kind.residents[0]) for kind in counted)
     assert len(seen) == len(many) + 1
 
 

@@ -172,7 +172,7 @@ def test_the_worker_knows_the_running_pods(first: list[Pod], happening: list[tup
         assert found is not None
         assert sorted(found.pods, key=lambda pod: pod.key) == sorted(expected.pods, key=lambda pod: pod.key)
         assert (found.budgets, found.gangs) == (expected.budgets, expected.gangs)
-        assert sorted(found.ending) == sorted(expected.ending)
+        assert sorted(found.terminating) == sorted(expected.terminating)
 
 
 def test_nothing_is_sent_where_nobody_may_have_to_leave() -> None:

@@ -24,9 +24,9 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.endings import Endings
 from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds, network_policies
 from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import node_totals
 
@@ -98,9 +98,9 @@ class GainMoves:
         self._state, self._residents, self._policies, self._models = state, state.residents, policies, models
         self._moves, self._destinations, self._placed = moves, destinations, placed
         snapshot = state.snapshot()
-        self._endings = Endings.of(snapshot, state.residents.running)
+        self._terminating = TerminatingPods.of(snapshot, state.residents.running)
         #: bool[N]: nodes that are neither left nor taken for gain.
-        self._unsettled = self._endings.unsettled.copy()
+        self._unsettled = self._terminating.unsettled.copy()
         #: Pods that would move if the nodes were settled: part of the plan until its end.
         self._held: list[int] = []
         #: ``_is_needed`` by signature and policy of a pod.
@@ -150,8 +150,8 @@ class GainMoves:
     def _offers(self, movable: Int64s, kept: Bools) -> list[_Offer]:
         """Pods whose home is dear enough at a first look: those of a kind on a node together."""
         state, residents = self._state, self._residents
-        snapshot = self._endings.gone_from(state.snapshot())
-        load, room = Load.of(snapshot), np.minimum(state.free_now, state.free) + self._endings.room
+        snapshot = self._terminating.gone_from(state.snapshot())
+        load, room = Load.of(snapshot), np.minimum(state.free_now, state.free) + self._terminating.room
         kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
         values = {potential: potential.values(load) for potential in {kind.potential for kind in kinds}}
         offers: dict[tuple[int, int], _Offer] = {}
@@ -228,7 +228,7 @@ class GainMoves:
     def _best(self, offer: _Offer, kept: Bools) -> tuple[int, int]:
         """What the next pod gains, exactly, and on which node; -1: on none."""
         resident, kind, home = offer.resident, offer.kind, offer.home
-        without = self._endings.gone_from(self._state.snapshot([resident]))
+        without = self._terminating.gone_from(self._state.snapshot([resident]))
         costs = kind.costs(without, Load.of(without))
         avoided = kept | self._left_before(resident, without.table.index)
         usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(offer) & ~avoided
@@ -241,7 +241,7 @@ class GainMoves:
     def _will_do(self, offer: _Offer) -> Bools:
         """bool[N]: unsettled nodes that may have room once they are settled; what the filters say then is not known."""
         asked = offer.kind.usage > 0
-        room = (self._state.free + self._endings.room)[:, asked]
+        room = (self._state.free + self._terminating.room)[:, asked]
         enough = (room >= offer.kind.usage[asked]).all(axis=1)
         will_do: Bools = offer.kind.allowed & enough & self._unsettled
         return will_do

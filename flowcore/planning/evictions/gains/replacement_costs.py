@@ -16,8 +16,8 @@ from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.endings import Endings
 from flowcore.planning.evictions.gains.movable_kinds import kind_of, network_policies, unit_of
+from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 
 
@@ -42,15 +42,15 @@ class ReplacementCosts:
         residents = self._state.residents
         if residents.pods[resident].policy not in self._gaining:
             return None
-        without = self._endings.gone_from(self._state.snapshot([resident]))
+        without = self._terminating.gone_from(self._state.snapshot([resident]))
         kind = kind_of(resident, self._unit, residents, without, self._policies, self._models, self._destinations)
         return kind.costs(without, Load.of(without))
 
     @cached_property
-    def _endings(self) -> Endings:
-        return Endings.of(self._state.snapshot(), self._state.residents.running)
+    def _terminating(self) -> TerminatingPods:
+        return TerminatingPods.of(self._state.snapshot(), self._state.residents.running)
 
     @cached_property
     def _unit(self) -> tuple[float, ...]:
         movable = np.nonzero(self._moves.gain_mask(self._networks))[0]
-        return unit_of(self._state.residents, movable, self._endings.gone_from(self._state.snapshot()))
+        return unit_of(self._state.residents, movable, self._terminating.gone_from(self._state.snapshot()))

@@ -9,7 +9,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 
 from flowcore.cluster.cluster import Cluster
-from flowcore.cluster.running import budgets_left, gang_disruption, is_ending, is_running, to_running_pod
+from flowcore.cluster.running import budgets_left, gang_disruption, is_running, is_terminating, to_running_pod
 from flowcore.model.pods import Pod
 from flowcore.model.policies import DuringExecution, Policy, PreemptionMode, ReschedulingMode
 from flowcore.model.running_pods import RunningPod
@@ -122,12 +122,13 @@ class RunningPodsTracker:
         gangs = {pod.gang.key for pod, _ in self._sent.values() if pod.gang is not None}
         changed = leaving.union(changes.removed)
         leaves = self._leaving(changed)
-        ending = (pod for key in changed if (pod := cluster.pods.get(key)) is not None and is_ending(cluster, pod))
+        known = (cluster.pods.get(key) for key in changed)
+        terminating = (pod for pod in known if pod is not None and is_terminating(cluster, pod))
         changes.state = RunningState(
             budgets_left(cluster, leaves),
             {key.display_name: gang_disruption(cluster, key, leaves) for key in gangs},
             recent_moves(self._state, self._clock()),
-            tuple((pod.node_name, pod.usage) for pod in (*leaves, *ending)),
+            tuple((pod.node_name, pod.usage) for pod in (*leaves, *terminating)),
             tuple(sorted(places_of_replacements(self._state))),
         )
         return changes

@@ -151,7 +151,7 @@ class RunningState(msgspec.Struct):
     budgets: dict[str, int] = {}
     gangs: dict[str, GangDisruption] = {}
     moves: tuple[RecentMove, ...] = ()
-    ending: tuple[tuple[str, Amounts], ...] = ()
+    terminating: tuple[tuple[str, Amounts], ...] = ()
     places: tuple[str, ...] = ()
 
 

@@ -125,7 +125,7 @@ class Replica:
 
     def _running_pods(self, state: RunningState) -> RunningPods:
         pods = tuple(self._running.values())
-        return RunningPods(pods, state.budgets, state.gangs, state.moves, state.ending, state.places)
+        return RunningPods(pods, state.budgets, state.gangs, state.moves, state.terminating, state.places)
 
     def to_snapshot(self, request: RoundRequest, pending: tuple[PendingPod, ...]) -> Snapshot:
         """The cluster as it is now, with these pods waiting."""

@@ -16,7 +16,7 @@ from flowcore.model.running_pods import RunningPods
 
 
 @dataclass(frozen=True, slots=True)
-class Endings:
+class TerminatingPods:
     """What comes free on nodes.
 
     Attributes:
@@ -35,12 +35,12 @@ class Endings:
         index = snapshot.table.index
         room, counted = np.zeros_like(snapshot.used), np.zeros_like(snapshot.non_zero_requested)
         unsettled = np.zeros(len(index), dtype=np.bool_)
-        for name, usage in running.ending:
+        for name, usage in running.terminating:
             if name in index:
                 room[index[name]] += snapshot.vector(usage)
                 counted[index[name]] += np.array(non_zero_requests(usage), dtype=counted.dtype)
-        ending = (name for name, _ in running.ending)
-        unsettled[[index[name] for name in (*ending, *running.places) if name in index]] = True
+        terminating = (name for name, _ in running.terminating)
+        unsettled[[index[name] for name in (*terminating, *running.places) if name in index]] = True
         return cls(room, counted, unsettled)
 
     def gone_from(self, snapshot: Snapshot) -> Snapshot:
