@@ -26,7 +26,7 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.residents import Residents
 from flowcore.rules.verdicts import Group, group
 
-_Kind = TypeVar("_Kind")
+_Item = TypeVar("_Item")
 
 #: Kinds that a round looks at. Each costs two vectors over the nodes: half a millisecond of CPU time at 5,000 nodes.
 MOST_KINDS = 256
@@ -200,7 +200,7 @@ def _spread(number: int) -> int:
     return number * _SPREAD % 2**32
 
 
-def _in_turn(kinds: list[_Kind], namespaces: Sequence[str], turn: int) -> list[_Kind]:
+def _in_turn(kinds: list[_Item], namespaces: Sequence[str], turn: int) -> list[_Item]:
     """As many as a round looks at: one of each namespace, then the next of each, each begun elsewhere at other turns.
 
     Args:
@@ -209,7 +209,7 @@ def _in_turn(kinds: list[_Kind], namespaces: Sequence[str], turn: int) -> list[_
     """
     if len(kinds) <= MOST_KINDS:
         return kinds
-    by_namespace: defaultdict[str, list[_Kind]] = defaultdict(list)
+    by_namespace: defaultdict[str, list[_Item]] = defaultdict(list)
     for kind, namespace in zip(kinds, namespaces, strict=True):
         by_namespace[namespace].append(kind)
     # Of another number: else a namespace would always have the same of its kinds in its turn.
@@ -219,7 +219,7 @@ def _in_turn(kinds: list[_Kind], namespaces: Sequence[str], turn: int) -> list[_
     return list(islice(mixed, MOST_KINDS))
 
 
-def _begun_at(kinds: list[_Kind], turn: int) -> list[_Kind]:
+def _begun_at(kinds: list[_Item], turn: int) -> list[_Item]:
     start = turn * len(kinds) >> 32
     return kinds[start:] + kinds[:start]
 
