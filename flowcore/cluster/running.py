@@ -78,9 +78,7 @@ def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:
         return "it belongs to a gang"
     if pod.unsupported_reason or pod.unbindable_reason:
         return pod.unsupported_reason or pod.unbindable_reason
-    # A pod that its kubelet has not started has not run, however long it waited for its node.
-    ran = now - pod.started if pod.started > 0 else 0.0
-    if ran < policy.rescheduling.min_age:
+    if now - (pod.started or pod.created) < policy.rescheduling.min_age:
         return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
     return ""
 

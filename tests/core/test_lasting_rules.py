@@ -68,8 +68,8 @@ def crowd(counts: list[int], max_skew: int = 1) -> tuple[list[Node], list[Pod]]:
 
 
 def test_a_policy_names_the_rules() -> None:
-    """Once each, and nothing by default."""
-    spec = {"selects": {"podSelector": {}}, "duringExecution": {"rules": "Replace", "also": ["Taints", "Taints"]}}
+    """None holds by default, and an unknown one is refused."""
+    spec = {"selects": {"podSelector": {}}, "duringExecution": {"rules": "Replace", "also": ["Taints"]}}
     assert parse_policy("own", spec, BUILT_IN_MODELS).lasting_rules == (TAINTS,)
     assert parse_policy("own", {}, BUILT_IN_MODELS).lasting_rules == ()
     with pytest.raises(PolicyError, match="Cordons") as raised:

@@ -55,7 +55,7 @@ pods = st.builds(
     node_name=st.sampled_from(["n", "n", "m", "unknown", ""]),
     deleting=st.sampled_from([False, False, False, True]),
     gang=st.sampled_from([None, None, GANG]),
-    started=st.sampled_from([0.0, 1.0, NOW]),
+    created=st.sampled_from([0.0, NOW]),
     owner=st.sampled_from(["", "set"]),
 )
 events = st.one_of(

@@ -197,8 +197,17 @@ class MoveEligibility:
         if not moves:
             return np.zeros(len(residents.pods), dtype=np.bool_)
         running = residents.running_count
+        # A pod that its kubelet has not started has not run, however long it waited for its node.
+        aged = {
+            name
+            for name in moves
+            if reason is ReschedulingReason.GAIN and self._policies[name].rescheduling.min_age > 0
+        }
         movable = [
-            resident < running and pod.policy in moves and not pod.immovable_reason
+            resident < running
+            and pod.policy in moves
+            and not pod.immovable_reason
+            and (pod.started > 0 or pod.policy not in aged)
             for resident, pod in enumerate(residents.pods)
         ]
         return residents.evictable & np.array(movable, dtype=np.bool_)
