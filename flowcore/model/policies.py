@@ -261,16 +261,6 @@ class Policy(msgspec.Struct, frozen=True):
     during_execution: DuringExecution = DuringExecution.IGNORE
     lasting_rules: tuple[LastingRule, ...] = ()
 
-    def moves_for(self, reason: ReschedulingReason, modes: Collection[ReschedulingMode]) -> bool:
-        """Whether pods are moved for a reason, where policies of these modes move theirs.
-
-        A policy that only observes moves none for gain, whatever its mode: nobody would. It may propose moves.
-        """
-        nobody_would = self.rescheduling.mode is ReschedulingMode.ACT and not self.delivery.acts
-        if reason is ReschedulingReason.GAIN and nobody_would:
-            return False
-        return self.rescheduling.moves_for(reason, modes)
-
 
 #: In force for pods that name the scheduler ``thalweg`` and that no policy governs.
 #: The name cannot be a Kubernetes object's, so it never collides with one.

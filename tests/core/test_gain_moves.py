@@ -25,7 +25,6 @@ from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
 from flowcore.model.policies import (
     BUILT_IN,
-    Delivery,
     DuringExecution,
     LastingRule,
     LostWork,
@@ -417,15 +416,6 @@ def test_a_policy_that_proposes_evicts_nobody() -> None:
     (proposal,) = result.proposals
     acting = gaining()
     assert proposal.gain == plan(crowded(acting, 2), acting).evictions[0].gain
-
-
-@pytest.mark.parametrize("mode", [ReschedulingMode.ACT, ReschedulingMode.PROPOSE])
-def test_a_policy_that_observes_moves_nobody(mode: ReschedulingMode) -> None:
-    """Nobody would carry the plan out. What it proposes is shown."""
-    observing = msgspec.structs.replace(gaining(mode=mode), delivery=Delivery.OBSERVE)
-    result = plan(crowded(observing, 2), observing)
-    assert not result.evictions
-    assert bool(result.proposals) is (mode is ReschedulingMode.PROPOSE)
 
 
 # --- properties ---

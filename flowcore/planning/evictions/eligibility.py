@@ -172,7 +172,10 @@ class MoveEligibility:
     @property
     def any(self) -> bool:
         """Whether any policy moves pods for waiting ones."""
-        return any(policy.moves_for(ReschedulingReason.WAITING_PODS, self._modes) for policy in self._policies.values())
+        return any(
+            policy.rescheduling.moves_for(ReschedulingReason.WAITING_PODS, self._modes)
+            for policy in self._policies.values()
+        )
 
     @property
     def movable(self) -> Bools:
@@ -187,7 +190,7 @@ class MoveEligibility:
         return frozenset(
             name
             for name, policy in self._policies.items()
-            if policy.moves_for(reason, self._modes) and name not in excluded
+            if policy.rescheduling.moves_for(reason, self._modes) and name not in excluded
         )
 
     def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:

@@ -78,7 +78,7 @@ def plan_evictions(
 
 
 def _moves_for_gain(problem: Problem, modes: Sequence[ReschedulingMode]) -> bool:
-    return any(policy.moves_for(ReschedulingReason.GAIN, modes) for policy in problem.policies.values())
+    return any(policy.rescheduling.moves_for(ReschedulingReason.GAIN, modes) for policy in problem.policies.values())
 
 
 def _moves(result: RoundResult) -> tuple[Eviction, ...]:

@@ -23,7 +23,7 @@ def why_moves(scenario: Scenario, target: str, context: AnswerContext) -> WhyAns
     if pod is None or not pod.node_name or pod.terminal:
         return None
     policy = GovernedScenario(scenario).policy_of(pod)
-    if not policy.moves_for(ReschedulingReason.GAIN, _MODES):
+    if not policy.rescheduling.moves_for(ReschedulingReason.GAIN, _MODES):
         return None
     result = plan_scenario(scenario, context.now, context.models).result
     move = next((each for each in (*result.evictions, *result.proposals) if each.gain and each.pod.key == key), None)
