@@ -107,8 +107,14 @@ def parse_policy(name: str, spec: Mapping[str, Any], models: KnownModels) -> Pol
         preemption=parse_preemption(wire.preemption),
         rescheduling=parse_rescheduling(wire.rescheduling, cost.utilisation),
         during_execution=wire.during_execution.rules,
-        lasting_rules=tuple(rule for rule in LastingRule if rule in wire.during_execution.also),
+        lasting_rules=_lasting_rules(wire.during_execution.also),
     )
+
+
+def _lasting_rules(also: list[LastingRule]) -> tuple[LastingRule, ...]:
+    if len(set(also)) < len(also):
+        raise PolicyError("spec.duringExecution.also", "a rule is given twice; give each once")
+    return tuple(rule for rule in LastingRule if rule in also)
 
 
 def _default_names(delivery: Delivery) -> tuple[str, ...]:

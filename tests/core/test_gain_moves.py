@@ -21,11 +21,12 @@ from flowcore.model.data import DataPlace, DataSource, Level
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, SpreadConstraint
-from flowcore.model.nodes import Node
+from flowcore.model.nodes import Node, Taint
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod
 from flowcore.model.policies import (
     BUILT_IN,
     DuringExecution,
+    LastingRule,
     LostWork,
     Policy,
     ReschedulingMode,
@@ -296,7 +297,7 @@ def test_a_pod_that_no_node_can_ever_hold_keeps_none() -> None:
 
 @pytest.mark.parametrize("why", ["a budget", "a filter"])
 def test_no_tenant_uses_up_all_looks(why: str) -> None:
-    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is looked at all the same."""
+    """Pods of one tenant on 130 nodes want to move and cannot: a pod of another tenant is counted at all the same."""
     policy = gaining(min_gain=100)
 
     def only(pod: Pod, tenant: str, **fields: Any) -> Pod:
@@ -387,6 +388,24 @@ def test_pods_that_end_move_nobody(model: str, pods: int, ends_on: str) -> None:
         others = [running(f"d{number}", ends_on, 2, owner="d", deleting=deleting) for number in range(2)]
         result = plan(snapshot(nodes, [*staying, *others], [], policy=policy), policy)
         assert bool(result.evictions) is not deleting
+
+
+@pytest.mark.parametrize("gains", [True, False])
+def test_a_pod_that_leaves_for_a_rule_leaves_once(gains: bool) -> None:  # noqa: FBT001
+    """Where its policy moves pods for gain it goes to the cheapest node at once; else to that with the least room."""
+    reasons = tuple(ReschedulingReason) if gains else ReschedulingPolicy().reasons
+    policy = msgspec.structs.replace(
+        gaining(reasons=reasons, min_gain=100),
+        during_execution=DuringExecution.REPLACE,
+        lasting_rules=(LastingRule.TAINTS,),
+    )
+    tainted = msgspec.structs.replace(node("n0", 8), taints=(Taint("dedicated", "gpu", "NoSchedule"),))
+    nodes = [tainted, node("n1", 8), node("n2", 8)]
+    pods = [running("p", "n0", 2), running("q", "n1", 5, owner="", immovable_reason="stays")]
+    (eviction,) = plan(snapshot(nodes, pods, [], policy=policy), policy).evictions
+    assert (eviction.kind, eviction.to) == (EvictionKind.RULE, "n2" if gains else "n1")
+    pods[0] = msgspec.structs.replace(pods[0], node_name=eviction.to)
+    assert not plan(snapshot(nodes, pods, [], policy=policy), policy).evictions
 
 
 def test_a_policy_that_proposes_evicts_nobody() -> None:

@@ -92,6 +92,7 @@ def parsed(spec: dict[str, Any]) -> Policy:
         ({"rescheduling": {"reasons": ["Boredom"]}}, "spec.rescheduling.reasons"),
         ({"rescheduling": {"reasons": []}}, "spec.rescheduling.reasons"),
         ({"rescheduling": {"reasons": ["Gain", "Gain"]}}, "spec.rescheduling.reasons: a reason is given twice"),
+        ({"duringExecution": {"also": ["Taints", "Taints"]}}, "spec.duringExecution.also: a rule is given twice"),
         (
             {"rescheduling": {"reasons": ["Gain"]}, "cost": {"utilisation": "Larger"}},
             "spec.rescheduling.reasons: Gain needs spec.cost.utilisation Requested",

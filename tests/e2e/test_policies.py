@@ -56,6 +56,7 @@ REFUSED = {
     ),
     "no margin": ({"rescheduling": {"minGain": 0}}, "spec.rescheduling.minGain"),
     "no time to start": ({"rescheduling": {"price": {"startup": "-5s"}}}, "spec.rescheduling.price.startup"),
+    "a day and an hour to start": ({"rescheduling": {"price": {"startup": "25h"}}}, "it is longer than 24h"),
     "gates for an observer": ({"delivery": "Observe", "waiting": "Gate"}, "spec.waiting: Gate needs delivery Extender"),
     "an unknown steering": ({"delivery": "Extender", "steering": "Push"}, 'supported values: "Require", "Prefer"'),
     "an unknown way to wait": ({"delivery": "Extender", "waiting": "Sit"}, 'supported values: "Auto", "Hold", "Gate"'),

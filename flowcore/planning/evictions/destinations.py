@@ -51,15 +51,16 @@ class Destinations:
             pod.policy,
         )
 
-    def find(self, resident: int, avoid: Bools | None = None) -> int:
-        """The node with the least room to spare that takes a resident's replacement; -1: none.
+    def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
+        """The node that takes a resident's replacement, with the least room to spare or the cheapest; -1: none.
 
         Args:
             avoid: bool[N], nodes that it must not go to beside its own; None: none.
+            costs: int64[N], of the nodes; None: room decides.
         """
         nodes = np.nonzero(self.usable(resident, avoid))[0]
-        spare = (self._state.free_now[nodes] * self._share).sum(axis=1)
-        nodes = self.passing(resident, nodes[np.argsort(spare, kind="stable")])
+        worth = (self._state.free_now[nodes] * self._share).sum(axis=1) if costs is None else costs[nodes]
+        nodes = self.passing(resident, nodes[np.argsort(worth, kind="stable")])
         return int(nodes[0]) if len(nodes) else -1
 
     def usable(self, resident: int, avoid: Bools | None = None) -> Bools:

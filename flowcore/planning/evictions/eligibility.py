@@ -191,14 +191,21 @@ class MoveEligibility:
         """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
         return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
 
-    def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that policies let go for a reason, whatever is decided; ``excluded``: other policies."""
-        residents = self._residents
-        moves = {
+    def gaining(self, excluded: Collection[str] = ()) -> frozenset[str]:
+        """Names of the policies that move for gain; ``excluded``: other policies."""
+        return self._moving(ReschedulingReason.GAIN, excluded)
+
+    def _moving(self, reason: ReschedulingReason, excluded: Collection[str]) -> frozenset[str]:
+        return frozenset(
             name
             for name, policy in self._policies.items()
             if policy.rescheduling.moves_for(reason, self._modes) and name not in excluded
-        }
+        )
+
+    def _may_ever_move(self, reason: ReschedulingReason, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that policies let go for a reason, whatever is decided; ``excluded``: other policies."""
+        residents = self._residents
+        moves = self._moving(reason, excluded)
         if not moves:
             return np.zeros(len(residents.pods), dtype=np.bool_)
         running = residents.running_count

@@ -14,7 +14,7 @@ from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.planning.evictions.gains import GainMoves
+from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
@@ -130,8 +130,10 @@ class _EvictionRound:
     def _place_waiting(self) -> dict[str, Waiting]:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
-        evict_for_rules(self._state, search.destinations, self._moves, self._broken)
-        evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting)
+        problem = self._problem
+        costs = ReplacementCosts(self._state, problem.policies, problem.models, search.destinations, self._moves)
+        evict_for_rules(self._state, search.destinations, self._moves, self._broken, costs.of)
+        evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting, costs.of)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())

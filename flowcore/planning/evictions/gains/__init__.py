@@ -5,5 +5,6 @@ policy, in the cluster without it. So the way back would gain as much less than 
 """
 
 from flowcore.planning.evictions.gains.gain_moves import GainMoves
+from flowcore.planning.evictions.gains.replacement_costs import ReplacementCosts
 
-__all__ = ["GainMoves"]
+__all__ = ["GainMoves", "ReplacementCosts"]

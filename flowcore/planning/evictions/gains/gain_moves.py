@@ -17,7 +17,6 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.costs import CostModel
 from flowcore.costs.model import Load
-from flowcore.costs.network_model import NetworkModel
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.policies import Policy
@@ -25,7 +24,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds
+from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds, network_policies
 from flowcore.planning.evictions.gains.move_prices import move_prices
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
@@ -114,10 +113,7 @@ class GainMoves:
             kept: bool[N], nodes whose room others wait for: no pod goes there.
             holds: whether every filter still passes for the whole plan; asked after each move.
         """
-        networks = {
-            name for name, policy in self._policies.items() if isinstance(self._models[policy.cost.model], NetworkModel)
-        }
-        movable = np.nonzero(self._moves.gain_mask(networks))[0]
+        movable = np.nonzero(self._moves.gain_mask(network_policies(self._policies, self._models)))[0]
         if not len(movable) or kept.all():
             return
         self._decide(self._offers(movable, kept), kept, holds)

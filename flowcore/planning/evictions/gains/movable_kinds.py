@@ -15,6 +15,7 @@ from flowcore.costs import CostModel, NodePotential
 from flowcore.costs.arcs import arc_costs, costs_beside_load, written_costs
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import Float64s, Load, counted_amounts
+from flowcore.costs.network_model import NetworkModel
 from flowcore.costs.potential import mean_size
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
@@ -102,6 +103,11 @@ class MovableKind:
         )
 
 
+def network_policies(policies: Mapping[str, Policy], models: Mapping[str, CostModel]) -> frozenset[str]:
+    """Names of the policies whose cost model draws its own network: it does not price single pods."""
+    return frozenset(name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel))
+
+
 def movable_kinds(
     residents: Residents,
     movable: Int64s,
@@ -123,13 +129,50 @@ def movable_kinds(
         policies, models: by name.
         destinations: knows the nodes that may ever take each.
     """
-    every, pending = _alike(residents.pods, movable), list[PendingPod]()
-    if not every:
-        return []
-    load, classes = Load.of(snapshot), [residents.pods[alike[0]].pod_class for alike in every]
-    unit = mean_size([counted_amounts(each.requests) for each in classes], [len(alike) for alike in every], [load])
+    every = _alike(residents.pods, movable)
+    unit = _unit(residents, every, snapshot)
     turn = _spread(int(snapshot.now * 1000))
     members = _in_turn(every, [residents.pods[alike[0]].namespace for alike in every], turn)
+    kinds = _kinds(members, unit, residents, snapshot, policies, models, destinations)
+    # Pods of one class may have been resized in many ways.
+    return _in_turn(kinds, [kind.group.signature.namespace for kind in kinds], _spread(~turn))
+
+
+def kind_of(
+    resident: int,
+    unit: tuple[float, ...],
+    residents: Residents,
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel],
+    destinations: Destinations,
+) -> MovableKind:
+    """The kind of one resident; ``unit``: see ``unit_of``, the rest as above."""
+    (kind,) = _kinds([[resident]], unit, residents, snapshot, policies, models, destinations)
+    return kind
+
+
+def unit_of(residents: Residents, movable: Int64s, snapshot: Snapshot) -> tuple[float, ...]:
+    """The unit of the potentials that ``movable_kinds`` has with the same residents."""
+    return _unit(residents, _alike(residents.pods, movable), snapshot)
+
+
+def _unit(residents: Residents, every: Sequence[Sequence[int]], snapshot: Snapshot) -> tuple[float, ...]:
+    sizes = [counted_amounts(residents.pods[alike[0]].pod_class.requests) for alike in every]
+    return mean_size(sizes, [len(alike) for alike in every], [Load.of(snapshot)])
+
+
+def _kinds(
+    members: Sequence[Sequence[int]],
+    unit: tuple[float, ...],
+    residents: Residents,
+    snapshot: Snapshot,
+    policies: Mapping[str, Policy],
+    models: Mapping[str, CostModel],
+    destinations: Destinations,
+) -> list[MovableKind]:
+    """Kinds of residents that are alike by class, signature and policy."""
+    pending: list[PendingPod] = []
     for number, alike in enumerate(members):
         pod = residents.pods[alike[0]]
         signature = _compiled(pod.signature, policies[pod.policy])
@@ -149,8 +192,7 @@ def movable_kinds(
         potential = NodePotential.of(model, policy.cost, unit)
         for usage, rows in _by_usage(residents.usage, np.array(alike, dtype=np.int64)):
             kinds.append(MovableKind(rows, pod_group, policy, model, potential, usage, size, allowed, written))
-    # Pods of one class may have been resized in many ways.
-    return _in_turn(kinds, [kind.group.signature.namespace for kind in kinds], _spread(~turn))
+    return kinds
 
 
 def _spread(number: int) -> int:

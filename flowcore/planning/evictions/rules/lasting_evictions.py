@@ -6,7 +6,7 @@ that repeat this come to an end: no pod goes to and fro.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 import numpy as np
 
@@ -27,11 +27,19 @@ _GOLDEN_RATIO = (1 + 5**0.5) / 2
 
 
 def evict_for_lasting_rules(
-    state: EvictionState, destinations: Destinations, moves: MoveEligibility, rules: LastingRules
+    state: EvictionState,
+    destinations: Destinations,
+    moves: MoveEligibility,
+    rules: LastingRules,
+    costs: Callable[[int], Int64s | None],
 ) -> None:
-    """Decides which of these pods leave, within the limits of moves, PodDisruptionBudgets and minAge."""
+    """Decides which of these pods leave, within the limits of moves, PodDisruptionBudgets and minAge.
+
+    Args:
+        costs: see ``evict_for_rules``.
+    """
     if rules.any_broken:
-        search = _Search(state, destinations, moves, rules)
+        search = _Search(state, destinations, moves, rules, costs)
         while search.let_one_leave():
             pass
 
@@ -40,8 +48,14 @@ class _Search:
     """What is known of the pods after the decisions so far; P pods as in ``LastingRules``."""
 
     def __init__(
-        self, state: EvictionState, destinations: Destinations, moves: MoveEligibility, rules: LastingRules
+        self,
+        state: EvictionState,
+        destinations: Destinations,
+        moves: MoveEligibility,
+        rules: LastingRules,
+        costs: Callable[[int], Int64s | None],
     ) -> None:
+        self._costs = costs
         self._state, self._destinations, self._moves, self._rules = state, destinations, moves, rules
         numbers = {pod.key: number for number, pod in enumerate(state.residents.pods[: state.residents.running_count])}
         self._residents = [numbers[pod.key] for pod in rules.pods]
@@ -137,8 +151,9 @@ class _Search:
         """The node of a replacement, one of the best if it can be; -1: none."""
         state = self._state
         avoid = evicting_nodes(state.residents.pods[resident].pod_class, state.snapshot().table)
-        to = self._destinations.find(resident, avoid | ~best) if best is not None else -1
-        return to if to >= 0 else self._destinations.find(resident, avoid)
+        costs = self._costs(resident)
+        to = self._destinations.find(resident, avoid | ~best, costs) if best is not None else -1
+        return to if to >= 0 else self._destinations.find(resident, avoid, costs)
 
     def _count_broken(self, verdicts: Mapping[int, _Verdicts], kinds: Iterable[int]) -> int:
         """How many pods of some kinds break a rule."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 
 from flowcore.cluster.arrays.node_matching import seconds_before_eviction
-from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution
 from flowcore.model.running_pods import EvictionKind
@@ -18,11 +18,18 @@ from flowcore.planning.evictions.state import EvictionState
 
 
 def evict_for_rules(
-    state: EvictionState, destinations: Destinations, moves: MoveEligibility, broken: Iterable[BrokenRule]
+    state: EvictionState,
+    destinations: Destinations,
+    moves: MoveEligibility,
+    broken: Iterable[BrokenRule],
+    costs: Callable[[int], Int64s | None],
 ) -> None:
     """Decides which of these pods leave, in their order, within the limits of moves and PodDisruptionBudgets.
 
     A pod without a node to go to stays, unless it is to be evicted in any case.
+
+    Args:
+        costs: of the nodes for the replacement of a resident, int64[N]; None: room decides.
     """
     numbers = {pod.key: resident for resident, pod in enumerate(state.residents.pods[: state.residents.running_count])}
     table = state.snapshot().table
@@ -34,7 +41,7 @@ def evict_for_rules(
             continue
         checkpoint = state.checkpoint()
         state.let_leave(resident, EvictionKind.RULE, (), reason=rule.reason, by_controller=by_controller)
-        node = destinations.find(resident, evicting_nodes(rule.pod.pod_class, table))
+        node = destinations.find(resident, evicting_nodes(rule.pod.pod_class, table), costs(resident))
         if node >= 0:
             state.reserve_replacement(resident, node, is_move=True)
         elif rule.pod.during_execution is DuringExecution.EVICT:
