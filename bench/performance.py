@@ -110,7 +110,8 @@ def _heading(section: str) -> str:
 def _runs(runs: Sequence[Record], conditions: str = "") -> str:
     shares = sorted(int(run["conditions"]["busy with other work"].partition("%")[0]) for run in runs)
     count = "one run" if len(runs) == 1 else f"medians of {len(runs)} runs"
-    return f"\n\n({count}; cores busy with other work: {shares[0]} to {shares[-1]} %)" + (f" {conditions}" if conditions else "")
+    own = f" {conditions}" if conditions else ""
+    return f"\n\n({count}; cores busy with other work: {shares[0]} to {shares[-1]} %){own}"
 
 
 def _conditions(conditions: Sequence[Mapping[str, str]]) -> str:

@@ -42,8 +42,8 @@ _PODS_NAMES = {
 #: How often the schedulers are asked whether they still work.
 _ASK_SECONDS = 1.0
 _EXPLAINED = {
-    "placed": "pods that got a node, of which some may have ended since; short: fewer than the engine at once, of these;"
-    " of rounds: fewer than the engine in rounds",
+    "placed": "pods that got a node; some may have ended since",
+    "short": "by which part fewer than the engine at once; of rounds: than the engine in rounds",
     "multi-GPU pods": "that want several whole GPUs, placed of all",
     "seconds": "from in sync to the last binding; of the engine: CPU time of its rounds",
     "GPUs, CPU": "of pods that have not ended",
@@ -130,9 +130,7 @@ async def place(
         return await api.list("/api/v1/pods"), max(0.0, last - in_sync)
 
 
-async def _until_placed(
-    api: Api, scheduler: schedulers.Scheduler, watch: PodWatch, case: Case, quiet: float
-) -> None:
+async def _until_placed(api: Api, scheduler: schedulers.Scheduler, watch: PodWatch, case: Case, quiet: float) -> None:
     """Has pods come and end as the case says; returns when all have come and nothing changes any more."""
     async with asyncio.TaskGroup() as group:
         ending = group.create_task(openb_live.end_bound_pods(api)) if case.arrival == openb_live.ENDS else None
@@ -227,8 +225,8 @@ def _percent(part: float | None) -> str:
 
 def _print(outcomes: list[Outcome]) -> None:
     table = Table(title="openb: placed live, beside what the engine places at once")
-    for column in ("pods", "arrival", "scheduler", "placed", "short", "of rounds", "pending", "of them told", "seconds", "pods/s",
-                   "overcommitted nodes", "GPUs", "CPU", "multi-GPU pods"):  # fmt: skip
+    for column in ("pods", "arrival", "scheduler", "placed", "short", "of rounds", "pending", "of them told", "seconds",
+                   "pods/s", "overcommitted nodes", "GPUs", "CPU", "multi-GPU pods"):  # fmt: skip
         table.add_column(column, justify="left" if column in ("pods", "arrival", "scheduler") else "right")
     for outcome in outcomes:
         table.add_row(
@@ -252,7 +250,8 @@ def _print(outcomes: list[Outcome]) -> None:
 
 @click.command()
 @click.argument("folder", metavar="DATA_DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
-@click.option("--list", "lists", default="default", show_default=True, callback=options.words(LISTS), help="Which pods.")
+@click.option("--list", "lists", default="default", show_default=True, callback=options.words(LISTS),
+              help="Which pods.")  # fmt: skip
 @click.option("--arrival", "arrivals", default="start", show_default=True, callback=options.words(openb_live.ARRIVALS),
               help="How they come: start, minute, ends.")  # fmt: skip
 @click.option("--limit", type=click.IntRange(min=1), help="Only so many pods, and the same share of the nodes.")

@@ -136,7 +136,11 @@ def _plan(
     lasts: int,
     plan: Callable[[Snapshot], RoundResult],
 ) -> EnginePlan:
-    """Rounds until all pods have come and nothing changes any more; ``lasts``: rounds for which a pod runs that ends."""
+    """Rounds until all pods have come and nothing changes any more.
+
+    Args:
+        lasts: rounds for which a pod runs that ends.
+    """
     empty = snapshot_of(nodes, pods, aged=False)
     ending = {_key(pod) for pod in pods if is_ending(pod)}
     coming = [

@@ -1,5 +1,8 @@
 """What bench/place_openb.py sets live placement beside, and when its pods come and end."""
 
+from collections.abc import Callable
+from functools import partial
+
 import pytest
 from harness import openb_live
 from openb import GPU
@@ -19,8 +22,8 @@ def placed(plan: openb_live.EnginePlan) -> int:
     return sum(bool(each["spec"].get("nodeName")) for each in plan.pods)
 
 
-@pytest.mark.parametrize("plan", [openb_live.plan_at_once, lambda nodes, pods: openb_live.plan_in_rounds(nodes, pods, 2)])
-def test_pods_that_end_make_room(plan) -> None:  # noqa: ANN001 - one of two functions
+@pytest.mark.parametrize("plan", [openb_live.plan_at_once, partial(openb_live.plan_in_rounds, arrivals=2)])
+def test_pods_that_end_make_room(plan: Callable[[list[Manifest], list[Manifest]], openb_live.EnginePlan]) -> None:
     """Two GPUs hold two pods that stay; five that end have had a node when all is over, and say that they ended."""
     assert placed(plan(NODES, gpu_pods(5))) == 2
     ended = plan(NODES, gpu_pods(5, ending=True))
