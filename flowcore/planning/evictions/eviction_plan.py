@@ -26,7 +26,7 @@ from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
-from flowcore.planning.evictions.waiting import Waiting, affordable, kept_to_domains, waiting_after
+from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
@@ -101,7 +101,7 @@ class _EvictionRound:
         self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
         self._waiting, demands = affordable(
-            problem, candidate, waiting_after(problem, result), kept_to_domains(problem, result)
+            problem, candidate, waiting_after(problem, result), restrict_to_gang_domains(problem, result)
         )
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))

@@ -79,7 +79,7 @@ def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
     return tuple(np.equal(domains.codes, code) for code in range(domains.count))
 
 
-def kept_to_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
+def restrict_to_gang_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
     """The demands; where a result places pods of a gang in a topology domain, the gang's other pods are kept to it."""
     snapshot = problem.snapshot
     if not any(gang.topology_key for gang in snapshot.gangs.values()):
