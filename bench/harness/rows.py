@@ -22,7 +22,6 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
         peak_mib: highest resident size of the process that held the snapshot and planned it.
         cost: by the engine's own prices, those of pods left out included.
         gap: (cost - the engine's lower bound) / cost.
-        gains: by how much each method after the first lowered the cost, as a part of it.
         safe: "yes", or what is wrong with the plan.
     """
 
@@ -47,6 +46,5 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     cost: int | None = None
     gap: float | None = None
     certified: bool | None = None
-    gains: dict[str, float] | None = None
     safe: str | None = None
     note: str = ""
