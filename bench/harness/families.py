@@ -24,7 +24,7 @@ from harness.small import make_small
 
 #: Gangs of a round, and of how many sets of them.
 _GANGS = {30: 3, 100: 3, 1_000: 1}
-_QUALITY_SEEDS = range(1, 6)
+_QUALITY_SEEDS = range(1, 4)
 #: Pods that come between two rounds of the trace, and steps that plan a round of which only the next matters.
 _ARRIVALS, _ARRIVING_STEPS = 400, 8
 
