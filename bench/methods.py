@@ -90,7 +90,7 @@ def print_families(rows: Sequence[Worth]) -> None:
     type=click.Path(exists=True, file_okay=False, path_type=Path),
     help="The production trace; see the README for its files.",
 )
-@click.option("--only", metavar="TEXT", multiple=True, help="Families whose name has this in it; --dry-run prints names.")
+@click.option("--only", metavar="TEXT", multiple=True, help="Families named so in part; --dry-run prints names.")
 @click.option("--dry-run", is_flag=True, help="Prints the families' names.")
 @click.option("--budget", default=1.0, show_default=True, help="CPU seconds of a round with all methods.")
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)

@@ -1,4 +1,4 @@
-"""Families of rounds by which methods are judged: those of engine.py and gangs.py, the openb lists, small drawn ones."""
+"""Families of rounds by which methods are judged: of engine.py and gangs.py, the openb lists, and small drawn ones."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     price = arc of the cost model and of preferences + what the pod's author wrote + increase of the node's potential
 
-A round prices the pods that it plans with it, as it begins and after its plan. A move for gain compares it on two nodes.
+A round prices its pods with it, as it begins and after its plan. A move for gain compares it on two nodes.
 """
 
 from __future__ import annotations
