@@ -18,3 +18,8 @@ def round_within(snapshot: Snapshot, seconds: float = USUAL) -> RoundResult:
     while this.step() and time.process_time() < until:
         pass
     return this.result()
+
+
+def fewest_left(result: RoundResult) -> int:
+    """Pods that any plan at all must leave out, as the engine proves it."""
+    return 0 if result.left_at_least is None else result.left_at_least.pods

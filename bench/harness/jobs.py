@@ -21,7 +21,7 @@ from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.pod_index import PodIndex
 from flowcore.planning.round import run_round
 from harness import openb_rounds, quality, warm
-from harness.budget import USUAL, round_within
+from harness.budget import USUAL, fewest_left, round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
@@ -81,6 +81,7 @@ class SizeJob(msgspec.Struct, tag="size"):
                 load=self.size.load,
                 placed=len(result.placements),
                 left=len(result.unplaced),
+                fewest=fewest_left(result),
                 cpu_seconds=took,
                 again_seconds=statistics.median(again),
                 goal=", ".join(goal for goal, _ in goals),

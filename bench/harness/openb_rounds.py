@@ -26,7 +26,7 @@ from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.planning.round import RoundResult
 from harness import greedy
-from harness.budget import round_within
+from harness.budget import fewest_left, round_within
 from harness.rechecks import Checker, Placed
 from harness.rows import Row
 
@@ -53,8 +53,8 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
         for other in rows
     )
     if not arrivals:
-        row.cost = results[0].cost
-        row.certified = getattr(results[0], "certified", None)
+        row.cost, row.gap, row.certified = results[0].cost, results[0].gap, results[0].certified
+        row.fewest = fewest_left(results[0])
     return [*rows, row]
 
 
