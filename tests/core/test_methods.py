@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.constrained_snapshots import constrained_snapshots
 from support.large_snapshots import with_gangs
 from support.mixed_snapshots import mixed_snapshots
-from support.model import node, pod, snapshot
+from support.model import GI, node, pod, snapshot
 from support.profiles import examples
 from support.safety import check_plan
 
@@ -49,9 +51,11 @@ def test_without_a_method_that_improved_nothing_a_plan_is_not_worse(crowd: Snaps
 
 
 def test_a_method_that_improves_the_plan_is_named() -> None:
-    """Fill gives the pods that can go anywhere the only node that the others can use."""
-    nodes = [node("plain"), node("gpu", gpu=1)]
-    crowd = snapshot(nodes, [pod("any", 4000), pod("train", 4000, gpu=1)])
+    """Fill places small pods first here, and large ones find no room: others do better."""
+    draw = random.Random(1)
+    sizes = [(draw.randrange(300, 3000, 100), draw.randrange(1, 9) * GI) for _ in range(8)]
+    pods = [pod(f"p{number}", *draw.choice(sizes), created=float(number)) for number in range(60)]
+    crowd = snapshot([node(f"n{number}", 6000, 16 * GI) for number in range(10)], pods, now=60.0)
     everything = stepped(crowd)
     assert everything.improved_by <= METHODS.keys()
     assert len(everything.improved_by) > 1
