@@ -74,7 +74,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 (OPENB, "--kube-scheduler", "--arrival", "start,minute,ends"), (OPENB, "--limit", "100"),
                 repeats=False),
     Measurement("openb on a cluster, other lists", "place_openb.py",
-                (OPENB, "--list", "gpuspec33,multigpu50", "--arrival", "start,minute,ends"),
+                (OPENB, "--list", "gpuspec33,multigpu50"),
                 (OPENB, "--list", "multigpu50", "--arrival", "ends", "--limit", "100"), repeats=False),
     Measurement("engine", "engine.py", ("--sizes", "--rules", "--growth", "--classes", "--quality", "-n", "3"),
                 ("--growth", "--limit", "60")),
