@@ -126,7 +126,7 @@ def plan_in_rounds(nodes: Sequence[Manifest], pods: Sequence[Manifest], arrivals
         arrivals: pods that come between two rounds. What waits is planned again beside them.
     """
     lasts = math.ceil(ENDS_AFTER / (_MINUTE * arrivals / max(1, len(pods))))
-    return _plan(nodes, pods, arrivals, lasts, lambda snapshot: round_within(snapshot)[0])
+    return _plan(nodes, pods, arrivals, lasts, round_within)
 
 
 def _plan(
