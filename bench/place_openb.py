@@ -133,13 +133,13 @@ async def place(
 async def _until_placed(api: Api, scheduler: schedulers.Scheduler, watch: PodWatch, case: Case, quiet: float) -> None:
     """Has pods come and end as the case says; returns when all have come and nothing changes any more."""
     async with asyncio.TaskGroup() as group:
-        ending = group.create_task(openb_live.end_bound_pods(api)) if case.arrival == openb_live.ENDS else None
+        finishing = group.create_task(openb_live.end_bound_pods(api)) if case.arrival == openb_live.ENDS else None
         if case.arrival != openb_live.START:
             await scheduler.warm()
             await openb_live.create_within_a_minute(api, case.pods)
         await _until_stable(scheduler, watch, time.monotonic(), quiet)
-        if ending is not None:
-            ending.cancel()
+        if finishing is not None:
+            finishing.cancel()
 
 
 async def _until_stable(scheduler: schedulers.Scheduler, watch: PodWatch, since: float, quiet: float) -> None:

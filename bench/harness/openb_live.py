@@ -36,7 +36,7 @@ WORDS: Final = {
     ENDS: "within a minute, a tenth ends",
 }
 #: The label of pods that end, so that a list can ask for these only.
-ENDING = "openb/ends"
+FINISHES = "openb/ends"
 SUCCEEDED = "Succeeded"
 #: Seconds from a binding to the end of a pod that ends; a run must not count as over meanwhile.
 ENDS_AFTER = 5.0
@@ -47,21 +47,21 @@ _PACE_SECONDS, _ASK_SECONDS = 0.1, 1.0
 
 def with_ends(pods: Sequence[Manifest]) -> list[Manifest]:
     """The same pods, and a tenth of them with the label that says that they end."""
-    return [_ending(pod) if _ends(pod["metadata"]["name"]) else pod for pod in pods]
+    return [_finishing(pod) if _ends(pod["metadata"]["name"]) else pod for pod in pods]
 
 
 def _ends(name: str) -> bool:
     return random.Random(f"{_SEED} {name}").random() < _SHARE
 
 
-def _ending(pod: Manifest) -> Manifest:
+def _finishing(pod: Manifest) -> Manifest:
     metadata = pod["metadata"]
-    return {**pod, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), ENDING: "true"}}}
+    return {**pod, "metadata": {**metadata, "labels": {**metadata.get("labels", {}), FINISHES: "true"}}}
 
 
-def is_ending(pod: Manifest) -> bool:
+def is_finishing(pod: Manifest) -> bool:
     """Whether the pod ends some time after it was bound."""
-    return ENDING in pod["metadata"].get("labels", {})
+    return FINISHES in pod["metadata"].get("labels", {})
 
 
 async def create_within_a_minute(api: Api, pods: Sequence[Manifest]) -> None:
@@ -85,7 +85,7 @@ def paced(pods: Sequence[Manifest], seconds: float) -> Iterator[tuple[float, Seq
 
 async def end_bound_pods(api: Api) -> None:
     """Ends pods with the label some time after they were bound, until it is cancelled."""
-    chosen = {"labelSelector": f"{ENDING}=true", "fieldSelector": "spec.nodeName!=,status.phase=Pending"}
+    chosen = {"labelSelector": f"{FINISHES}=true", "fieldSelector": "spec.nodeName!=,status.phase=Pending"}
     bound_since: dict[str, float] = {}
     while True:
         now = time.monotonic()
@@ -142,7 +142,7 @@ def _plan(
         lasts: rounds for which a pod runs that ends.
     """
     empty = snapshot_of(nodes, pods, aged=False)
-    ending = {_key(pod) for pod in pods if is_ending(pod)}
+    finishing = {_key(pod) for pod in pods if is_finishing(pod)}
     coming = [
         msgspec.structs.replace(pod, created=1.0 + _MINUTE * place / len(empty.pending))
         for place, pod in enumerate(empty.pending)
@@ -170,7 +170,7 @@ def _plan(
             pod = placement.pod
             nodes_by_pod[pod.key] = placement.node
             usage = (*pod.pod_class.requests, (PODS, 1))
-            running.append(_Running(placement.node, usage, number + lasts if pod.key in ending else 0))
+            running.append(_Running(placement.node, usage, number + lasts if pod.key in finishing else 0))
         unplaced = {left_out.pod.key for left_out in result.unplaced}
         waiting = tuple(pod for pod in waiting if pod.key in unplaced)
         is_quiet = not (coming or left or result.placements or any(pod.ends > number for pod in running))
@@ -193,5 +193,5 @@ def _key(pod: Manifest) -> str:
 def _as_planned(pod: Manifest, node: str) -> Manifest:
     if not node:
         return {**pod, "status": {"phase": "Pending"}}
-    phase = SUCCEEDED if is_ending(pod) else "Pending"
+    phase = SUCCEEDED if is_finishing(pod) else "Pending"
     return {**pod, "spec": {**pod["spec"], "nodeName": node}, "status": {"phase": phase}}

@@ -11,9 +11,9 @@ from thalweg_controlplane.client.objects import Manifest, node, pod
 NODES = [node(f"n{number}", cpu="8", memory="16Gi", extended={GPU: "1"}) for number in range(2)]
 
 
-def gpu_pods(count: int, *, ending: bool = False) -> list[Manifest]:
+def gpu_pods(count: int, *, finishes: bool = False) -> list[Manifest]:
     """Pods of one GPU each."""
-    labels = {openb_live.ENDING: "true"} if ending else None
+    labels = {openb_live.FINISHES: "true"} if finishes else None
     return [pod(f"p{number}", "1", "1Gi", labels=labels, extended={GPU: "1"}) for number in range(count)]
 
 
@@ -26,7 +26,7 @@ def placed(plan: openb_live.EnginePlan) -> int:
 def test_pods_that_end_make_room(plan: Callable[[list[Manifest], list[Manifest]], openb_live.EnginePlan]) -> None:
     """Two GPUs hold two pods that stay; five that end have had a node when all is over, and say that they ended."""
     assert placed(plan(NODES, gpu_pods(5))) == 2
-    ended = plan(NODES, gpu_pods(5, ending=True))
+    ended = plan(NODES, gpu_pods(5, finishes=True))
     assert placed(ended) == 5
     assert {each["status"]["phase"] for each in ended.pods} == {openb_live.SUCCEEDED}
 
@@ -46,6 +46,6 @@ def test_the_same_tenth_ends_each_time() -> None:
     pods = gpu_pods(2000)
     chosen = openb_live.with_ends(pods)
     assert chosen == openb_live.with_ends(pods)
-    assert 150 < sum(openb_live.is_ending(each) for each in chosen) < 250
+    assert 150 < sum(openb_live.is_finishing(each) for each in chosen) < 250
     assert [each["spec"] for each in chosen] == [each["spec"] for each in pods]
-    assert not any(openb_live.is_ending(each) for each in pods)
+    assert not any(openb_live.is_finishing(each) for each in pods)
