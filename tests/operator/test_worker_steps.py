@@ -75,13 +75,13 @@ def test_steps_that_only_improve_a_plan_are_charged_to_nobody(monkeypatch: pytes
 
 
 def steps_taken(
-    request: RoundRequest, budget: float, monkeypatch: pytest.MonkeyPatch, slower: float = 1.0
+    request: RoundRequest, budget: float, monkeypatch: pytest.MonkeyPatch, deadline: float = 0.0
 ) -> tuple[int, RoundReply]:
-    """Steps of a round, by a CPU clock that counts them; the round's start took a thousand seconds.
+    """Steps of a round. A step takes a CPU second and ten by the clock, and the round's start a thousand.
 
     Args:
-        budget: in steps.
-        slower: seconds of the clock that a step takes.
+        budget: in seconds.
+        deadline: in seconds; 0: none.
     """
     taken = [0]
     step = Round.step
@@ -90,10 +90,10 @@ def steps_taken(
         taken[0] += 1
         return step(this)
 
-    def improving(planned: Round, seconds: float, _: Stopwatch) -> ImprovingTime:
+    def improving(planned: Round, seconds: float, _: float, __: Stopwatch) -> ImprovingTime:
         clock = iter([0.0])
-        watch = Stopwatch(lambda: next(clock, 1e3 + slower * taken[0]))
-        return ImprovingTime(planned, seconds, watch, lambda: float(taken[0]))
+        watch = Stopwatch(lambda: next(clock, 1e3 + 10.0 * taken[0]))
+        return ImprovingTime(planned, seconds, deadline, watch, lambda: float(taken[0]))
 
     with monkeypatch.context() as patched:
         patched.setattr(Round, "step", counted)
@@ -103,14 +103,14 @@ def steps_taken(
 
 
 def test_a_plan_that_leaves_pods_is_improved_for_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In CPU time, from the first plan on, which took longer. The clock ends it where that takes too long."""
+    """In CPU time, from the first plan on, which took longer. Half of the deadline is left by the clock."""
     taken, first = steps_taken(crowded(), 0.0, monkeypatch)
     assert (taken, bool(first.unplaced)) == (1, True)
     taken, better = steps_taken(crowded(), 6.0, monkeypatch)
     assert taken == 1 + 6
     assert len(better.placements) > len(first.placements)
-    assert steps_taken(crowded(), 6.0, monkeypatch, slower=7.0)[0] == 1 + 6
-    assert steps_taken(crowded(), 6.0, monkeypatch, slower=24.0)[0] == 1 + 2
+    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_200.0)[0] == 1 + 6
+    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_060.0)[0] == 1 + 2
 
 
 def test_many_placed_pods_are_worth_more_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,28 +17,36 @@ from thalweg_operator.planning.reports.phases import Stopwatch
 #: A plan that leaves pods is improved for the budget for each so many pods that it places: with the usual budget for a
 #: tenth of a millisecond each. To bind a pod takes several times as long.
 _PODS_OF_A_BUDGET = 3_000
-#: On a busy machine CPU time may take this many times as long by the clock, at most: deadlines are by the clock.
-_LONGEST = 8.0
+#: Part of the deadline, which is by the clock, that improving may use up: the result takes time too.
+_OF_DEADLINE = 0.5
 
 
 class ImprovingTime:
     """The time for the steps after the first plan of one round."""
 
     def __init__(
-        self, planned: Round, budget: float, since_start: Stopwatch, cpu_clock: Callable[[], float] = time.process_time
+        self,
+        planned: Round,
+        budget: float,
+        deadline: float,
+        since_start: Stopwatch,
+        cpu_clock: Callable[[], float] = time.process_time,
     ) -> None:
         """For a round that has begun.
 
         Args:
             budget: seconds.
+            deadline: seconds by the clock from the start of the round, after which it fails; 0: none.
             cpu_clock: CPU seconds of this process.
         """
         self._planned, self._budget, self._since_start, self._cpu_clock = planned, budget, since_start, cpu_clock
-        self._began = self._cpu_began = 0.0
+        #: Seconds by the clock from the start of the round.
+        self._latest = max(budget, _OF_DEADLINE * deadline) if deadline else float("inf")
+        self._began = 0.0
 
     def begin(self) -> None:
         """There is a first plan."""
-        self._began, self._cpu_began = self._since_start.seconds, self._cpu_clock()
+        self._began = self._cpu_clock()
 
     def is_over(self) -> bool:
         """Whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile."""
@@ -47,8 +55,7 @@ class ImprovingTime:
         passed = self._since_start.seconds
         if not self._planned.leaves_pods:
             return passed >= self._budget
-        seconds = self.seconds
-        return self._cpu_clock() - self._cpu_began >= seconds or passed - self._began >= _LONGEST * seconds
+        return passed >= self._latest or self._cpu_clock() - self._began >= self.seconds
 
     @property
     def seconds(self) -> float:

@@ -37,7 +37,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     with stopwatch.phase("problem"):
         planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
     with stopwatch.phase("solve"):
-        improving = ImprovingTime(planned, request.budget, stopwatch)
+        improving = ImprovingTime(planned, request.budget, request.deadline, stopwatch)
 
         def built() -> None:
             meter(())
