@@ -24,7 +24,7 @@ from support.levels import (
 )
 from support.model import node, pod, snapshot
 from support.profiles import examples
-from support.small_rounds import RULES, Shape, draw_round, most_placed
+from harness.small_rounds import RULES, Shape, draw_round, most_placed
 
 from flowcore.model.gangs import Gang
 from flowcore.planning.round import run_one_by_one, run_round

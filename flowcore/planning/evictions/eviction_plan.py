@@ -15,6 +15,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts
+from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
@@ -102,7 +103,14 @@ class _EvictionRound:
         self._gains = _moves_for_gain(problem, modes)
         self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
         highest = max((each.priority for each in self._waiting), default=-(2**31))
-        residents = Residents.of(result.after, running, _revocable(problem, result, highest))
+        revocable = _revocable(problem, result, highest)
+        self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
+        if self._is_small:
+            taken = {each.pod.key for each in revocable}
+            kept = {each.pod.key for each in result.placements} - taken
+            residents = Residents.of(result.after, running, result.placements, kept)
+        else:
+            residents = Residents.of(result.after, running, revocable)
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
@@ -157,6 +165,9 @@ class _EvictionRound:
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         if self._state.changed:
+            self._fill(search)
+            self._drop_what_breaks_rules(groups)
+        if self._is_small and self._decide_together(search):
             self._fill(search)
             self._drop_what_breaks_rules(groups)
         search.find_replacements(self._holds)
@@ -270,6 +281,23 @@ class _EvictionRound:
             if leaving.kind is None
         ]
 
+    def _decide_together(self, search: Search) -> bool:
+        """Decides all placements and waiting pods of a small round again. Returns whether that was better."""
+        state, problem = self._state, self._problem
+        kinds = {leaving.kind for leaving in state.leaving.values()}
+        if self._moves.any or self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
+            return False
+        placed = [each.pod for each in self._first.placements]
+        residents = {pod.key: state.residents.running_count + place for place, pod in enumerate(placed)}
+        waiting = [pod for _, pod in preempting(problem, self._waiting)]
+        pods = {pod.key: pod for pod in (*placed, *(arrival.pod for arrival in state.arrivals), *waiting)}
+        items = []
+        for pod in pods.values():
+            number = self._demand_of[pod.key]
+            preempts = may_preempt(pod, self._policy(number), problem.snapshot.now)
+            items.append(Item(pod, number, preempts, residents.get(pod.key, -1), state.demands[number].requests))
+        return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
+
     def _fill(self, search: Search) -> None:
         """Places what fits into the room that is left in the end: nobody else leaves for it."""
         state = self._state
@@ -311,11 +339,15 @@ class _EvictionRound:
             order = order_arrivals(self._state)
         return order
 
+    def _passes_all(self) -> bool:
+        """Whether every filter passes for all that comes, in its order."""
+        return first_rejected(self._state, order_arrivals(self._state)) is None
+
     def _holds(self) -> bool:
         """Whether every filter passes for the whole plan; asked after each replacement that gets a node."""
         if all(each.pod.signature.constraints is None for each in self._state.arrivals) and not self._ruled_leavers():
             return True
-        return first_rejected(self._state, order_arrivals(self._state)) is None
+        return self._passes_all()
 
     def _ruled_leavers(self) -> bool:
         """Whether pods that leave bring rules about others to their next node, or ports."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -39,11 +39,13 @@ class Residents:
     usage: Int64s
 
     @classmethod
-    def of(cls, snapshot: Snapshot, running: RunningPods, placements: Sequence[Placement]) -> Residents:
-        """Residents of the nodes of a snapshot."""
+    def of(
+        cls, snapshot: Snapshot, running: RunningPods, placements: Sequence[Placement], kept: Collection[str] = ()
+    ) -> Residents:
+        """Residents of the nodes of a snapshot; ``kept``: keys of placements that are not taken back for others."""
         index = snapshot.table.index
         known = [pod for pod in running.pods if pod.node in index]
-        pods = (*known, *(_as_running(each) for each in placements))
+        pods = (*known, *(_as_running(each, is_kept=each.pod.key in kept) for each in placements))
         numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
         kinds = list(map(numbers.__getitem__, map(attrgetter("usage"), pods)))
         rows = [snapshot.vector(amounts) for amounts in numbers]
@@ -58,7 +60,7 @@ class Residents:
 
     @cached_property
     def evictable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """bool[V]: nothing is known against an eviction."""
+        """bool[V]: nothing is known against an eviction, or against taking a placement back."""
         return np.array([not pod.unevictable_reason for pod in self.pods], dtype=np.bool_)
 
     @cached_property
@@ -97,7 +99,7 @@ class Residents:
         return self.placements[resident - self.running_count]
 
 
-def _as_running(placement: Placement) -> RunningPod:
+def _as_running(placement: Placement, *, is_kept: bool) -> RunningPod:
     """A placement as if it ran, for a moment only."""
     pod = placement.pod
     return RunningPod(
@@ -110,6 +112,7 @@ def _as_running(placement: Placement) -> RunningPod:
         started=np.inf,
         policy=pod.policy,
         queue=pod.queue,
+        unevictable_reason="it is placed" if is_kept else "",
     )
 
 
