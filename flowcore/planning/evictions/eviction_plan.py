@@ -150,10 +150,12 @@ class _EvictionRound:
             self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
             if waiting.group >= 0:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
-        if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
+        preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
+        if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
-            search.improve(checkpoint, demands, self._problem.snapshot.generation)
+            free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
+            search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
                     self._place(search, waiting)
@@ -281,16 +283,32 @@ class _EvictionRound:
             if leaving.kind is None
         ]
 
+    def _placed_before(self) -> list[tuple[int, PendingPod, int]]:
+        """Pods of a small round that have a node before others leave: demand, pod and number of its placement."""
+        placements = self._state.residents.placements if self._is_small else ()
+        first = self._state.residents.running_count
+        return [
+            (self._demand_of[placement.pod.key], placement.pod, first + place)
+            for place, placement in enumerate(placements)
+        ]
+
+    def _is_free(self, demand: int) -> bool:
+        """Whether only resources decide where pods of a demand go, and nothing else of the plan depends on it."""
+        this = self._problem.demands[demand]
+        return this.constraints is UNCONSTRAINED and this.group.pod_class.fits_by_amounts
+
     def _decide_together(self, search: Search) -> bool:
         """Decides all placements and waiting pods of a small round again. Returns whether that was better."""
         state, problem = self._state, self._problem
         kinds = {leaving.kind for leaving in state.leaving.values()}
         if self._moves.any or self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
             return False
-        placed = [each.pod for each in self._first.placements]
-        residents = {pod.key: state.residents.running_count + place for place, pod in enumerate(placed)}
-        waiting = [pod for _, pod in preempting(problem, self._waiting)]
-        pods = {pod.key: pod for pod in (*placed, *(arrival.pod for arrival in state.arrivals), *waiting)}
+        placed = self._placed_before()
+        residents = {pod.key: resident for _, pod, resident in placed}
+        waiting, arrived = preempting(problem, self._waiting), [arrival.pod for arrival in state.arrivals]
+        if not waiting:
+            return False
+        pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
         items = []
         for pod in pods.values():
             number = self._demand_of[pod.key]

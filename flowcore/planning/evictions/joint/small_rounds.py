@@ -16,15 +16,21 @@ from flowcore.planning.problem.result import RoundResult
 _MOST_PODS = 8
 
 
-def preempting(problem: Problem, waiting: Sequence[Waiting]) -> list[tuple[int, PendingPod]]:
-    """Waiting pods, each with its demand, for which others may leave and that some node could hold."""
-    snapshot = problem.snapshot
+def preempting(problem: Problem, waiting: Sequence[Waiting]) -> list[PendingPod]:
+    """Waiting pods for which others may leave and that some node could hold."""
+    now = problem.snapshot.now
+    return [pod for number, pod in _possible(problem, waiting) if may_preempt(pod, problem.demands[number].policy, now)]
+
+
+def _possible(problem: Problem, waiting: Sequence[Waiting]) -> list[tuple[int, PendingPod]]:
+    """Waiting pods, each with its demand, that some node could hold."""
     pods = []
     for number, members in (entry for each in waiting for entry in each.demands):
         demand = problem.demands[number]
         asked = demand.requests > 0
-        if (demand.allowed & (snapshot.allocatable[:, asked] >= demand.requests[asked]).all(axis=1)).any():
-            pods += [(number, pod) for pod in members if may_preempt(pod, demand.policy, snapshot.now)]
+        holds = (problem.snapshot.allocatable[:, asked] >= demand.requests[asked]).all(axis=1)
+        if (demand.allowed & holds).any():
+            pods += [(number, pod) for pod in members]
     return pods
 
 
@@ -39,7 +45,7 @@ def is_small(problem: Problem, result: RoundResult, candidate: Candidate, waitin
     elsewhere = candidate.held is not None or candidate.decided.before is not None
     if elsewhere or problem.atomic_groups.all or problem.snapshot.queues is not None:
         return False
-    coming = preempting(problem, waiting)
+    coming = _possible(problem, waiting)
     if not (coming and 1 < len(result.placements) + len(coming) <= _MOST_PODS):
         return False
     numbers = {pod.key: number for number, demand in enumerate(problem.demands) for pod in demand.group.pods}

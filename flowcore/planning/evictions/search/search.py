@@ -9,6 +9,8 @@ from __future__ import annotations
 import heapq
 from collections.abc import Callable, Mapping, Sequence
 
+import numpy as np
+
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
@@ -185,13 +187,21 @@ class Search:
         return True
 
     def improve(
-        self, checkpoint: Checkpoint, demands: Sequence[tuple[int, Sequence[PendingPod], int]], seed: int
+        self,
+        checkpoint: Checkpoint,
+        demands: Sequence[tuple[int, Sequence[PendingPod], int]],
+        placed: Sequence[tuple[int, PendingPod, int]],
+        seed: int,
+        *,
+        preempts: bool,
     ) -> None:
         """Decides again what was decided since a checkpoint, by an integer program, where that may bring something.
 
         Args:
-            demands: demand, its waiting pods, all of which may preempt, and their atomic group (-1: none).
+            demands: demand, its waiting pods, and their atomic group (-1: none).
+            placed: pods that have a node and may get another one: demand, pod and number of its placement.
             seed: of the integer program.
+            preempts: whether all waiting pods may preempt; if not, none of them may.
         """
         state = self._state
         arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
@@ -203,9 +213,11 @@ class Search:
         (priority,) = priorities
         demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
-        if not (self._moves.any or (state.changed and not one_pod)):
+        if not (self._moves.any or (preempts and state.changed and not one_pod)):
             return
-        may_leave = self.eligibility.mask(priority) | self._moves.mask(priority)
+        may_leave = self._moves.mask(priority)
+        if preempts:
+            may_leave |= self.eligibility.mask(priority)
         candidates = []
         for demand, pods, group in demands:
             fit_check = self.fit_check(demand)
@@ -213,7 +225,13 @@ class Search:
                 NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
             )
             candidates.append(Candidates(demand, tuple(pods), group, fit_check, tuple(nodes)))
-        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed)
+        for demand in sorted({demand for demand, _, _ in placed}):
+            fit_check = self.fit_check(demand)
+            alike = [(pod, resident) for number, pod, resident in placed if number == demand]
+            pods, residents = tuple(pod for pod, _ in alike), tuple(resident for _, resident in alike)
+            nodes = np.nonzero(fit_check.possible)[0].tolist()
+            candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
+        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
