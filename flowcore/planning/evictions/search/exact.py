@@ -209,8 +209,8 @@ class ExactSearch:
         demand_of = {pod.key: number for number, each in enumerate(candidates) for pod in each.pods}
         for arrival in decisions.arrivals:
             arrivals[demand_of[arrival.pod.key], place[arrival.node]] += 1
-        for number, each in enumerate(candidates):
-            for resident in each.residents:
+        for number, demand in enumerate(candidates):
+            for resident in demand.residents:
                 arrivals[number, place[int(self._state.residents.nodes[resident])]] += 1
         group_of = {resident: number for number, group in enumerate(kept.members) for resident in group}
         for resident, leaving in decisions.leaving:
