@@ -3,10 +3,10 @@
     python bench/small_rounds.py
     python bench/small_rounds.py --draws 200 --only urgent -o json
 
-`placed`: up to 4 nodes and 12 waiting pods of one priority, with one kind of rule: rounds in which some plan places more
-pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with PodDisruptionBudgets: rounds in which some plan
-places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims. No cluster takes
-part.
+`placed`: up to 4 nodes and 12 waiting pods of one priority, with one kind of rule: rounds in which some plan places
+more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with PodDisruptionBudgets: rounds in which
+some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims. No
+cluster takes part.
 """
 
 from __future__ import annotations

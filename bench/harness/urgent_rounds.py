@@ -179,7 +179,9 @@ class _Exhaustion:
             for number, node in enumerate(self._nodes):
                 coming = tuple(pod for pod, place in enumerate(choice) if place == number)
                 ways.append(self._victims(node, coming) if coming else [()])
-            placed = [pod.pod_class.priority for pod, place in zip(self._pods, choice, strict=True) if place is not None]
+            placed = [
+                pod.pod_class.priority for pod, place in zip(self._pods, choice, strict=True) if place is not None
+            ]
             for victims in product(*ways):
                 gone = [pod for each in victims for pod in each]
                 if self._is_allowed(gone):

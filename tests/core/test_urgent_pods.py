@@ -49,7 +49,6 @@ def test_as_few_pods_move_as_need_to(name: str, most: int, placed: int) -> None:
     assert len(result.placements) == placed
 
 
-
 @pytest.mark.parametrize("seed", range(30 if is_quick() else 300))
 def test_what_is_placed_is_not_evicted_in_the_next_round(seed: int) -> None:
     """The plan is carried out and a minute passes."""
@@ -58,7 +57,7 @@ def test_what_is_placed_is_not_evicted_in_the_next_round(seed: int) -> None:
 
 
 def test_no_victim_leaves_for_the_sake_of_a_pod_below_it() -> None:
-    """A plan in which the lower pod waits is better than one that evicts a pod above it, and worse than one below it."""
+    """To let the lower pod wait is better than to evict a pod above it, and worse than to evict one below it."""
     levels = Levels([1000, 30])
     nobody, above, below = (levels.together(map(levels.loss, victims)) for victims in ([], [50], [10]))
     assert levels.standing([0, 0], below) < levels.standing([0, 1], nobody) < levels.standing([0, 0], above)

@@ -31,6 +31,7 @@ from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_aft
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
+from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
@@ -267,7 +268,8 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> bool:
         """Places pods whose room goes to others somewhere else. Whether there are any."""
-        revoked = self._revoked
+        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        revoked = [pod for pod in self._revoked if pod.key not in arrived]
         for pod in revoked:
             demand = self._demand_of[pod.key]
             search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
@@ -309,11 +311,14 @@ class _EvictionRound:
         if not waiting:
             return False
         pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
+        units = level_units(problem, levels_of(problem))
         items = []
         for pod in pods.values():
             number = self._demand_of[pod.key]
-            preempts = may_preempt(pod, self._policy(number), problem.snapshot.now)
-            items.append(Item(pod, number, preempts, residents.get(pod.key, -1), state.demands[number].requests))
+            demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
+            price = int(demand.prices[demand.group.pods.index(pod)])
+            worth = price // units[pod.pod_class.priority]
+            items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
 
     def _fill(self, search: Search) -> None:

@@ -83,12 +83,13 @@ class Branching:
         for place in self._places_for(number):
             self._place(number, place)
         if not self._must_place[number]:
-            level = self._levels.place(self._items[number].priority)
-            self._waiting[level] += 1
+            item = self._items[number]
+            level = self._levels.place(item.priority)
+            self._waiting[level] += item.worth
             self._places.append(WAITS)
             self._decide_next()
             self._places.pop()
-            self._waiting[level] -= 1
+            self._waiting[level] -= item.worth
 
     def _places_for(self, number: int) -> Sequence[int]:
         """The nodes to try: equal pods take them in one order."""
@@ -107,7 +108,7 @@ class Branching:
         self._masks[place] = mask | 1 << number
         for choice in self._nodes[place].best(self._masks[place]):
             self._options[place] = choice
-            if not choice.counted or self._is_within_limits():
+            if self._is_within_limits():
                 self._decide_next()
         self._masks[place], self._options[place] = mask, option
         self._places.pop()

@@ -2,9 +2,9 @@
 
 One urgent pod after the other takes the node where it costs least, beside the room that others of the round have got
 already. So one may take the free room that would have saved a later one more victims than it would have cost itself.
-Here all nodes are tried for all pods of a small round, those that have a node too. Every pod that has a node keeps
-one, and what is compared are the pods that wait and the victims (``Levels.standing``). Rules between pods are asked at
-the end, once for each plan that would be better.
+Here all nodes are tried for all pods of a small round, those that have a node too. Every pod that has a node
+before others leave keeps one, and what is compared are the pods that wait and the victims (``Levels.standing``). Rules
+between pods are asked at the end, once for each plan that would be better.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class JointSearch:
                 -state.demands[item.demand].dominant_share,
                 item.demand,
                 not item.preempts,
-                nodes[item.pod.key] == WAITS,
+                not self._must_place(item, nodes[item.pod.key]),
             ),
         )
         #: The node that each item has so far; ``WAITS``: none.
@@ -88,7 +88,7 @@ class JointSearch:
             [self._ways(item) for item in self._items],
             [self._options(node, limits) for node in nodes],
             limits,
-            [node != WAITS for node in self._before],
+            [self._must_place(item, node) for item, node in zip(self._items, self._before, strict=True)],
             known,
             self._may_share,
             self._accepts,
@@ -98,6 +98,10 @@ class JointSearch:
             return False
         self._decide(plan)
         return True
+
+    def _must_place(self, item: Item, node: int) -> bool:
+        """Whether an item keeps a node: the round gave it one already, or it takes what room is left."""
+        return node != WAITS and (item.resident >= 0 or not item.preempts)
 
     def _node_of(self, item: Item, decided: Decisions) -> int:
         for arrival in decided.arrivals:
@@ -111,7 +115,7 @@ class JointSearch:
         """What the plan so far is compared by."""
         levels, waiting = self._levels, [0] * len(self._levels)
         for item, node in zip(self._items, self._before, strict=True):
-            waiting[levels.place(item.priority)] += node == WAITS
+            waiting[levels.place(item.priority)] += item.worth if node == WAITS else 0
         victims = [resident for resident in self._state.leaving if self._residents.is_running(resident)]
         losses = levels.together(levels.loss(int(self._residents.priorities[victim])) for victim in victims)
         return levels.standing(waiting, losses)
@@ -122,9 +126,7 @@ class JointSearch:
         """Places of the nodes that may ever take an item; those that have pods of its demand so far come first."""
         possible = self._checks[item.demand].possible
         before = Counter(
-            node
-            for alike, node in zip(self._items, self._before, strict=True)
-            if alike.demand == item.demand
+            node for alike, node in zip(self._items, self._before, strict=True) if alike.demand == item.demand
         )
         places = [place for place, node in enumerate(self._nodes) if possible[node]]
         return sorted(places, key=lambda place: -before[self._nodes[place]])

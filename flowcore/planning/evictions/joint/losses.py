@@ -53,7 +53,7 @@ class Levels:
         """What plans are compared by, the smaller the better.
 
         Args:
-            waiting: how many pods of each level get no node.
+            waiting: what the pods of each level count for that get no node.
         """
         return tuple(
             amount

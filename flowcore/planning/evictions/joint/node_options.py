@@ -13,8 +13,8 @@ from flowcore.planning.evictions.residents import Residents
 
 #: Running pods of a node that may leave.
 MOST_MEMBERS = 10
-#: Sets that are known of a node for the same pods, where budgets or gangs may forbid the best of them.
-_MOST_OPTIONS = 4
+#: Sets that are known of a node for the same pods: what leaves other nodes may make another one the best.
+_MOST_OPTIONS = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,6 +24,7 @@ class Item:
     Attributes:
         demand: number of its demand.
         preempts: whether running pods may leave for it.
+        worth: what it counts for among pods of its priority that wait.
         resident: number of its placement among the residents; -1: it waits.
         requests: int64[R].
     """
@@ -31,6 +32,7 @@ class Item:
     pod: PendingPod
     demand: int
     preempts: bool
+    worth: int
     resident: int
     requests: Int64s
 
@@ -101,15 +103,15 @@ class NodeOptions:
         self._known: dict[int, tuple[NodeOption, ...]] = {}
 
     def best(self, mask: int) -> tuple[NodeOption, ...]:
-        """The best sets that let these items in together; more than one only where limits may forbid the first."""
+        """The best sets that let these items in together, the first one by itself the best."""
         known = self._known.get(mask)
         if known is None:
             items = [item for number, item in enumerate(self._items) if mask >> number & 1]
-            known = self._known[mask] = tuple(self._option(chosen) for chosen in self._sufficient(items))
+            known = self._known[mask] = tuple(self._sufficient(items))
         return known
 
-    def _sufficient(self, items: Sequence[Item]) -> list[int]:
-        """Sets that suffice, in order, none of which has a smaller one in it."""
+    def _sufficient(self, items: Sequence[Item]) -> list[NodeOption]:
+        """Sets that suffice, in order; after the first one those that lose less in some respect than any before."""
         modest = [item for item in items if not item.preempts]
         if modest and not self._fit(modest, 0):
             return []
@@ -120,14 +122,18 @@ class NodeOptions:
         enough = (self._freed_in_order[:, asked] + self._free[asked] >= requests[asked]).all(axis=1)
         usable = enough & self._is_within & ((self._sets & ~may) == 0) & ((self._sets & must) == must)
         several = len({item.priority for item in items}) > 1
-        sufficient: list[int] = []
+        sufficient: list[NodeOption] = []
+        smaller: list[int] = []
         for chosen in self._sets[usable].tolist():
-            if any(chosen & smaller == smaller for smaller in sufficient):
+            if any(chosen & known == known for known in smaller):
                 continue
             if several and not self._leave_for_others(items, chosen):
                 continue
-            sufficient.append(chosen)
-            if len(sufficient) == _MOST_OPTIONS or not any(self._limits_of[member] for member in self._of(chosen)):
+            smaller.append(chosen)
+            option = self._option(chosen)
+            if not any(_is_as_good(known, option) for known in sufficient):
+                sufficient.append(option)
+            if len(sufficient) == _MOST_OPTIONS:
                 break
         return sufficient
 
@@ -161,6 +167,15 @@ class NodeOptions:
             for name in self._limits_of[member]:
                 counted[name] = counted.get(name, 0) + 1
         return NodeOption(members, self._losses[chosen], counted)
+
+
+def _is_as_good(option: NodeOption, compared: NodeOption) -> bool:
+    """Whether an option is no worse than another one, whatever leaves other nodes.
+
+    What a plan loses has a maximum in it: a set with a higher one and fewer pods may be the better one beside others.
+    """
+    loses_no_more = all(loss <= known for loss, known in zip(option.losses, compared.losses, strict=True))
+    return loses_no_more and all(count <= compared.counted.get(name, 0) for name, count in option.counted.items())
 
 
 def _requests(items: Sequence[Item]) -> Int64s:
