@@ -11,12 +11,12 @@ from flowcore.planning.evictions.joint.node_options import Item, NodeOption, Nod
 
 #: Steps of the search, and plans that may be refused.
 _MOST_STEPS, _MOST_REFUSED = 4_000, 24
-WAITS = -1
+PENDING = -1
 
 
 @dataclass(frozen=True, slots=True)
 class JointPlan:
-    """For each item the place of its node among those that may be used, ``WAITS``: none; and all pods that leave."""
+    """For each item the place of its node among those that may be used, ``PENDING``: none; and all pods that leave."""
 
     places: tuple[int, ...]
     members: tuple[int, ...]
@@ -86,7 +86,7 @@ class Branching:
             item = self._items[number]
             level = self._levels.place(item.priority)
             self._waiting[level] += item.worth
-            self._places.append(WAITS)
+            self._places.append(PENDING)
             self._decide_next()
             self._places.pop()
             self._waiting[level] -= item.worth
@@ -98,7 +98,7 @@ class Branching:
         if before is None or before.demand != item.demand or before.preempts != item.preempts:
             return ways
         taken = self._places[-1]
-        return ways[ways.index(taken) :] if taken != WAITS else ()
+        return ways[ways.index(taken) :] if taken != PENDING else ()
 
     def _place(self, number: int, place: int) -> None:
         mask, option = self._masks[place], self._options[place]

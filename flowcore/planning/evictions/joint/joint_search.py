@@ -16,7 +16,7 @@ import numpy as np
 
 from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
-from flowcore.planning.evictions.joint.branching import WAITS, Branching, JointPlan
+from flowcore.planning.evictions.joint.branching import PENDING, Branching, JointPlan
 from flowcore.planning.evictions.joint.losses import Levels
 from flowcore.planning.evictions.joint.node_options import MOST_MEMBERS, Item, NodeOptions
 from flowcore.planning.evictions.state import Arrival, Checkpoint, Decisions, EvictionState
@@ -60,7 +60,7 @@ class JointSearch:
                 not self._must_place(item, nodes[item.pod.key]),
             ),
         )
-        #: The node that each item has so far; ``WAITS``: none.
+        #: The node that each item has so far; ``PENDING``: none.
         self._before = [nodes[item.pod.key] for item in self._items]
         self._levels = Levels(item.priority for item in items)
         self._checks = {item.demand: check_of(item.demand) for item in items}
@@ -101,21 +101,21 @@ class JointSearch:
 
     def _must_place(self, item: Item, node: int) -> bool:
         """Whether an item keeps a node: the round gave it one already, or it takes what room is left."""
-        return node != WAITS and (item.resident >= 0 or not item.preempts)
+        return node != PENDING and (item.resident >= 0 or not item.preempts)
 
     def _node_of(self, item: Item, decided: Decisions) -> int:
         for arrival in decided.arrivals:
             if arrival.pod.key == item.pod.key:
                 return arrival.node
         if item.resident < 0 or any(resident == item.resident for resident, _ in decided.leaving):
-            return WAITS
+            return PENDING
         return int(self._residents.nodes[item.resident])
 
     def _standing(self) -> tuple[int, ...]:
         """What the plan so far is compared by."""
         levels, waiting = self._levels, [0] * len(self._levels)
         for item, node in zip(self._items, self._before, strict=True):
-            waiting[levels.place(item.priority)] += item.worth if node == WAITS else 0
+            waiting[levels.place(item.priority)] += item.worth if node == PENDING else 0
         victims = [resident for resident in self._state.leaving if self._residents.is_running(resident)]
         losses = levels.together(levels.loss(int(self._residents.priorities[victim])) for victim in victims)
         return levels.standing(waiting, losses)
@@ -206,7 +206,7 @@ class JointSearch:
     def _decide(self, plan: JointPlan) -> None:
         """Lets pods leave and come. With rules between pods all of them come anew, so that each is judged again."""
         state, residents = self._state, self._residents
-        nodes = [self._nodes[place] if place != WAITS else WAITS for place in plan.places]
+        nodes = [self._nodes[place] if place != PENDING else PENDING for place in plan.places]
         coming = [
             (item, node)
             for item, node in zip(self._items, nodes, strict=True)
@@ -217,7 +217,7 @@ class JointSearch:
             above = [
                 (item.pod.key, node)
                 for item, node in zip(self._items, nodes, strict=True)
-                if item.preempts and node != WAITS and item.priority > int(residents.priorities[resident])
+                if item.preempts and node != PENDING and item.priority > int(residents.priorities[resident])
             ]
             here = [key for key, node in above if node == int(residents.nodes[resident])]
             return here or [key for key, _ in above]
@@ -226,5 +226,5 @@ class JointSearch:
             state.let_leave(resident, self._eligibility.kind, for_pods(resident))
         # Pods for which nobody may leave take the room that is free.
         for item, node in sorted(coming, key=lambda decision: decision[0].preempts):
-            if node != WAITS:
+            if node != PENDING:
                 state.arrive(item.pod, item.demand, node)
