@@ -30,6 +30,7 @@ class Residents:
         placements: of the plan, those that can be taken back.
         nodes: int64[V], node of each.
         usage: int64[V, R].
+        kept: keys of placements that are not taken back for others.
     """
 
     running: RunningPods
@@ -37,21 +38,22 @@ class Residents:
     placements: tuple[Placement, ...]
     nodes: Int64s
     usage: Int64s
+    kept: frozenset[str] = frozenset()
 
     @classmethod
     def of(
         cls, snapshot: Snapshot, running: RunningPods, placements: Sequence[Placement], kept: Collection[str] = ()
     ) -> Residents:
-        """Residents of the nodes of a snapshot; ``kept``: keys of placements that are not taken back for others."""
+        """Residents of the nodes of a snapshot; ``kept``: as the attribute."""
         index = snapshot.table.index
         known = [pod for pod in running.pods if pod.node in index]
-        pods = (*known, *(_as_running(each, is_kept=each.pod.key in kept) for each in placements))
+        pods = (*known, *map(_as_running, placements))
         numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
         kinds = list(map(numbers.__getitem__, map(attrgetter("usage"), pods)))
         rows = [snapshot.vector(amounts) for amounts in numbers]
         usage = np.array(rows, dtype=np.int64).reshape(-1, len(snapshot.resources))[kinds]
         nodes = np.fromiter(map(index.__getitem__, map(attrgetter("node"), pods)), dtype=np.int64, count=len(pods))
-        return cls(running, pods, tuple(placements), nodes, usage)
+        return cls(running, pods, tuple(placements), nodes, usage, frozenset(kept))
 
     @cached_property
     def priorities(self) -> Int64s:
@@ -61,7 +63,9 @@ class Residents:
     @cached_property
     def evictable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """bool[V]: nothing is known against an eviction, or against taking a placement back."""
-        return np.array([not pod.unevictable_reason for pod in self.pods], dtype=np.bool_)
+        evictable = [not pod.unevictable_reason for pod in self.pods[: self.running_count]]
+        evictable += [placement.pod.key not in self.kept for placement in self.placements]
+        return np.array(evictable, dtype=np.bool_)
 
     @cached_property
     def by_node(self) -> tuple[tuple[int, ...], ...]:
@@ -99,7 +103,7 @@ class Residents:
         return self.placements[resident - self.running_count]
 
 
-def _as_running(placement: Placement, *, is_kept: bool) -> RunningPod:
+def _as_running(placement: Placement) -> RunningPod:
     """A placement as if it ran, for a moment only."""
     pod = placement.pod
     return RunningPod(
@@ -112,7 +116,6 @@ def _as_running(placement: Placement, *, is_kept: bool) -> RunningPod:
         started=np.inf,
         policy=pod.policy,
         queue=pod.queue,
-        unevictable_reason="it is placed" if is_kept else "",
     )
 
 
