@@ -356,8 +356,10 @@ class Round:
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
-        placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
-        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
+        placed = (each.pod for each in result.placements)
+        # A pod whose replacement has a node reserved counts for its queue as before.
+        gone = (each.pod for each in result.evictions if not each.to)
+        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, gone)))
 
     def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
         """What nodes cost one more pod after the plan, for pods that kube-scheduler binds and, ``bound``, that we bind.
