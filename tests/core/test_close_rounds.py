@@ -7,6 +7,7 @@ from dataclasses import replace
 import msgspec
 from hypothesis import given, settings
 from support.constrained_snapshots import constrained_snapshots
+from support.eviction_clusters import HOSTNAME, keeps_apart
 from support.large_snapshots import with_gangs
 from support.model import node, pod, snapshot
 from support.profiles import examples
@@ -16,6 +17,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.gangs import Gang
+from flowcore.model.nodes import Node
 from flowcore.planning.round import Round, run_round
 
 _STEPS = 40
@@ -45,6 +47,27 @@ def test_a_round_with_a_pod_that_stays_out_is_not_close() -> None:
     assert stepped(snapshot(nodes, [pod("a", 500)])).is_close
     assert not stepped(snapshot(nodes, [pod("a", 500), pod("b", 800)])).is_close
     assert not stepped(snapshot(nodes, [pod("a", 500), pod("b", 2000)])).is_close
+
+
+def test_pods_that_no_plan_places_promise_nothing() -> None:
+    """Too large ones, gangs larger than all nodes, and more of a kind than its own rule lets in."""
+    nodes = [node("a", 1000), node("b", 1000)]
+    fits = [pod("fits", 100)]
+    assert stepped(snapshot(nodes, [*fits, pod("large", 2000)])).outlook().left == 0
+    assert stepped(snapshot(nodes, [*fits, pod("first", 800), pod("next", 800), pod("last", 800)])).outlook().left == 0
+    members = [msgspec.structs.replace(pod(f"m{number}", 700), gangs=("g",)) for number in range(3)]
+    crowd = replace(snapshot(nodes, [*fits, *members]), gangs={"g": Gang("g", 3)})
+    assert stepped(crowd).outlook().left == 0
+    smaller = replace(crowd, gangs={"g": Gang("g", 2)})
+    assert Round(smaller).outlook().left == 3, "a plan may place two of the gang, and the pod beside it"
+    alone = msgspec.structs.replace(fits[0].signature, labels=(("app", "a"),), constraints=keeps_apart("a"))
+    three = [msgspec.structs.replace(pod(f"s{number}", 10), signature=alone) for number in range(3)]
+    assert stepped(snapshot([with_hostname(each) for each in nodes], three)).outlook().left == 0
+
+
+def with_hostname(each: Node) -> Node:
+    """The node with the label that all nodes have."""
+    return msgspec.structs.replace(each, labels=((HOSTNAME, each.name),))
 
 
 def test_the_worker_ends_a_close_round_though_it_has_time() -> None:

@@ -75,13 +75,18 @@ def test_steps_that_only_improve_a_plan_are_charged_to_nobody(monkeypatch: pytes
 
 
 def steps_taken(
-    request: RoundRequest, budget: float, monkeypatch: pytest.MonkeyPatch, deadline: float = 0.0
+    request: RoundRequest,
+    budget: float,
+    monkeypatch: pytest.MonkeyPatch,
+    deadline: float = 0.0,
+    by_clock: float = 3.0,
 ) -> tuple[int, RoundReply]:
-    """Steps of a round. A step takes a CPU second and ten by the clock, and the round's start a thousand.
+    """Steps of a round. A step takes a CPU second, and the round's start a thousand by the clock.
 
     Args:
         budget: in seconds.
         deadline: in seconds; 0: none.
+        by_clock: seconds by the clock of a step.
     """
     taken = [0]
     step = Round.step
@@ -92,7 +97,7 @@ def steps_taken(
 
     def improving(planned: Round, seconds: float, _: float, __: Stopwatch) -> ImprovingTime:
         clock = iter([0.0])
-        watch = Stopwatch(lambda: next(clock, 1e3 + 10.0 * taken[0]))
+        watch = Stopwatch(lambda: next(clock, 1e3 + by_clock * taken[0]))
         return ImprovingTime(planned, seconds, deadline, watch, lambda: float(taken[0]))
 
     with monkeypatch.context() as patched:
@@ -103,14 +108,15 @@ def steps_taken(
 
 
 def test_a_plan_that_leaves_pods_is_improved_for_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In CPU time, from the first plan on, which took longer. Half of the deadline is left by the clock."""
+    """In CPU time, from the first plan on. By the clock at most four times that, and half of the deadline."""
     taken, first = steps_taken(crowded(), 0.0, monkeypatch)
     assert (taken, bool(first.unplaced)) == (1, True)
     taken, better = steps_taken(crowded(), 6.0, monkeypatch)
     assert taken == 1 + 6
     assert len(better.placements) > len(first.placements)
     assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_200.0)[0] == 1 + 6
-    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_060.0)[0] == 1 + 2
+    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_016.0)[0] == 1 + 2
+    assert steps_taken(crowded(), 6.0, monkeypatch, by_clock=8.0)[0] == 1 + 3
 
 
 def test_many_placed_pods_are_worth_more_time(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel
@@ -73,6 +76,22 @@ class _BeforeLevels:
     best: Candidate
     bound: int
     relaxed: Sequence[RelaxedSolution]
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What more steps may bring to the best plan so far; pods that were decided before the rest are not counted.
+
+    Attributes:
+        is_close: every pod has a node, and no plan costs less by more than one for each pod.
+        placed: pods that it places.
+        left: pods that it leaves and that another plan may place. What a demand or a group rules out by itself is not
+            counted: pods that no node has room for, more of a kind than its own rules let in, gangs larger than that.
+    """
+
+    is_close: bool
+    placed: int
+    left: int
 
 
 class Round:
@@ -163,20 +182,25 @@ class Round:
 
         Prices are whole numbers, so that much is mostly rounding.
         """
+        return self.outlook().is_close
+
+    def outlook(self) -> Outlook:
+        """What more steps may bring."""
         candidate = self._best_found()
         placed = sum(commit.count for commit in candidate.commits)
         missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
-        return not missing and candidate.cost - self._bound <= placed
+        is_close = not missing and candidate.cost - self._bound <= placed
+        return Outlook(is_close, placed, max(0, self._placeable - placed))
 
-    @property
-    def placed(self) -> int:
-        """Pods that the best plan so far places, without those that were decided before the rest of the round."""
-        return sum(commit.count for commit in self._best_found().commits)
-
-    @property
-    def leaves_pods(self) -> bool:
-        """Whether the best plan so far leaves pods that some node had room for when the round began."""
-        return self.placed < sum(demand.count for demand in self._problem.demands if demand.counts.any())
+    @cached_property
+    def _placeable(self) -> int:
+        """Pods that some plan may place as far as each demand and each group tells by itself."""
+        problem, groups = self._problem, self._problem.atomic_groups
+        most = [demand.constraints.max_placeable(demand.counts) for demand in problem.demands]
+        # One entry more for pods in no group, whose number is -1.
+        hopeless = np.append(problem.unschedulable | (problem.required > np.array(most)).any(axis=1), [False])
+        counts = [np.count_nonzero(~hopeless[groups.group_of[number]]) for number in range(len(problem.demands))]
+        return sum(map(min, counts, most))
 
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""

@@ -3,7 +3,8 @@
 What a plan places is bound and stays. So a plan that leaves pods which had room decides for long who gets it. The first
 plan is the worst one there: it takes one class after the other, large pods first. The clock from the start of the
 round is no good measure then: where thousands of pods wait, the first plan takes most of the budget, and on a busy
-machine all of it. So such a plan is improved for the whole budget, in CPU time, and for longer if it places thousands.
+machine all of it. So such a plan is improved for the whole budget, in CPU time, and for longer if it places thousands
+and leaves hundreds. Few pods that wait must not make the rounds of all others longer, nor those that no plan places.
 """
 
 from __future__ import annotations
@@ -12,17 +13,28 @@ import time
 from collections.abc import Callable
 
 from flowcore.planning.round import Round
+from flowcore.planning.round.round import Outlook
 from thalweg_operator.planning.reports.phases import Stopwatch
 
 #: A plan that leaves pods is improved for the budget for each so many pods that it places: with the usual budget for a
 #: tenth of a millisecond each. To bind a pod takes several times as long.
 _PODS_OF_A_BUDGET = 3_000
+#: No more placed pods count than this for each that is left: there is no more to gain.
+_PLACED_FOR_EACH_LEFT = 10
+#: The longest that a plan is improved, in budgets.
+_MOST_BUDGETS = 5.0
+#: How many times longer it may take by the clock than in CPU time: others wait.
+_BY_CLOCK = 4.0
 #: Part of the deadline, which is by the clock, that improving may use up: the result takes time too.
 _OF_DEADLINE = 0.5
 
 
 class ImprovingTime:
-    """The time for the steps after the first plan of one round."""
+    """The time for the steps after the first plan of one round.
+
+    Attributes:
+        seconds: CPU seconds that the plan was granted so far.
+    """
 
     def __init__(
         self,
@@ -42,23 +54,27 @@ class ImprovingTime:
         self._planned, self._budget, self._since_start, self._cpu_clock = planned, budget, since_start, cpu_clock
         #: Seconds by the clock from the start of the round.
         self._latest = max(budget, _OF_DEADLINE * deadline) if deadline else float("inf")
-        self._began = 0.0
+        self._began = self._began_by_clock = 0.0
+        self.seconds = budget
 
     def begin(self) -> None:
         """There is a first plan."""
-        self._began = self._cpu_clock()
+        self._began, self._began_by_clock = self._cpu_clock(), self._since_start.seconds
 
     def is_over(self) -> bool:
         """Whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile."""
-        if self._planned.is_close:
-            return True
         passed = self._since_start.seconds
-        if not self._planned.leaves_pods:
-            return passed >= self._budget
-        return passed >= self._latest or self._cpu_clock() - self._began >= self.seconds
+        if passed >= self._latest:
+            return True
+        outlook = self._planned.outlook()
+        if outlook.is_close or not outlook.left:
+            return outlook.is_close or passed >= self._budget
+        # A step may look worse than the one before: what was granted stays.
+        self.seconds = max(self.seconds, self._worth(outlook))
+        by_clock = passed - self._began_by_clock
+        return by_clock >= _BY_CLOCK * self.seconds or self._cpu_clock() - self._began >= self.seconds
 
-    @property
-    def seconds(self) -> float:
+    def _worth(self, outlook: Outlook) -> float:
         """CPU seconds that a plan like this one may be improved for."""
-        planned = self._planned
-        return self._budget * max(1.0, planned.placed / _PODS_OF_A_BUDGET if planned.leaves_pods else 0.0)
+        placed = min(outlook.placed, _PLACED_FOR_EACH_LEFT * outlook.left)
+        return self._budget * min(max(1.0, placed / _PODS_OF_A_BUDGET), _MOST_BUDGETS)
