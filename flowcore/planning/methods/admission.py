@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -22,6 +23,12 @@ from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
+
+
+#: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
+_MANY = 1_000
+#: The round in fractions for that case: a tenth of the work.
+_ROUGH: Final = {"most_demands": 24, "most_pairs": 10_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,13 +87,16 @@ class Admission:
             else self.best.cost
         )
         self.offer(self.by_price())
+        is_short = self._is_short
+        if is_short and sum(demand.count for demand in problem.demands) >= _MANY:
+            self._relax(**_ROUGH)  # the budget may not last for another step, and the first bound knows no shortage
         yield
         if self.best.cost == self.bound:
             return
         relaxed = self._relax()
         if relaxed is not None:
             yield
-        if not any(unplaced_counts(self.best.commits, self.best.demands)):
+        if not is_short:
             return  # other orders are for what stays out
         group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
         self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
@@ -100,19 +110,28 @@ class Admission:
         size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
-    def _relax(self) -> RelaxedSolution | None:
-        """The round in fractions with groups, whose prices give a bound; None: it is too large."""
+    def _relax(self, **fineness: int) -> RelaxedSolution | None:
+        """The round in fractions with groups, whose prices give a bound; None: it is too large.
+
+        Args:
+            fineness: of classes and nodes, see ``relax``.
+        """
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [
             demand.prices[~needed] for demand, needed in zip(problem.demands, problem.atomic_groups.needed, strict=True)
         ]
         bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
-        relaxed = relax(problem.cost_matrix, prices, bundles)
+        relaxed = relax(problem.cost_matrix, prices, bundles, **fineness)
         if relaxed is not None:
             self.relaxed.append(relaxed)
             self.bound = max(self.bound, self.bound_by([relaxed]))
         return relaxed
+
+    @property
+    def _is_short(self) -> bool:
+        """Whether the best candidate leaves pods."""
+        return any(unplaced_counts(self.best.commits, self.best.demands))
 
     def bound_by(self, solutions: Sequence[RelaxedSolution]) -> int:
         """The best bound that some prices give, of a round with or without groups."""
@@ -123,6 +142,7 @@ class Admission:
                     shadow_prices=relaxed.shadow_prices,
                     loads=relaxed.loads,
                     atomic_groups=self._problem.atomic_groups.all,
+                    known_cost=self.best.cost if self._is_short else None,
                 )
                 for relaxed in solutions
             ),

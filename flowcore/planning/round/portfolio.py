@@ -259,7 +259,13 @@ class Portfolio:
         self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
             self.relaxed.append(relaxed)
-            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
+            is_short = self._unplaced_of(matrix.placeable) > 0
+            bound = lower_bound(
+                matrix,
+                shadow_prices=relaxed.shadow_prices,
+                loads=relaxed.loads,
+                known_cost=self.best.cost if is_short else None,
+            )
             self.bound = max(self.bound, bound)
 
     @property
