@@ -98,7 +98,6 @@ def test_a_bound_from_any_prices_holds(crowd: Snapshot, seed: int, highest: floa
         lower_bound(field, shadow_prices=shadow_prices),
         lower_bound(field, marginal_costs=slots),
         lower_bound(field, loads={potential: expected}, shadow_prices=shadow_prices),
-        lower_bound(field, loads={potential: expected}, shadow_prices=shadow_prices, known_cost=result.cost),
         lower_bound(field),
         first_bound(field),
     ):

@@ -24,7 +24,6 @@ from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
 
-
 #: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
 _MANY = 1_000
 #: The round in fractions for that case: a tenth of the work.
@@ -142,7 +141,6 @@ class Admission:
                     shadow_prices=relaxed.shadow_prices,
                     loads=relaxed.loads,
                     atomic_groups=self._problem.atomic_groups.all,
-                    known_cost=self.best.cost if self._is_short else None,
                 )
                 for relaxed in solutions
             ),

@@ -27,6 +27,9 @@ _STEPS = 4
 #: Pairs of demand and state at most, and demands: more take longer than they help. Beyond that demands are merged.
 _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
+#: How many pods of a demand a state takes counts where that is less than this part of what its room is enough for.
+_NARROW = 0.9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxedSolution:
@@ -167,6 +170,9 @@ class _Scaled:
         blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
         counted = np.concatenate([block.counted for block in blocks], axis=1)
         room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)
+        with np.errstate(divide="ignore"):
+            by_room = np.min([room[:, each] / requests[:, each, np.newaxis] for each in range(len(resources))], axis=0)
+        most = np.where(most < _NARROW * by_room, most, np.inf)
         return cls(blocks, arcs, usable, most, counted, requests, room, resources, scale, asked)
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:

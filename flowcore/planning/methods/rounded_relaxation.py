@@ -16,16 +16,21 @@ from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
 
+def shares_at_once(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
+    """The share of each demand at once, in about the time of ``fill``, and then all other pods that fit."""
+    order, chosen = _order_and_shares(problem, relaxed)
+    capacity = problem.start.copy()
+    shares = [(demand, int(chosen[demand])) for demand in order]
+    placed = greedy(problem.cost_matrix, shares, capacity, relaxed.shadow_prices)
+    return completed(problem, "shares", placed, capacity)
+
+
 def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:
     """Two ways to round: with shadow prices as a part of what nodes cost, and without.
 
     Each builds a candidate; none changes anything for the others.
     """
-    demands = problem.demands
-    shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
-    order = sorted(range(len(demands)), key=lambda index: (-shadow_costs[index], -demands[index].dominant_share, index))
-    everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
-    chosen = np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
+    order, chosen = _order_and_shares(problem, relaxed)
 
     def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()
@@ -33,6 +38,15 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
         return completed(problem, "shares", [*fixed.commits, *placed], capacity)
 
     return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]
+
+
+def _order_and_shares(problem: Problem, relaxed: RelaxedSolution) -> tuple[list[int], Int64s]:
+    """Demands by what their room costs others, the dearest first; and int64[C], how many pods of each are placed."""
+    demands = problem.demands
+    shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
+    order = sorted(range(len(demands)), key=lambda index: (-shadow_costs[index], -demands[index].dominant_share, index))
+    everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
+    return order, np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
 
 
 def _shares(problem: Problem, relaxed: RelaxedSolution, shadow_costs: Sequence[float]) -> Int64s:

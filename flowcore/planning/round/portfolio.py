@@ -31,7 +31,7 @@ from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.methods.rounded_relaxation import roundings, shares_at_once
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.tangents import is_one_size
@@ -114,11 +114,13 @@ class Portfolio:
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
-        self.offer(fill(problem))
-        self._first_bound()
         placeable = problem.cost_matrix.placeable
         pods = _pods_of(self._problem, placeable)
-        if pods > _FEW_BY_PRICE and not self._is_solved:
+        if pods > _FEW_BY_PRICE and self._is_for_shares:
+            self._relax()
+        self.offer(fill(problem) if self._relaxation is None else shares_at_once(problem, self._relaxation))
+        self._first_bound()
+        if pods > _FEW_BY_PRICE and self._relaxation is None and not self._is_solved:
             self._relax()
         yield
         if self._is_solved:
@@ -175,6 +177,16 @@ class Portfolio:
         if self._is_scarce:
             yield from self._solve_by_flow(self._flowing)
         yield from self._search_with(Reinsertion(self._problem, self.best))
+
+    @property
+    def _is_for_shares(self) -> bool:
+        """Whether the round in fractions says more about the first plan than the order of the queue does.
+
+        It does not know levels of priority, nor what pods cost beside each other. Pods of one size need no shares.
+        """
+        demands = self._problem.demands
+        one_priority = len({demand.group.pod_class.priority for demand in demands}) == 1
+        return one_priority and not is_one_size(demands) and not WithoutPenalties.any(self._problem)
 
     @property
     def _is_solved(self) -> bool:
@@ -259,13 +271,7 @@ class Portfolio:
         self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
             self.relaxed.append(relaxed)
-            is_short = self._unplaced_of(matrix.placeable) > 0
-            bound = lower_bound(
-                matrix,
-                shadow_prices=relaxed.shadow_prices,
-                loads=relaxed.loads,
-                known_cost=self.best.cost if is_short else None,
-            )
+            bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
 
     @property

@@ -10,14 +10,15 @@ numbers. Costs are whole too, so no plan costs less than the bound rounded up.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
-from flowcore.planning.problem.bounds.class_prices import NodeOffers, bound_by_class_prices
-from flowcore.planning.problem.bounds.least_cost import Scale, cheapest_plan, least_cost
+from flowcore.planning.problem.bounds.least_arc import least_arc
+from flowcore.planning.problem.bounds.least_cost import cheapest_plan, least_cost
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -27,6 +28,11 @@ from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.topology.counters import DomainCounter
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
+#: Parts of a unit of cost that sums count, as a power of two; fewer where sums would not fit 63 bits.
+_FINENESS, _BITS = 10, 61
+#: A price is off by less than this part of it; not at all if it is whole and below this number.
+_FLOAT_ERROR, _EXACT = 1e-12, 1e9
+
 
 def first_bound(cost_matrix: CostMatrix) -> int:
     """A cost that no plan goes below: each pod pays as if it were alone in the round, or its price.
@@ -35,7 +41,7 @@ def first_bound(cost_matrix: CostMatrix) -> int:
     """
     total = pods = 0
     for demand in cost_matrix.demands:
-        first_cost = demand.least_arc(cost_matrix.capacity.snapshot) + demand.first_increase
+        first_cost = least_arc(demand, cost_matrix.capacity.snapshot) + demand.first_increase
         cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
         total += int(np.minimum(demand.prices, cheapest).sum())
         pods += demand.count
@@ -74,7 +80,6 @@ def lower_bound(
     loads: Mapping[NodePotential, Mixture | None] | None = None,
     atomic_groups: Sequence[AtomicGroup] = (),
     residents: ResidentRoom | None = None,
-    known_cost: int | None = None,
 ) -> int:
     """A cost that no plan of the round goes below, whatever is passed.
 
@@ -91,8 +96,6 @@ def lower_bound(
         atomic_groups: pods that are placed together or not at all; without them the bound holds too, and is weaker.
         residents: pods on nodes that may leave or move, where the demands are those of ``demands_beside``; None: none.
             Then pods pay the least increase of potentials, and ``loads`` and ``marginal_costs`` are not read.
-        known_cost: of a plan. With it nodes that hold few more pods count as filled with whole ones (``class_prices``),
-            which takes longer.
     """
     demands = cost_matrix.demands
     tangents = (
@@ -103,20 +106,19 @@ def lower_bound(
         if residents is None
         else {}
     )
-    scale = Scale.of(demands)
+    scale = _Scale.of(demands)
     priced: list[tuple[int, Float64s]] = []
     if shadow_prices is not None:
         priced = [(resource, column) for resource, column in enumerate(shadow_prices.T) if column.any()]
     paid: list[int] = []
-    costs: list[Float64s] = []
-    total, as_groups, rules_pay = 0, 0, 0
+    total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
     for index, demand in enumerate(demands):
         increase = (
             residents.least_increase(demand) if residents is not None else tangents[demand.potential].paid_by(demand)
         )
-        cost = demand.least_arc(cost_matrix.capacity.snapshot) + increase
+        cost = least_arc(demand, cost_matrix.capacity.snapshot) + increase
         for resource, price in priced:
             if demand.requests[resource]:
                 cost += price * float(demand.requests[resource])
@@ -124,18 +126,12 @@ def lower_bound(
         paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
         least = _least_of(demand, whole, prices, raising)
         total += least
-        in_group = int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
-        as_groups += in_group
-        if known_cost is not None:
-            costs.append(cost)
-            rules_pay += in_group if _in_domains(cost_matrix.capacities[index]) else 0
+        as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
     # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
     surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
     total = max(total, as_groups + surcharge)
-    constants = np.zeros(len(cost_matrix.capacity.free))
     for tangent in tangents.values():
         total += int(scale.down(tangent.constants[tangent.constants < 0]).sum())
-        constants += tangent.constants
     if priced:
         spare = cost_matrix.spare if residents is None else residents.spare(cost_matrix)
         given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
@@ -143,17 +139,27 @@ def lower_bound(
     if shadow_prices is not None and residents is not None:
         saved_by_leaving = residents.saved_by_leaving(shadow_prices)
         total -= -int(scale.down(-saved_by_leaving[saved_by_leaving > 0]).sum())
-    if priced and known_cost is not None and residents is None and shadow_prices is not None:
-        with_rules = np.array([_in_domains(each) for each in cost_matrix.capacities], dtype=np.bool_)
-
-        def others_pay(of_classes: Sequence[int]) -> int:
-            paid_by = [own if rules else price for own, rules, price in zip(paid, with_rules, of_classes, strict=True)]
-            beyond = (_atomic_group_surcharge(unit, demands, paid_by, scale.parts) for unit in atomic_groups)
-            return rules_pay + sum(beyond)
-
-        offers = NodeOffers(np.array(costs), cost_matrix.most, shadow_prices, cost_matrix.spare, constants)
-        total = max(total, bound_by_class_prices(offers, demands, ~with_rules, scale, others_pay, known_cost))
     return max(0, -(-total // scale.parts))
+
+
+@dataclass(frozen=True, slots=True)
+class _Scale:
+    """Costs as whole numbers of ``1 / parts`` of a unit; ``most`` is above all of them."""
+
+    parts: int
+    most: int
+
+    @classmethod
+    def of(cls, demands: Sequence[Demand]) -> _Scale:
+        highest = sum(int(demand.prices.sum()) + demand.count for demand in demands)
+        return cls(2 ** max(0, min(_FINENESS, _BITS - highest.bit_length())), 2**_BITS)
+
+    def down(self, values: Float64s) -> Int64s:
+        """Rounded down, and by as much as floats may be off; whole numbers stay as they are."""
+        exact = np.clip(values * self.parts, -float(self.most), float(self.most))
+        whole = (values == np.rint(values)) & (np.abs(values) < _EXACT)
+        floors: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
+        return floors
 
 
 def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[DomainCounter, int]) -> int:
@@ -171,11 +177,6 @@ def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[Dom
         return capacities_of(constraints, lambda counter: counter.initial, demand.counts, pods, raising, below)
 
     return int(least_cost(cost, demand.counts, prices, capacities)[0])
-
-
-def _in_domains(capacities: DomainCapacities | None) -> bool:
-    """Whether rules limit the pods in domains of several nodes."""
-    return capacities is not None and (len(capacities.parents) > 0 or capacities.rise > 0)
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:

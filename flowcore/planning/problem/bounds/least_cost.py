@@ -6,48 +6,16 @@ is around gives the cheapest plan for every number of pods (a matroid), and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 #: How many numbers of pods in the emptiest domain of a spread constraint are looked at one by one.
 _MOST_MINIMUMS = 16
-#: Parts of a unit of cost that sums count, as a power of two; fewer where sums would not fit 63 bits.
-_FINENESS, _BITS = 10, 61
-#: A price is off by less than this part of it; not at all if it is whole and below this number.
-_FLOAT_ERROR, _EXACT = 1e-12, 1e9
-
-
-@dataclass(frozen=True, slots=True)
-class Scale:
-    """Costs as whole numbers of ``1 / parts`` of a unit; ``most`` is above all of them."""
-
-    parts: int
-    most: int
-
-    @classmethod
-    def of(cls, demands: Sequence[Demand]) -> Scale:
-        """The finest in which the prices of all pods have a sum."""
-        highest = sum(int(demand.prices.sum()) + demand.count for demand in demands)
-        return cls(2 ** max(0, min(_FINENESS, _BITS - highest.bit_length())), 2**_BITS)
-
-    def down(self, values: Float64s) -> Int64s:
-        """Rounded down, and by as much as floats may be off; whole numbers stay as they are."""
-        exact = np.clip(values * self.parts, -float(self.most), float(self.most))
-        whole = (values == np.rint(values)) & (np.abs(values) < _EXACT)
-        floors: Int64s = np.where(whole, exact, np.floor(exact - np.abs(exact) * _FLOAT_ERROR) - 1).astype(np.int64)
-        return floors
-
-    def up(self, values: Float64s) -> Int64s:
-        """Rounded up in the same way."""
-        ceilings: Int64s = -self.down(-values)
-        return ceilings
 
 
 def least_cost(
@@ -85,22 +53,6 @@ def cheapest_plan(cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s) -
     nodes = nodes[np.argsort(cost[nodes], kind="stable")]
     places = np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
     return _sum(np.minimum(prices[: len(places)], places)) + _sum(prices[len(places) :])
-
-
-def price_of_class(cost: Float64s | Int64s, fit_counts: Int64s, prices: Int64s) -> float:
-    """What a place may cost at most to be taken in the cheapest plan of a demand without rules.
-
-    Args:
-        cost, fit_counts, prices: see ``least_cost``.
-    """
-    nodes, pods = np.nonzero(fit_counts > 0)[0], len(prices)
-    if len(nodes) > pods:
-        nodes = nodes[np.argpartition(cost[nodes], pods - 1)[:pods]]
-    nodes = nodes[np.argsort(cost[nodes], kind="stable")]
-    places = np.repeat(cost[nodes], np.minimum(fit_counts[nodes], pods))[:pods]
-    taken = int(np.count_nonzero(places <= prices[: len(places)]))
-    last_place = float(places[taken - 1]) if taken else 0.0
-    return last_place if taken == pods else max(last_place, float(prices[taken]))
 
 
 def _cheapest_plan(

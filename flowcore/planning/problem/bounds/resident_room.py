@@ -15,6 +15,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, Bools, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.model.cost_policy import Utilisation
+from flowcore.planning.problem.bounds.least_arc import least_arc
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -122,6 +123,6 @@ def demands_beside(problem: Problem, room: ResidentRoom) -> tuple[Demand, ...]:
         counts = np.where(allowed, count_fitting(demand.requests, room.emptied.free), 0)
         if group.pod_class.host_ports:
             counts = np.minimum(counts, 1)
-        arc = demand.least_arc(problem.snapshot)
+        arc = least_arc(demand, problem.snapshot)
         fitting.append(replace(demand, allowed=allowed, counts=counts, arc=arc, constraints=UNCONSTRAINED))
     return tuple(fitting)

@@ -102,11 +102,6 @@ class Demand:
             group.pod_class, group.signature, preferences, self.compared, self.policy.cost.weights, snapshot
         )
 
-    def least_arc(self, snapshot: Snapshot) -> Int64s:
-        """int64[N]: the arc without what the class prefers among pods that run and those of the round."""
-        soft_costs = self.soft_costs(snapshot)
-        return self.arc if soft_costs is None else self.arc - soft_costs.initial_cost
-
     def prices_of_last(self, count: int) -> Int64s:
         """Prices of the ``count`` pods that are placed last."""
         return self.prices[len(self.prices) - count :]
