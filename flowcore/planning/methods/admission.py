@@ -26,8 +26,8 @@ from flowcore.planning.problem.problem import Problem, is_better
 
 #: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
 _MANY = 1_000
-#: The round in fractions for that case: a tenth of the work.
-_ROUGH: Final = {"most_demands": 24, "most_pairs": 10_000}
+#: The round in fractions for that case. With fewer classes more states of nodes are told apart.
+_ROUGH: Final = {"most_demands": 40, "most_pairs": 20_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -77,20 +77,22 @@ class Admission:
         self.best = problem.nothing_placed()
 
     def run(self) -> Generator[None, None, None]:
-        """Yields after each order, and after the bound."""
+        """Yields after each order, and after the bound; of many pods the first step has a bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
-        self.bound = (
-            lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
-            if problem.demands
-            else self.best.cost
-        )
         self.offer(self.by_price())
-        is_short = self._is_short
-        if is_short and sum(demand.count for demand in problem.demands) >= _MANY:
-            self._relax(**_ROUGH)  # the budget may not last for another step, and the first bound knows no shortage
+        is_short = any(unplaced_counts(self.best.commits, self.best.demands))
+        # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
+        is_many = sum(demand.count for demand in problem.demands) >= _MANY
+        relaxed = self._relax(**_ROUGH) if is_many else None
+        if relaxed is None:
+            self.bound = (
+                lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+                if problem.demands
+                else self.best.cost
+            )
         yield
-        if self.best.cost == self.bound:
+        if self.best.cost == self.bound or (relaxed is not None and not is_short):
             return
         relaxed = self._relax()
         if relaxed is not None:
@@ -126,11 +128,6 @@ class Admission:
             self.relaxed.append(relaxed)
             self.bound = max(self.bound, self.bound_by([relaxed]))
         return relaxed
-
-    @property
-    def _is_short(self) -> bool:
-        """Whether the best candidate leaves pods."""
-        return any(unplaced_counts(self.best.commits, self.best.demands))
 
     def bound_by(self, solutions: Sequence[RelaxedSolution]) -> int:
         """The best bound that some prices give, of a round with or without groups."""

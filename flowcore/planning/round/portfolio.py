@@ -31,7 +31,7 @@ from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.methods.rounded_relaxation import roundings, shares_at_once
+from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.tangents import is_one_size
@@ -118,7 +118,7 @@ class Portfolio:
         pods = _pods_of(self._problem, placeable)
         if pods > _FEW_BY_PRICE and self._is_for_shares:
             self._relax()
-        self.offer(fill(problem) if self._relaxation is None else shares_at_once(problem, self._relaxation))
+        self.offer(fill(problem) if self._relaxation is None else shares_first(problem, self._relaxation))
         self._first_bound()
         if pods > _FEW_BY_PRICE and self._relaxation is None and not self._is_solved:
             self._relax()
