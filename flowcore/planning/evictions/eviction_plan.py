@@ -26,7 +26,7 @@ from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
-from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
@@ -100,7 +100,9 @@ class _EvictionRound:
     ) -> None:
         self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
-        self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
+        self._waiting, demands = affordable(
+            problem, candidate, waiting_after(problem, result), restrict_to_gang_domains(problem, result)
+        )
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         residents = Residents.of(result.after, running, _revocable(problem, result, highest))
         free = candidate.free_for_others(problem.demands)
@@ -375,15 +377,18 @@ class _EvictionRound:
         more = []
         for arrival in (*order.at_once, *order.later):
             group = groups.get(arrival.pod.key)
+            leaving = tuple(self._state.residents.pods[each].key for each in victims.get(arrival.pod.key, ()))
+            name = self._problem.atomic_groups.all[group.group].name if group is not None else ""
+            # More of a gang than it needs; its other pods do not wait with it for those that leave.
+            optional = "" if group is not None or leaving else self._group_of(arrival.pod)
             more.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
                     0,
-                    atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(
-                        self._state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())
-                    ),
+                    atomic_group=name or optional,
+                    optional=bool(optional),
+                    victims=leaving,
                     unscheduled_price=waited[arrival.pod.key],
                 )
             )
@@ -397,6 +402,14 @@ class _EvictionRound:
         return tuple(
             replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
         )
+
+    def _group_of(self, pod: PendingPod) -> str:
+        """The atomic group of a pod; "": it is in none."""
+        if not pod.gangs:
+            return ""
+        demand, groups = self._demand_of[pod.key], self._problem.atomic_groups
+        number = int(groups.group_of[demand][self._problem.demands[demand].group.pods.index(pod)])
+        return "" if number < 0 else groups.all[number].name
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""

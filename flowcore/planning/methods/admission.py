@@ -7,7 +7,6 @@ tried, and the best candidate is kept (engine.md section 3: a candidate set with
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -63,13 +62,13 @@ class Admission:
     Attributes:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
-        gains: by how much each method lowered the cost of the best candidate.
+        improved_by: methods whose candidate was better than the best before.
         relaxed: the round in fractions, if it was solved so.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
-        self.gains = Counter[str]()
+        self.improved_by = set[str]()
         self.relaxed: list[RelaxedSolution] = []
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
@@ -80,7 +79,8 @@ class Admission:
         """Yields after each order, and after the bound; of many pods the first step has a bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
-        self.offer(self.by_price())
+        if "gangs by price" not in problem.without:
+            self.offer(self.by_price())
         is_short = any(unplaced_counts(self.best.commits, self.best.demands))
         # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
         is_many = sum(demand.count for demand in problem.demands) >= _MANY
@@ -99,10 +99,11 @@ class Admission:
             yield
         if not is_short:
             return  # other orders are for what stays out
-        group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
-        self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
-        yield
-        if relaxed is not None:
+        if "gangs by share" not in problem.without:
+            group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
+            self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
+            yield
+        if relaxed is not None and "gangs by toll" not in problem.without:
             self.offer(self._by_shadow_prices(relaxed))
             yield
 
@@ -166,7 +167,7 @@ class Admission:
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is better than the best so far."""
         if is_better(self._problem, candidate, self.best):
-            self.gains[candidate.method] += self.best.cost - candidate.cost
+            self.improved_by.add(candidate.method)
             self.best = candidate
 
     def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:
