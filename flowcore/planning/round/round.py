@@ -168,6 +168,16 @@ class Round:
         missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
         return not missing and candidate.cost - self._bound <= placed
 
+    @property
+    def placed(self) -> int:
+        """Pods that the best plan so far places, without those that were decided before the rest of the round."""
+        return sum(commit.count for commit in self._best_found().commits)
+
+    @property
+    def leaves_pods(self) -> bool:
+        """Whether the best plan so far leaves pods that some node had room for when the round began."""
+        return self.placed < sum(demand.count for demand in self._problem.demands if demand.counts.any())
+
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
         yield from self._begin()
@@ -346,8 +356,10 @@ class Round:
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
-        placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
-        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
+        placed = (each.pod for each in result.placements)
+        # A pod whose replacement has a node reserved counts for its queue as before.
+        gone = (each.pod for each in result.evictions if not each.to)
+        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, gone)))
 
     def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
         """What nodes cost one more pod after the plan, for pods that kube-scheduler binds and, ``bound``, that we bind.
