@@ -124,15 +124,18 @@ class Portfolio:
         pods = _pods_of(self._problem, placeable)
         if pods > _FEW_BY_PRICE and not self._is_solved:
             self._relax()
-        yield
+        self._built = self.best
+        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
+        scarce = pods > _FEW_BY_PRICE and not self._is_solved and self._is_scarce
+        self._is_floor_late = scarce and not WithoutPenalties.any(problem)
+        if self._is_floor_late:
+            # Within the first step: fill alone leaves far more, and the budget may end here.
+            yield from self._place_shares(self._unconstrained, self.best)
+        else:
+            yield
         if self._is_solved:
             return
         builders: list[tuple[str, Callable[[], Candidate]]] = []
-        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
-        self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
-        self._built = self.best
-        if self._is_floor_late:
-            yield from self._place_shares(self._unconstrained, self.best)
         if self._is_floor_late or not is_quick(problem):
             builders.append(("by turns", partial(interleaved, problem)))
         elif pods > 1:
