@@ -367,7 +367,10 @@ class Portfolio:
                 return
             self._shared_beside = fixed.commits
             for build in roundings(problem, relaxed, fixed):
+                before = self.best
                 self.offer(build())
+                if fixed.commits and self.best is not before:
+                    self.improved_by.add(beside.method)
                 yield
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
