@@ -1,6 +1,5 @@
 """Bounds and first plans where pods are large beside what nodes have left, or keep apart."""
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import msgspec
@@ -108,29 +107,23 @@ def test_shares_as_a_first_plan_break_no_rule(cluster: Snapshot) -> None:
     assert plan.cost == problem.cost(plan.commits, plan.admitted)
 
 
-def _crowd(priority: Callable[[int], int]) -> Snapshot:
+def _crowd() -> Snapshot:
     """3,100 pods of four sizes, for a tenth less room."""
     sizes = ((250, 4), (500, 1), (1000, 2), (3000, 1))
     nodes = [node(f"n{at}", 66_000 + 1000 * (at % 5), 130 * GI) for at in range(40)]
-    pods = [
-        pod(f"p{at}", sizes[at % 4][0], sizes[at % 4][1] * GI, created=float(at), priority=priority(at))
-        for at in range(3_100)
-    ]
+    pods = [pod(f"p{at}", sizes[at % 4][0], sizes[at % 4][1] * GI, created=float(at)) for at in range(3_100)]
     return snapshot(nodes, pods)
 
 
 def test_the_first_plan_of_many_pods_is_nearly_the_cheapest() -> None:
-    """After the one step that any round has time for. With several priorities the queue decides first."""
-    first = Round(_crowd(lambda _: 0))
+    """After the one step that any round has time for."""
+    first = Round(_crowd())
     first.step()
     result = first.result()
     assert result.method == "shares"
     assert result.gap < 0.1
-    assert result.cost < fill(_problem(_crowd(lambda _: 0))).cost
+    assert result.cost < fill(_problem(_crowd())).cost
     assert 0 < result.left_at_least.pods <= len(result.unplaced) <= 1.1 * result.left_at_least.pods
-    levels = Round(_crowd(lambda at: at % 2))
-    levels.step()
-    assert levels.result().method == "fill"
 
 
 def test_many_pods_in_gangs_have_a_bound_after_one_step() -> None:
