@@ -5,9 +5,10 @@
     python bench/engine.py --sizes --growth -n 3
 
 Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `bounds` (the same with the usual budget),
-`rules` (with rules between pods and gangs), `networks` (where a cost model's own network decides), `growth` (the same batch
-on 1,250 and on 12,500 nodes, the worker's state kept), `classes` (the same batch in 1 to 1,000 classes, another in up to
-3,000), `quality` (small instances beside what CP-SAT proves), `openb` (a production trace beside one-by-one placement).
+`rules` (with rules between pods and gangs), `networks` (where a cost model's own network decides), `growth` (the same
+batch on 1,250 and on 12,500 nodes, the worker's state kept), `classes` (the same batch in 1 to 1,000 classes, another
+in up to 3,000), `quality` (small instances beside what CP-SAT proves), `openb` (a production trace beside one-by-one
+placement).
 docs/reference/performance.md says what the columns mean, the modules in harness/ how instances are made and checked.
 """
 

@@ -54,10 +54,14 @@ class Drawn(NetworkCostModel):
         return Network.of(arcs)
 
     def _pairs(self, view: NetworkView, pods: Pods) -> Iterator[Arc]:
-        """One unit of each pair ends at once; the other one counts for both on the node that it goes to."""
+        """One unit of each pair ends at once; the other one counts for both on the node that it goes to.
+
+        One pod of an odd number goes alone.
+        """
         pair = f"pairs {pods.name}"
         yield Arc(pods, pair)
         yield Arc(pair, UNSCHEDULED)
+        yield Arc(pods, "all", maximum=pods.count % 2)
         for node in view.takes(pods):
             yield Arc(pair, f"{pair} on {node.name}", cost=2 * int(1000 * view.taken(node)), gain=2)
             yield Arc(f"{pair} on {node.name}", node)

@@ -101,7 +101,9 @@ def _is_whole(solution: NetworkSolution, group: SupplyGroup) -> bool:
     counts = solution.placed_counts
     if not any(counts[member] for member in group.members):
         return True
-    domains = [{int(of[node]) for number, node in solution.placed if number in members} for members, of in group.domains]
+    domains = [
+        {int(of[node]) for number, node in solution.placed if number in members} for members, of in group.domains
+    ]
     enough = all(sum(counts[member] for member in members) >= need for members, need in group.needs)
     return enough and all(len(each) <= 1 and -1 not in each for each in domains)
 

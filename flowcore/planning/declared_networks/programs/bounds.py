@@ -1,7 +1,7 @@
 """A cost that no flow through a network goes below, by any prices: weak duality, in arithmetic of our own.
 
-Each unit pays the costs of its arcs and the prices of what it uses, and takes the cheapest way from its pods to an end; each
-pod is placed for what that earns or waits at its own price; and what is limited gives its prices back. Source:
+Each unit pays the costs of its arcs and the prices of what it uses, and takes the cheapest way from its pods to an end;
+each pod is placed for what that earns or waits at its own price; and what is limited gives its prices back. Source:
 Lagrangian relaxation (Ahuja, Magnanti, Orlin: Network Flows, chapter 16). A group is whole in it, or absent.
 """
 
@@ -10,14 +10,12 @@ from __future__ import annotations
 from math import ceil
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.declared_networks.graph import SupplyGroup
 from flowcore.planning.declared_networks.programs.statement import Prices
-from flowcore.planning.declared_networks.programs.ways import Ways
+from flowcore.planning.declared_networks.programs.ways import Float64s, Ways
 
-Float64s = NDArray[np.float64]
 #: Sums of floats are nearer to the truth than this, as a part of what is summed.
 _ERROR = 1e-11
 
@@ -32,7 +30,8 @@ def weights(ways: Ways, prices: Prices, costs: Int64s) -> Float64s:
     ending = np.nonzero(ways.nodes >= 0)[0]
     nodes, supplies = ways.nodes[ending], ways.supplies[ending]
     requests = np.array([supply.requests for supply in ways.graph.supplies], dtype=np.float64)
-    paid[ending] += (prices.room[nodes] * requests[supplies]).sum(axis=1) - prices.pods[supplies]
+    paid[ending] += (prices.room[nodes] * requests[supplies]).sum(axis=1) + prices.fits[supplies, nodes]
+    paid[ending] -= prices.pods[supplies]
     for group, of_gangs in zip(ways.graph.groups, prices.arrivals, strict=True):
         for (members, domains), of_domains in zip(group.domains, of_gangs, strict=True):
             arriving = ending[np.isin(supplies, members) & (domains[nodes] >= 0)]
@@ -54,11 +53,13 @@ def least_cost(ways: Ways, free: Int64s, prices: Prices, paid: Float64s) -> int:
         return 0  # some pods have no way at all: there is no flow
     earned = -ways.costs(np.minimum(paid, 0.0))[ways.starts]
     room = np.where(ways.units > 0, np.maximum(free, 0) // np.maximum(ways.units, 1) * ways.units, 0)
-    terms = [
+    fits = np.array([supply.fits for supply in graph.supplies])
+    terms: list[float] = [
         *(counts * of_units).tolist(),
         *np.where(prices.arcs > 0, prices.arcs * graph.minimums, prices.arcs * graph.maximums).tolist(),
         -float((prices.room * room).sum()),
         -float((prices.crowding * ways.maximums).sum()),
+        -float((prices.fits * fits).sum()),
     ]
     in_groups = {member for group in graph.groups for member in group.members}
     for number, supply in enumerate(graph.supplies):

@@ -1,132 +1,143 @@
-"""A plan of few ways, and what of the waiting pods finds room beside it by any way.
+"""A flow through few ways, and what of the waiting pods finds room beside it by any way.
 
-Pods that wait take the cheapest way that is open for them, one after the other: the pods that gain most by it come
-first. Arcs with gains are closed, and pods of absent groups stay: for both a single pod changes more than itself.
+Units that end in UNSCHEDULED turn off to the way that saves most, one way after the other. Through an arc with a gain
+one unit may place several pods. Pods of absent groups stay: one of them alone is no use.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from fractions import Fraction
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.declared_networks.programs.ways import Ways
-from flowcore.planning.declared_networks.solution import NetworkSolution
+from flowcore.planning.declared_networks.programs.ways import Float64s, Ways, gain_of
 
-Float64s = NDArray[np.float64]
-#: Ways that are added at most: each is a search for the cheapest one.
-_MOST_STEPS = 300
+#: Searches for the cheapest way at most.
+_MOST_STEPS = 400
 #: A node has room for any number of pods that ask for nothing.
 _ANY = 2**40
 
 
-def complete(ways: Ways, free: Int64s, solution: NetworkSolution) -> NetworkSolution:
-    """The solution with more pods on nodes where that lowers its cost.
+def complete(ways: Ways, free: Int64s, units: Int64s) -> Int64s:
+    """int64[E]: a flow with more pods on nodes, where that lowers its cost.
 
     Args:
         free: int64[N, R], what is free on each node.
+        units: int64[E], a flow.
     """
-    completion = _Completion(ways, free, solution)
+    completion = _Completion(ways, free, units)
     for _ in range(_MOST_STEPS):
         if not completion.step():
             break
-    return replace(solution, flows=completion.flows, placed=completion.placed)
+    return completion.units
 
 
 class _Completion:
     """A flow that grows.
 
     Attributes:
-        flows: int64[A].
-        placed: pods by supply and node.
+        units: int64[E].
     """
 
-    def __init__(self, ways: Ways, free: Int64s, solution: NetworkSolution) -> None:
+    def __init__(self, ways: Ways, free: Int64s, units: Int64s) -> None:
         graph = ways.graph
-        self._ways, self._graph = ways, graph
-        self.flows, self.placed = solution.flows.copy(), dict(solution.placed)
-        self._counts = solution.placed_counts
+        self._ways, self._graph, self.units = ways, graph, units.copy()
+        supplies = range(len(graph.supplies))
         self._requests = np.array([supply.requests for supply in graph.supplies], dtype=np.int64)
-        self._room = free.copy()
-        self._fits = np.array([supply.fits for supply in graph.supplies], dtype=np.int64)
-        for (number, node), count in self.placed.items():
-            self._room[node] -= self._requests[number] * count
-            self._fits[number, node] -= count
+        arriving = ways.nodes >= 0
+        placed = np.zeros((len(graph.supplies), len(free)), dtype=np.int64)
+        np.add.at(placed, (ways.supplies[arriving], ways.nodes[arriving]), units[arriving])
+        self._counts = placed.sum(axis=1)
+        self._room = free - placed.T @ self._requests
+        self._fits = np.array([supply.fits for supply in graph.supplies], dtype=np.int64) - placed
         for node in range(len(free)):
             self._note_room(node)
-        gaining = np.array([gain != 1 for gain in graph.gains], dtype=np.bool_)
-        ends_at_nodes = graph.heads[ways.arcs] != graph.unscheduled
-        self._plain = ~gaining[ways.arcs] & ends_at_nodes
-        closed = {member for group in graph.groups for member in group.members if not self._may_grow(group.members)}
-        closed |= {member for group in graph.groups if group.domains for member in group.members}
-        self._open = [number for number in range(len(graph.supplies)) if number not in closed]
-        self._waits = {
-            number: self._arcs_of_waiting(number) for number in self._open if graph.supplies[number].count
-        }
+        self._flows = np.zeros(len(graph.tails), dtype=np.int64)
+        np.add.at(self._flows, ways.arcs[~ways.leaves], units[~ways.leaves])
+        self._ending = np.nonzero((graph.heads[ways.arcs] == graph.unscheduled) & ways.ends[ways.heads])[0]
+        self._open = np.ones(len(ways), dtype=np.bool_)
+        self._open[self._ending] = False
+        closed = [member for group in graph.groups if self._stays(group.members) for member in group.members]
+        closed += [member for group in graph.groups if group.domains for member in group.members]
+        self._open[arriving & np.isin(ways.supplies, closed)] = False
+        self._prices = [np.append(graph.supplies[number].prices, 0) for number in supplies]
 
     def step(self) -> bool:
-        """Sends pods along the way that gains most; False: none does."""
+        """Sends units along the way that saves most, or closes one that is too narrow; False: none saves anything."""
         ways, graph = self._ways, self._graph
-        is_open = self._plain & (graph.maximums - self.flows > 0)[ways.arcs]
+        spare = self._ending[self.units[self._ending] > 0]
+        spare = spare[(self._flows - graph.minimums)[ways.arcs[spare]] > 0]
+        if not len(spare):
+            return False
+        is_open = self._open & (ways.leaves | (graph.maximums > self._flows)[ways.arcs])
         arriving = np.nonzero(is_open & (ways.nodes >= 0))[0]
         is_open[arriving] = self._fits[ways.supplies[arriving], ways.nodes[arriving]] > 0
-        paid = np.where(is_open, graph.costs[ways.arcs], np.inf)
+        paid = np.where(is_open, np.where(ways.leaves, 0, graph.costs[ways.arcs]), np.inf)
+        next_prices = np.array([prices[count] for prices, count in zip(self._prices, self._counts, strict=True)])
+        paid[arriving] -= next_prices[ways.supplies[arriving]]
         costs = ways.costs(paid)
-        gains = [(self._gain(number, float(costs[number])), number) for number in self._open]
-        gain, number = max(gains, key=lambda each: each[0], default=(0.0, -1))
-        if gain <= 0:
+        saved = graph.costs[ways.arcs[spare]] - costs[ways.tails[spare]]
+        best = int(np.argmax(saved))
+        if saved[best] <= 0 or not np.isfinite(saved[best]):
             return False
-        self._send(number, list(self._cheapest(number, paid, costs)), float(costs[number]))
+        ending = int(spare[best])
+        path = list(self._cheapest(int(ways.tails[ending]), paid, costs))
+        count = self._most(ending, path)
+        if count:
+            self._send(ending, path, count)
+        else:
+            self._open[path[-1][0]] = False
         return True
 
-    def _may_grow(self, members: tuple[int, ...]) -> bool:
-        return any(self._counts[member] for member in members)
+    def _stays(self, members: tuple[int, ...]) -> bool:
+        return not any(self._counts[member] for member in members)
 
-    def _arcs_of_waiting(self, number: int) -> list[int]:
-        """The arcs from these pods to UNSCHEDULED."""
-        graph = self._graph
-        return [arc for arc in graph.out_arcs[number] if graph.heads[arc] == graph.unscheduled and graph.gains[arc] == 1]
-
-    def _spare(self, number: int) -> tuple[int, int]:
-        """The arc on which most pods wait that may leave it, and how many."""
-        graph = self._graph
-        arcs = [(int(self.flows[arc] - graph.minimums[arc]), arc) for arc in self._waits.get(number, ())]
-        count, arc = max(arcs, default=(0, -1))
-        return arc, count
-
-    def _gain(self, number: int, cost: float) -> float:
-        supply, placed = self._graph.supplies[number], self._counts[number]
-        arc, spare = self._spare(number)
-        if spare <= 0 or placed >= supply.count or not np.isfinite(cost):
-            return 0.0
-        return float(supply.prices[placed]) + float(self._graph.costs[arc]) - cost
-
-    def _cheapest(self, number: int, paid: Float64s, costs: Float64s) -> Iterator[int]:
-        """The ways from the pods to a node."""
-        ways, state = self._ways, number
+    def _cheapest(self, state: int, paid: Float64s, costs: Float64s) -> Iterator[tuple[int, Fraction]]:
+        """The ways from a state to a node, and how many units enter each for one unit at the state."""
+        ways, factor = self._ways, Fraction(1)
         while not ways.ends[state]:
             onward = np.nonzero(ways.tails == state)[0]
-            way = int(onward[np.argmin(paid[onward] + costs[ways.heads[onward]])])
-            yield way
+            way = int(onward[np.argmin(paid[onward] + ways.factors[onward] * costs[ways.heads[onward]])])
+            yield way, factor
+            factor *= gain_of(ways, way)
             state = int(ways.heads[way])
 
-    def _send(self, number: int, path: list[int], cost: float) -> None:
-        ways, graph, supply = self._ways, self._graph, self._graph.supplies[number]
-        waiting, spare = self._spare(number)
-        arcs, node = [int(ways.arcs[way]) for way in path], int(ways.nodes[path[-1]])
-        most = min(spare, int(self._fits[number, node]), *(int(graph.maximums[arc] - self.flows[arc]) for arc in arcs))
-        left = supply.prices[self._counts[number] :][:most]
-        count = max(1, int((left + int(graph.costs[waiting]) > cost).sum()))
-        for arc in arcs:
-            self.flows[arc] += count
-        self.flows[waiting] -= count
-        self._counts[number] += count
-        self.placed[number, node] = self.placed.get((number, node), 0) + count
-        self._room[node] -= self._requests[number] * count
-        self._fits[number, node] -= count
+    def _most(self, ending: int, path: list[tuple[int, Fraction]]) -> int:
+        """How many units may turn off from an end to a path, and save something."""
+        ways, graph = self._ways, self._graph
+        last, arrive = path[-1]
+        number, node = int(ways.supplies[last]), int(ways.nodes[last])
+        prices, placed = self._prices[number], int(self._counts[number])
+        waiting = len(prices) - 1 - placed
+        alike = int((prices[placed:-1] == prices[placed]).sum())
+        most = min(int(self.units[ending]), int((self._flows - graph.minimums)[ways.arcs[ending]]))
+        for way, factor in path:
+            if not ways.leaves[way]:
+                arc = ways.arcs[way]
+                most = min(most, int(int(graph.maximums[arc] - self._flows[arc]) / factor))
+        most = min(most, int(min(int(self._fits[number, node]), waiting) / arrive))
+        whole = int(np.lcm.reduce([factor.denominator for _, factor in path]))
+        if most * arrive > alike:
+            # Pods of a lower price would follow: as few as possible, if they save anything together.
+            most = max(whole, int(alike / arrive)) if most >= whole else 0
+            worth = int(prices[placed : placed + int(most * arrive)].sum())
+            cost = sum(int(graph.costs[ways.arcs[way]]) * factor for way, factor in path if not ways.leaves[way])
+            most = most if worth > (cost - int(graph.costs[ways.arcs[ending]])) * most else 0
+        return most // whole * whole
+
+    def _send(self, ending: int, path: list[tuple[int, Fraction]], count: int) -> None:
+        ways = self._ways
+        for way, units in ((ending, -count), *((way, int(count * factor)) for way, factor in path)):
+            self.units[way] += units
+            if not ways.leaves[way]:
+                self._flows[ways.arcs[way]] += units
+        last, factor = path[-1]
+        number, node, placed = int(ways.supplies[last]), int(ways.nodes[last]), int(count * factor)
+        self._counts[number] += placed
+        self._room[node] -= self._requests[number] * placed
+        self._fits[number, node] -= placed
         self._note_room(node)
 
     def _note_room(self, node: int) -> None:

@@ -1,8 +1,8 @@
 """Networks of many ways: a program of few of them, to which those are added that lower its cost.
 
-Column generation (Ford and Fulkerson 1958: multicommodity flows): the program of the ways at hand gives prices, and at these
-prices the cheapest paths of all pods say which ways it lacks. Once no path costs less than its pods pay already, no way
-is missing: the program costs what that of all ways would cost.
+Column generation (Ford and Fulkerson 1958: multicommodity flows): the program of the ways at hand gives prices, and at
+these prices the cheapest paths of all pods say which ways it lacks. Once no path costs less than its pods pay already,
+no way is missing: the program costs what that of all ways would cost.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
 from flowcore.planning.declared_networks.graph import NetworkRefused
-from flowcore.planning.declared_networks.solution import shortage
+from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
 from flowcore.planning.declared_networks.programs.statement import Prices, Statement
 from flowcore.planning.declared_networks.programs.ways import Ways
+from flowcore.planning.declared_networks.solution import shortage
 from flowcore.planning.solvers import LinearProgram, LinearSolution, solve_lp
 
 #: Programs that are solved at most, to find a flow and then to lower its cost.

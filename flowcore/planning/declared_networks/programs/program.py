@@ -9,18 +9,17 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
 from flowcore.planning.declared_networks.programs.completion import complete
 from flowcore.planning.declared_networks.programs.generation import Relaxed, generate, relax
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
-from flowcore.planning.declared_networks.solution import NetworkSolution, check_solution, shortage
 from flowcore.planning.declared_networks.programs.statement import Statement
-from flowcore.planning.declared_networks.programs.ways import Ways, ways_of
+from flowcore.planning.declared_networks.programs.ways import Float64s, Ways, ways_of
+from flowcore.planning.declared_networks.programs.whole_part import whole_part
+from flowcore.planning.declared_networks.solution import NetworkSolution, check_solution, shortage
 from flowcore.planning.solvers import LinearProgram, solve_mip
 
-Float64s = NDArray[np.float64]
 #: A program of more ways is not stated as a whole.
 MOST_COLUMNS = 10_000
 #: CP-SAT's deterministic time, and that for finding out why there is no flow: roughly seconds.
@@ -50,12 +49,12 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
         # A corner of the relaxation is often whole.
         whole = np.rint(relaxed.solution.values)
         if np.abs(whole - relaxed.solution.values).max(initial=0.0) < _WHOLE:
-            corner = NetworkSolution(graph, *relaxed.stated.decode(whole), bound)
+            corner = NetworkSolution(graph, *ways.flow(relaxed.stated.units(whole)), bound)
             if _is_flow(corner, free):
                 return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     if relaxed is not None and not is_small:
-        values = _around(relaxed, seed)
-        solution = complete(ways, free, NetworkSolution(graph, *relaxed.stated.decode(values), bound))
+        units = complete(ways, free, relaxed.stated.units(_around(ways, relaxed, seed)))
+        solution = NetworkSolution(graph, *ways.flow(units), bound)
         return replace(solution, bound=min(bound, solution.cost), proven=solution.cost <= bound)
     return _whole_program(ways, free, relaxed, seed)
 
@@ -86,28 +85,28 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: Relaxed | None, seed: int)
     solved = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
     if solved is None:
         raise NetworkRefused(_reason(ways, free, seed))
-    solution = NetworkSolution(graph, *stated.decode(solved.values), bound)
+    solution = NetworkSolution(graph, *ways.flow(stated.units(solved.values)), bound)
     exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
     proven = solution.cost <= bound or (solved.optimal and exact)
     return replace(solution, bound=min(bound, solution.cost), proven=proven)
 
 
-def _around(relaxed: Relaxed, seed: int) -> Float64s:
+def _around(ways: Ways, relaxed: Relaxed, seed: int) -> Float64s:
     """float64[V]: whole numbers near the program in fractions: its whole part, and the rest decided by CP-SAT.
 
     Raises:
         NetworkRefused: none was found, also without the whole part.
     """
     program, values = relaxed.program, relaxed.solution.values
-    kept = np.floor(values + _WHOLE)
+    kept, chosen = np.zeros(len(values)), relaxed.stated.chosen
+    kept[: len(chosen)] = whole_part(ways, chosen, values[: len(chosen)])
     used = np.zeros(len(program.row_lower))
     np.add.at(used, program.rows, program.coefficients * kept[program.columns])
     reduced = program.costs.copy()
     np.subtract.at(reduced, program.columns, program.coefficients * relaxed.solution.duals[program.rows])
     left = program.variable_upper - kept
     # Of the ways the cheapest, by how much a plan in fractions would cost more with them.
-    ways = np.arange(len(relaxed.stated.chosen))
-    dear = ways[left[ways] > 0]
+    dear = np.nonzero(left[: len(chosen)] > 0)[0]
     dear = dear[np.argsort(reduced[dear], kind="stable")[_MOST_OPEN:]]
     left[dear] = 0.0
     rest = replace(
@@ -141,6 +140,6 @@ def _reason(ways: Ways, free: Int64s, seed: int) -> str:
     solved = solve_mip(program, deterministic_time=_WORK_OF_REASON, seed=seed, hint=stated.nothing_placed())
     if solved is None or not solved.optimal or not solved.values @ program.costs:
         return "no flow that meets its minimums and maximums was found in the time of a round"
-    flows, _ = stated.decode(solved.values)
+    flows, _ = ways.flow(stated.units(solved.values))
     met = {arc: int(flows[arc]) for arc in np.nonzero(graph.minimums)[0].tolist()}
     return shortage(graph, met, solved.values[stated.stranded].astype(np.int64))

@@ -1,8 +1,8 @@
 """A network as a linear program: some of its ways, its bounds, the room of the nodes, and pods that wait.
 
-A column for each way that is chosen, joint minimums and maximums of arcs, and the resources of the nodes. Through an arc
-with a gain units change hands: whose units leave it is free, as long as no more pods are placed than there are. So two
-tasks may stand for each other there, as in figure 10 of the seed.
+A column for each way that is chosen, joint minimums and maximums of arcs, and the resources of the nodes. Through an
+arc with a gain units change hands: whose units leave it is free, as long as no more pods are placed than there are. So
+two tasks may stand for each other there, as in figure 10 of the seed.
 """
 
 from __future__ import annotations
@@ -12,14 +12,11 @@ from dataclasses import dataclass
 from math import inf
 
 import numpy as np
-from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.declared_networks.graph import SupplyGroup
-from flowcore.planning.declared_networks.programs.ways import Ways
+from flowcore.planning.declared_networks.programs.ways import Float64s, Ways
 from flowcore.planning.solvers import LinearProgram
-
-Float64s = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,6 +28,7 @@ class Prices:
         room: float64[N, R], not negative: what an amount of a resource costs.
         pods: float64[C], what a pod that is placed earns.
         crowding: float64[E], not negative: what a unit pays on a way that is full for its pods.
+        fits: float64[C, N], not negative: what a pod pays on a node that takes no more of its kind.
         arrivals: for each group and each of its gangs with domains float64[domains], not negative: what a pod pays that
             arrives in one.
         starts: float64[C], what a unit of each of the pods pays.
@@ -40,6 +38,7 @@ class Prices:
     room: Float64s
     pods: Float64s
     crowding: Float64s
+    fits: Float64s
     arrivals: tuple[tuple[Float64s, ...], ...]
     starts: Float64s
 
@@ -67,12 +66,14 @@ class Statement:
         self.lacking: dict[int, int] = {}
         self.stranded: list[int] = []
         self._waiting: list[list[int]] = []
-        #: Rows whose prices mean something: by arc, by pods, by node and resource with its unit, by gang and domain.
+        #: Rows whose prices mean something: by arc, by pods, by node and resource with its unit, by gang and domain,
+        #: by pods and node.
         self._arc_rows: dict[int, int] = {}
         self._count_rows: list[int] = []
         self._placed_rows: list[int] = []
         self._room_rows: list[tuple[int, int, int, int]] = []
         self._domain_rows: list[tuple[int, int, int, int]] = []
+        self._fits_rows: list[tuple[int, int, int]] = []
         self._columns = _Columns(ways, chosen)
         self._add_arcs()
         self._add_states()
@@ -104,18 +105,11 @@ class Statement:
         values[ending] = upper[ending]
         return values
 
-    def decode(self, values: Float64s) -> tuple[Int64s, dict[tuple[int, int], int]]:
-        """Flows int64[A] and the pods on nodes, of whole numbers."""
-        ways, chosen = self._ways, self.chosen
-        units = np.rint(values[: len(chosen)]).astype(np.int64)
-        flows, entering = np.zeros(len(self._graph.tails), dtype=np.int64), ~ways.leaves[chosen]
-        np.add.at(flows, ways.arcs[chosen[entering]], units[entering])
-        placed: dict[tuple[int, int], int] = {}
-        for column in np.nonzero((units > 0) & (ways.nodes[chosen] >= 0))[0].tolist():
-            way = chosen[column]
-            key = int(ways.supplies[way]), int(ways.nodes[way])
-            placed[key] = placed.get(key, 0) + int(units[column])
-        return flows, placed
+    def units(self, values: Float64s) -> Int64s:
+        """int64[E]: how many units take each way, of whole numbers."""
+        units = np.zeros(len(self._ways), dtype=np.int64)
+        units[self.chosen] = np.rint(values[: len(self.chosen)]).astype(np.int64)
+        return units
 
     def prices(self, program: LinearProgram, duals: Float64s) -> Prices:
         """What the rows' duals mean; zero where the program has no row."""
@@ -129,12 +123,15 @@ class Statement:
         np.subtract.at(reduced, program.columns, program.coefficients * duals[program.rows])
         crowding = np.zeros(len(ways))
         crowding[self.chosen] = np.maximum(0.0, -reduced[: len(self.chosen)])
+        fits = np.zeros((len(graph.supplies), len(self._free)))
+        for row, number, node in self._fits_rows:
+            fits[number, node] = max(0.0, -duals[row])
         arrivals = tuple(
             tuple(np.zeros(int(domains.max(initial=-1)) + 1) for _, domains in group.domains) for group in graph.groups
         )
         for row, number, gang, domain in self._domain_rows:
             arrivals[number][gang][domain] = max(0.0, -duals[row])
-        return Prices(arcs, room, duals[self._placed_rows], crowding, arrivals, duals[self._count_rows])
+        return Prices(arcs, room, duals[self._placed_rows], crowding, fits, arrivals, duals[self._count_rows])
 
     # --- columns and rows ---
 
@@ -193,13 +190,18 @@ class Statement:
         for node, come in self._columns.arriving.items():
             for number, columns in come.items():
                 if len(columns) > 1:
-                    self._add_row(0, int(supplies[number].fits[node]), [(column, 1) for column in columns])
+                    terms = [(column, 1) for column in columns]
+                    row = self._add_row(0, int(supplies[number].fits[node]), terms)
+                    self._fits_rows.append((row, number, node))
             for resource, unit in enumerate(self._ways.units[node].tolist()):
                 asked = {number: int(supplies[number].requests[resource]) for number in come}
                 asked = {number: ask for number, ask in asked.items() if ask}
                 capacity = int(self._free[node, resource])
                 # A node that is overcommitted in what no pod asks for is like any other.
-                if not asked or sum(ask * int(supplies[number].fits[node]) for number, ask in asked.items()) <= capacity:
+                if (
+                    not asked
+                    or sum(ask * int(supplies[number].fits[node]) for number, ask in asked.items()) <= capacity
+                ):
                     continue
                 terms = [(column, ask // unit) for number, ask in asked.items() for column in come[number]]
                 row = self._add_row(0, max(capacity, 0) // unit, terms)

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fractions import Fraction
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -86,6 +88,20 @@ class Ways:
             costs[level.states] = np.minimum.reduceat(onward, level.runs)
         return costs
 
+    def flow(self, units: Int64s) -> tuple[Int64s, dict[tuple[int, int], int]]:
+        """Flows int64[A], and how many of the pods c go to the node n, by (c, n).
+
+        Args:
+            units: int64[E], how many take each way.
+        """
+        flows = np.zeros(len(self.graph.tails), dtype=np.int64)
+        np.add.at(flows, self.arcs[~self.leaves], units[~self.leaves])
+        placed: dict[tuple[int, int], int] = {}
+        for way in np.nonzero((units > 0) & (self.nodes >= 0))[0].tolist():
+            key = int(self.supplies[way]), int(self.nodes[way])
+            placed[key] = placed.get(key, 0) + int(units[way])
+        return flows, placed
+
     def cheap_paths(
         self, weights: Float64s, prices: Float64s | None, *, count: int, pressed: Bools, ranks: Int64s, least: float
     ) -> Int64s:
@@ -95,8 +111,8 @@ class Ways:
             weights: float64[E], what a unit pays that takes a way.
             prices: float64[C], what a unit of each of the pods pays now; None: paths count by how much they cost more
                 than the cheapest, and any may.
-            count: how many last ways of paths are chosen for each of the pods that may arrive: that many cheap ones, and
-            as many by ``ranks`` alone.
+            count: how many last ways of paths are chosen for each of the pods that may arrive: that many cheap ones,
+                and as many by ``ranks`` alone.
             pressed: bool[A], arcs that are each to be on a path, if one of them costs less.
             ranks: int64[E], which of equally cheap ways come first.
             least: by how much a path must cost less.
@@ -123,7 +139,9 @@ class Ways:
         entered = np.nonzero(cheap & ~self.leaves & pressed[self.arcs])[0]
         chosen.append(_first_of_each(entered, self.arcs, reduced, ranks, 1))
         through = np.concatenate(chosen)
-        return np.unique(np.concatenate([through, *self._before(through, reduced, passed), *self._after(through, slack)]))
+        return np.unique(
+            np.concatenate([through, *self._before(through, reduced, passed), *self._after(through, slack)])
+        )
 
     def _before(self, chosen: Int64s, reduced: Float64s, passed: Float64s) -> Iterator[Int64s]:
         """The ways on the cheapest paths to the chosen ones."""
@@ -215,12 +233,13 @@ def ways_of(graph: Graph) -> Ways:
 def _states(graph: Graph) -> tuple[Int64s, Int64s]:
     """int64[S] twice: vertices and the pods whose units may be there, sorted; those where pods begin come first."""
     vertices, pods = [], []
-    for vertex, bits in enumerate(graph.reached_by):
-        while bits:
-            lowest = bits & -bits
+    for vertex, reached in enumerate(graph.reached_by):
+        left = reached
+        while left:
+            lowest = left & -left
             vertices.append(vertex)
             pods.append(lowest.bit_length() - 1)
-            bits ^= lowest
+            left ^= lowest
     return np.array(vertices, dtype=np.int64), np.array(pods, dtype=np.int64)
 
 
@@ -237,7 +256,7 @@ def _distances(graph: Graph) -> Int64s:
 def _levels(tails: Int64s, of_states: Int64s) -> Iterator[_Level]:
     distances = of_states[tails]
     bounds = [*np.nonzero(np.diff(distances, prepend=-1))[0].tolist(), len(tails)]
-    for first, end in zip(bounds[:-1], bounds[1:], strict=True):
+    for first, end in pairwise(bounds):
         begins = tails[first:end]
         runs = np.nonzero(np.diff(begins, prepend=-1))[0]
         yield _Level(first, end, runs, begins[runs])
@@ -252,3 +271,8 @@ def _units(graph: Graph, supplies: Int64s, nodes: Int64s, count: int) -> Int64s:
         first = np.nonzero(np.diff(nodes[arriving], prepend=-1))[0]
         units[nodes[arriving[first]]] = np.gcd.reduceat(requests[supplies[arriving]], first, axis=0)
     return units
+
+
+def gain_of(ways: Ways, way: int) -> Fraction:
+    """How many units arrive for each that takes a way, without rounding."""
+    return Fraction(1) if ways.leaves[way] else Fraction(ways.graph.gains[ways.arcs[way]])
