@@ -62,6 +62,7 @@ class _Completion:
         closed = [member for group in graph.groups if self._stays(group.members) for member in group.members]
         closed += [member for group in graph.groups if group.domains for member in group.members]
         self._open[arriving & np.isin(ways.supplies, closed)] = False
+        self._carried = ways.least_arrivals()[ways.tails] * ways.factors
         self._prices = [np.append(graph.supplies[number].prices, 0) for number in supplies]
 
     def step(self) -> bool:
@@ -73,7 +74,9 @@ class _Completion:
             return False
         is_open = self._open & (ways.leaves | (graph.maximums > self._flows)[ways.arcs])
         arriving = np.nonzero(is_open & (ways.nodes >= 0))[0]
-        is_open[arriving] = self._fits[ways.supplies[arriving], ways.nodes[arriving]] > 0
+        waiting = np.array([supply.count for supply in graph.supplies]) - self._counts
+        most = np.minimum(self._fits[ways.supplies[arriving], ways.nodes[arriving]], waiting[ways.supplies[arriving]])
+        is_open[arriving] = most >= self._carried[arriving]
         paid = np.where(is_open, np.where(ways.leaves, 0, graph.costs[ways.arcs]), np.inf)
         next_prices = np.array([prices[count] for prices, count in zip(self._prices, self._counts, strict=True)])
         paid[arriving] -= next_prices[ways.supplies[arriving]]

@@ -49,13 +49,21 @@ class Statement:
     Attributes:
         chosen: int64[K], the ways; the first K columns are theirs.
         costs: of all columns.
-        lacking: by arc the columns for what its minimum lacks; empty unless elastic.
-        stranded: columns for pods that have no way, one for each of the pods; empty unless elastic.
+        lacking: by arc the columns for what its minimum lacks; empty where nothing may be lacking.
+        stranded: columns for pods that have no way, one for each of the pods; empty where nothing may be lacking.
     """
 
-    def __init__(self, ways: Ways, free: Int64s, chosen: Int64s, *, elastic: bool) -> None:
-        """The program; elastic: what is lacking is all that costs, and any of it may be."""
+    def __init__(
+        self, ways: Ways, free: Int64s, chosen: Int64s, *, elastic: bool = False, lack_price: float = 0.0
+    ) -> None:
+        """The program.
+
+        Args:
+            elastic: whether what is lacking is all that costs, and any of it may be.
+            lack_price: above zero: what each unit that is lacking costs beside all else.
+        """
         self._ways, self._graph, self._free, self._elastic = ways, ways.graph, free, elastic
+        self._lack_price = 1.0 if elastic else lack_price
         self.chosen = chosen
         costs = np.where(ways.leaves[chosen], 0, ways.graph.costs[ways.arcs[chosen]]) * (not elastic)
         self.costs: list[float] = costs.astype(np.float64).tolist()
@@ -73,6 +81,9 @@ class Statement:
         self._placed_rows: list[int] = []
         self._room_rows: list[tuple[int, int, int, int]] = []
         self._domain_rows: list[tuple[int, int, int, int]] = []
+        #: For each group its column, and the columns of domains with those that arrive in them.
+        self._there: list[int] = []
+        self._chosen_domains: list[list[tuple[list[int], int]]] = []
         self._fits_rows: list[tuple[int, int, int]] = []
         self._columns = _Columns(ways, chosen)
         self._add_arcs()
@@ -110,6 +121,32 @@ class Statement:
         units = np.zeros(len(self._ways), dtype=np.int64)
         units[self.chosen] = np.rint(values[: len(self.chosen)]).astype(np.int64)
         return units
+
+    def values(self, units: Int64s) -> Float64s:
+        """float64[V]: a flow of these ways as a solution: the cheapest pods wait, and groups with pods are there.
+
+        Args:
+            units: int64[E].
+        """
+        values, upper = np.zeros(len(self.costs)), np.array(self._upper)
+        values[: len(self.chosen)] = units[self.chosen]
+        counts = [int(sum(values[column] for column in placed)) for placed in self._columns.placed]
+        for supply, count, runs in zip(self._graph.supplies, counts, self._waiting, strict=True):
+            left = supply.count - count
+            for column in runs:
+                values[column] = min(left, upper[column])
+                left -= int(values[column])
+        for arc, column in self.lacking.items():
+            flow = sum(values[entering] for entering in self._columns.entering.get(arc, ()))
+            values[column] = max(0.0, float(self._graph.minimums[arc]) - flow)
+        for number, column in enumerate(self.stranded):
+            gone = sum(values[first] for first in self._columns.gone.get(number, ()))
+            values[column] = float(self._graph.supplies[number].count) - gone
+        for group, there, domains in zip(self._graph.groups, self._there, self._chosen_domains, strict=True):
+            values[there] = float(any(counts[member] for member in group.members))
+            for columns, column in domains:
+                values[column] = float(any(values[each] for each in columns))
+        return values
 
     def prices(self, program: LinearProgram, duals: Float64s) -> Prices:
         """What the rows' duals mean; zero where the program has no row."""
@@ -154,8 +191,8 @@ class Statement:
             entering = columns.entering.get(arc, [])
             minimum, maximum = int(graph.minimums[arc]), int(graph.maximums[arc])
             terms = [(column, 1) for column in entering]
-            if self._elastic and minimum:
-                self.lacking[arc] = self._add_column(1.0, float(minimum))
+            if self._lack_price and minimum:
+                self.lacking[arc] = self._add_column(self._lack_price, float(minimum))
                 lacking = [(self.lacking[arc], 1)]
                 self._arc_rows[arc] = self._add_row(minimum, inf, [*terms, *lacking])
                 minimum = 0
@@ -175,8 +212,8 @@ class Statement:
         ways, columns = self._ways, self._columns
         for number, supply in enumerate(self._graph.supplies):
             terms = [(column, 1) for column in columns.gone.get(number, [])]
-            if self._elastic:
-                self.stranded.append(self._add_column(1.0, float(supply.count)))
+            if self._lack_price:
+                self.stranded.append(self._add_column(self._lack_price, float(supply.count)))
                 terms.append((self.stranded[-1], 1))
             self._count_rows.append(self._add_row(supply.count, supply.count, terms))
         for state in sorted(columns.come.keys() | columns.gone.keys()):
@@ -223,6 +260,8 @@ class Statement:
     def _add_group(self, number: int, group: SupplyGroup) -> None:
         """A group is there or not: enough of each of its gangs, each in one domain where it must be, or nobody."""
         supplies, there = self._graph.supplies, self._add_column(0.0, 1.0)
+        self._there.append(there)
+        self._chosen_domains.append([])
         for member in group.members:
             count = supplies[member].count
             terms = [(column, 1) for column in self._waiting[member]]
@@ -241,6 +280,7 @@ class Statement:
             for domain, columns in sorted(arriving.items()):
                 most = count if domain >= 0 else 0
                 chosen.append(self._add_column(0.0, float(domain >= 0)))
+                self._chosen_domains[-1].append((columns, chosen[-1]))
                 row = self._add_row(-inf, 0, [*((column, 1) for column in columns), (chosen[-1], -most)])
                 if domain >= 0:
                     self._domain_rows.append((row, number, gang, domain))

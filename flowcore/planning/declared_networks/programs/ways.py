@@ -23,7 +23,7 @@ MOST_WAYS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Level:
+class Level:
     """The ways that begin at states of one distance from the ends.
 
     Attributes:
@@ -55,6 +55,7 @@ class Ways:
         waypoints: bool[S], states of aggregators: what comes there goes on.
         units: int64[N, R], the greatest amount of each resource of which all pods that can come to a node ask for
             multiples; 0: they ask for none.
+        levels: the ways by the distance of their tails from the ends, the nearest first.
     """
 
     graph: Graph
@@ -70,7 +71,7 @@ class Ways:
     ends: Bools
     waypoints: Bools
     units: Int64s
-    _levels: tuple[_Level, ...]
+    levels: tuple[Level, ...]
 
     def __len__(self) -> int:
         return len(self.arcs)
@@ -82,11 +83,20 @@ class Ways:
             weights: float64[E], what a unit pays that takes a way.
         """
         costs = np.where(self.ends, 0.0, np.inf)
-        for level in self._levels:
+        for level in self.levels:
             taken = slice(level.first, level.end)
             onward = weights[taken] + self.factors[taken] * costs[self.heads[taken]]
             costs[level.states] = np.minimum.reduceat(onward, level.runs)
         return costs
+
+    def least_arrivals(self) -> Float64s:
+        """float64[S]: how many units come to each state at least for one that starts; infinite: none can."""
+        arrivals = np.full(len(self.ends), np.inf)
+        arrivals[self.starts] = 1.0
+        for level in reversed(self.levels):
+            taken = slice(level.first, level.end)
+            np.minimum.at(arrivals, self.heads[taken], arrivals[self.tails[taken]] * self.factors[taken])
+        return arrivals
 
     def flow(self, units: Int64s) -> tuple[Int64s, dict[tuple[int, int], int]]:
         """Flows int64[A], and how many of the pods c go to the node n, by (c, n).
@@ -125,7 +135,7 @@ class Ways:
         reachable = np.isfinite(costs[self.starts])
         passed[self.starts[reachable]] = 0.0 if prices is None else (costs[self.starts] - prices)[reachable]
         reduced = np.full(len(self), np.inf)
-        for level in reversed(self._levels):
+        for level in reversed(self.levels):
             taken = slice(level.first, level.end)
             reduced[taken] = passed[self.tails[taken]] + slack[taken]
             np.minimum.at(passed, self.heads[taken], reduced[taken])
@@ -226,7 +236,7 @@ def ways_of(graph: Graph) -> Ways:
         ends=ends,
         waypoints=waypoints,
         units=_units(graph, supplies[order], nodes[order], fits.shape[1]),
-        _levels=tuple(_levels(tails[order], of_states)),
+        levels=tuple(_levels(tails[order], of_states)),
     )
 
 
@@ -253,13 +263,13 @@ def _distances(graph: Graph) -> Int64s:
     return np.array(distances, dtype=np.int64)
 
 
-def _levels(tails: Int64s, of_states: Int64s) -> Iterator[_Level]:
+def _levels(tails: Int64s, of_states: Int64s) -> Iterator[Level]:
     distances = of_states[tails]
     bounds = [*np.nonzero(np.diff(distances, prepend=-1))[0].tolist(), len(tails)]
     for first, end in pairwise(bounds):
         begins = tails[first:end]
         runs = np.nonzero(np.diff(begins, prepend=-1))[0]
-        yield _Level(first, end, runs, begins[runs])
+        yield Level(first, end, runs, begins[runs])
 
 
 def _units(graph: Graph, supplies: Int64s, nodes: Int64s, count: int) -> Int64s:
