@@ -22,7 +22,7 @@ from flowcore.planning.solvers import solve_mip
 #: something.
 _MOST, _PATIENCE, _NODES, _ARCS = 24, 5, 30, 10
 #: A flow that costs at most so much more than the bound, as a part of it, is left as it is.
-_CLOSE = 5e-3
+_CLOSE = 0.02
 #: A gain below this part of the cost is none.
 _GAIN = 1e-4
 #: CP-SAT's deterministic time for one: roughly seconds.

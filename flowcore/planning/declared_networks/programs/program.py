@@ -104,8 +104,8 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: Relaxed | None, seed: int)
 def _around(ways: Ways, free: Int64s, relaxed: Relaxed, seed: int) -> Int64s:
     """int64[E]: a flow near the one in fractions; it may lack something.
 
-    Its whole part is kept. What is left is solved in fractions again, on nodes that have room for whole pods only, and so
-    on; the rest is decided by CP-SAT.
+    Its whole part is kept. What is left is solved in fractions again, on nodes that have room for whole pods only, and
+    so on; the rest is decided by CP-SAT.
 
     Raises:
         NetworkRefused: there is none.
