@@ -35,7 +35,7 @@ from flowcore.planning.declared_networks.network_classes import (
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.problem.contradictions import Contradiction
-from flowcore.planning.problem.demands.atomic_groups import pods as in_words
+from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -166,8 +166,8 @@ class _PolicyNetwork:
     def run(self, capacity: FreeCapacity) -> None:
         """Decides the policy's pods with this capacity."""
         waiting = network_pods(self._problem, self._policy.name)
-        for each in waiting.kept_out:
-            self._leave(each.pod, each.price, each.why, each.code)
+        for left in waiting.kept_out:
+            self._leave(left.pod, left.price, left.why, left.code)
         if not waiting.classes:
             return
         try:
@@ -284,10 +284,10 @@ class _PolicyNetwork:
         after, reasons = self._cluster.snapshot(commits.capacity), {}
         counts = commits.solution.placed_counts
         absent = {
-            id(waiting.classes[member]): f"{group.name} needs {in_words(group.size)} at once"
+            id(waiting.classes[member]): f"{group.name} needs {format_pods(group.size)} at once"
             for group in waiting.groups
             for member in group.members
-            if not any(counts[other] for other in group.members)
+            if not any(counts[number] for number in group.members)
         }
         for network_class, placed in zip(waiting.classes, counts, strict=True):
             if placed == network_class.demand.count:

@@ -27,14 +27,14 @@ def weights(ways: Ways, prices: Prices, costs: Int64s) -> Float64s:
         costs: int64[A], of the arcs.
     """
     paid = np.where(ways.leaves, 0.0, (costs - prices.arcs)[ways.arcs]) + prices.crowding
-    ending = np.nonzero(ways.nodes >= 0)[0]
-    nodes, supplies = ways.nodes[ending], ways.supplies[ending]
+    terminal = np.nonzero(ways.nodes >= 0)[0]
+    nodes, supplies = ways.nodes[terminal], ways.supplies[terminal]
     requests = np.array([supply.requests for supply in ways.graph.supplies], dtype=np.float64)
-    paid[ending] += (prices.room[nodes] * requests[supplies]).sum(axis=1) + prices.fits[supplies, nodes]
-    paid[ending] -= prices.pods[supplies]
+    paid[terminal] += (prices.room[nodes] * requests[supplies]).sum(axis=1) + prices.fits[supplies, nodes]
+    paid[terminal] -= prices.pods[supplies]
     for group, of_gangs in zip(ways.graph.groups, prices.arrivals, strict=True):
         for (members, domains), of_domains in zip(group.domains, of_gangs, strict=True):
-            arriving = ending[np.isin(supplies, members) & (domains[nodes] >= 0)]
+            arriving = terminal[np.isin(supplies, members) & (domains[nodes] >= 0)]
             paid[arriving] += of_domains[domains[ways.nodes[arriving]]]
     return paid
 

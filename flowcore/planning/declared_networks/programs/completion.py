@@ -56,9 +56,9 @@ class _Completion:
             self._note_room(node)
         self._flows = np.zeros(len(graph.tails), dtype=np.int64)
         np.add.at(self._flows, ways.arcs[~ways.leaves], units[~ways.leaves])
-        self._ending = np.nonzero((graph.heads[ways.arcs] == graph.unscheduled) & ways.ends[ways.heads])[0]
+        self._unscheduled = np.nonzero((graph.heads[ways.arcs] == graph.unscheduled) & ways.ends[ways.heads])[0]
         self._open = np.ones(len(ways), dtype=np.bool_)
-        self._open[self._ending] = False
+        self._open[self._unscheduled] = False
         closed = [member for group in graph.groups if self._stays(group.members) for member in group.members]
         closed += [member for group in graph.groups if group.domains for member in group.members]
         self._open[arriving & np.isin(ways.supplies, closed)] = False
@@ -68,7 +68,7 @@ class _Completion:
     def step(self) -> bool:
         """Sends units along the way that saves most, or closes one that is too narrow; False: none saves anything."""
         ways, graph = self._ways, self._graph
-        spare = self._ending[self.units[self._ending] > 0]
+        spare = self._unscheduled[self.units[self._unscheduled] > 0]
         spare = spare[(self._flows - graph.minimums)[ways.arcs[spare]] > 0]
         if not len(spare):
             return False
@@ -85,11 +85,11 @@ class _Completion:
         best = int(np.argmax(saved))
         if saved[best] <= 0 or not np.isfinite(saved[best]):
             return False
-        ending = int(spare[best])
-        path = list(self._cheapest(int(ways.tails[ending]), paid, costs))
-        count = self._most(ending, path)
+        terminal = int(spare[best])
+        path = list(self._cheapest(int(ways.tails[terminal]), paid, costs))
+        count = self._most(terminal, path)
         if count:
-            self._send(ending, path, count)
+            self._send(terminal, path, count)
         else:
             self._open[path[-1][0]] = False
         return True
@@ -107,7 +107,7 @@ class _Completion:
             factor *= gain_of(ways, way)
             state = int(ways.heads[way])
 
-    def _most(self, ending: int, path: list[tuple[int, Fraction]]) -> int:
+    def _most(self, terminal: int, path: list[tuple[int, Fraction]]) -> int:
         """How many units may turn off from an end to a path, and save something."""
         ways, graph = self._ways, self._graph
         last, arrive = path[-1]
@@ -115,7 +115,7 @@ class _Completion:
         prices, placed = self._prices[number], int(self._counts[number])
         waiting = len(prices) - 1 - placed
         alike = int((prices[placed:-1] == prices[placed]).sum())
-        most = min(int(self.units[ending]), int((self._flows - graph.minimums)[ways.arcs[ending]]))
+        most = min(int(self.units[terminal]), int((self._flows - graph.minimums)[ways.arcs[terminal]]))
         for way, factor in path:
             if not ways.leaves[way]:
                 arc = ways.arcs[way]
@@ -127,12 +127,12 @@ class _Completion:
             most = max(whole, int(alike / arrive)) if most >= whole else 0
             worth = int(prices[placed : placed + int(most * arrive)].sum())
             cost = sum(int(graph.costs[ways.arcs[way]]) * factor for way, factor in path if not ways.leaves[way])
-            most = most if worth > (cost - int(graph.costs[ways.arcs[ending]])) * most else 0
+            most = most if worth > (cost - int(graph.costs[ways.arcs[terminal]])) * most else 0
         return most // whole * whole
 
-    def _send(self, ending: int, path: list[tuple[int, Fraction]], count: int) -> None:
+    def _send(self, terminal: int, path: list[tuple[int, Fraction]], count: int) -> None:
         ways = self._ways
-        for way, units in ((ending, -count), *((way, int(count * factor)) for way, factor in path)):
+        for way, units in ((terminal, -count), *((way, int(count * factor)) for way, factor in path)):
             self.units[way] += units
             if not ways.leaves[way]:
                 self._flows[ways.arcs[way]] += units

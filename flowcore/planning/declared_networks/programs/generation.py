@@ -30,7 +30,7 @@ _NOTHING = 1e-6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Relaxed:
+class RelaxedNetwork:
     """A network in fractions.
 
     Attributes:
@@ -43,7 +43,7 @@ class Relaxed:
     bound: int
 
 
-def generate(ways: Ways, free: Int64s, seed: int) -> Relaxed:
+def generate(ways: Ways, free: Int64s, seed: int) -> RelaxedNetwork:
     """A program of ways that are worth something, solved in fractions.
 
     Raises:
@@ -52,7 +52,7 @@ def generate(ways: Ways, free: Int64s, seed: int) -> Relaxed:
     return _Generation(ways, free, seed).run()
 
 
-def relax(ways: Ways, free: Int64s, chosen: Int64s) -> Relaxed | None:
+def relax(ways: Ways, free: Int64s, chosen: Int64s) -> RelaxedNetwork | None:
     """The program of these ways in fractions; None: the solver finds no flow."""
     stated = Statement(ways, free, chosen, elastic=False)
     program = stated.program()
@@ -61,7 +61,7 @@ def relax(ways: Ways, free: Int64s, chosen: Int64s) -> Relaxed | None:
         return None
     prices = stated.prices(program, solution.duals)
     bound = least_cost(ways, free, prices, weights(ways, prices, ways.graph.costs))
-    return Relaxed(stated, program, solution, bound)
+    return RelaxedNetwork(stated, program, solution, bound)
 
 
 class _Generation:
@@ -70,7 +70,7 @@ class _Generation:
         self._ranks = np.random.default_rng(seed).permutation(len(ways))
         self._chosen = self._cheapest()
 
-    def run(self) -> Relaxed:
+    def run(self) -> RelaxedNetwork:
         if self._ways.graph.minimums.any() or not self._may_all_wait():
             self._find_flow()
         best, bound = None, 0
@@ -91,10 +91,10 @@ class _Generation:
     def _may_all_wait(self) -> bool:
         """Whether pods have ways to UNSCHEDULED that take all of them."""
         graph, ways = self._ways.graph, self._ways
-        ending = graph.heads[ways.arcs] == graph.unscheduled
-        ending &= ways.tails < len(graph.supplies)
+        terminal = graph.heads[ways.arcs] == graph.unscheduled
+        terminal &= ways.tails < len(graph.supplies)
         room = np.zeros(len(graph.supplies), dtype=np.int64)
-        np.add.at(room, ways.supplies[ending], ways.maximums[ending])
+        np.add.at(room, ways.supplies[terminal], ways.maximums[terminal])
         return all(int(most) >= supply.count for most, supply in zip(room, graph.supplies, strict=True))
 
     def _cheapest(self) -> Int64s:
@@ -103,8 +103,8 @@ class _Generation:
         nothing = np.zeros(len(graph.tails), dtype=np.bool_)
         paid = np.where(ways.leaves, 0, graph.costs[ways.arcs]).astype(np.float64)
         paths = ways.cheap_paths(paid, None, count=_FIRST, pressed=nothing, ranks=self._ranks, least=0.0)
-        ending = np.nonzero((graph.heads[ways.arcs] == graph.unscheduled) & (ways.tails < len(graph.supplies)))[0]
-        return np.union1d(paths, ending)
+        terminal = np.nonzero((graph.heads[ways.arcs] == graph.unscheduled) & (ways.tails < len(graph.supplies)))[0]
+        return np.union1d(paths, terminal)
 
     def _find_flow(self) -> None:
         """Adds ways until nothing is lacking.

@@ -13,8 +13,8 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
 from flowcore.planning.declared_networks.programs.completion import complete
-from flowcore.planning.declared_networks.programs.generation import Relaxed, generate, relax
-from flowcore.planning.declared_networks.programs.neighbourhoods import (
+from flowcore.planning.declared_networks.programs.generation import RelaxedNetwork, generate, relax
+from flowcore.planning.declared_networks.programs.lns import (
     improve,
     lack_price,
     nodes_behind,
@@ -80,7 +80,7 @@ def bound_of_program(graph: Graph, free: Int64s, *, seed: int = 0) -> int:
     return 0 if relaxed is None else relaxed.bound
 
 
-def _whole_program(ways: Ways, free: Int64s, relaxed: Relaxed | None, seed: int) -> NetworkSolution:
+def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, seed: int) -> NetworkSolution:
     """The best flow of all ways.
 
     Raises:
@@ -101,7 +101,7 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: Relaxed | None, seed: int)
     return replace(solution, bound=min(bound, solution.cost), proven=proven)
 
 
-def _around(ways: Ways, free: Int64s, relaxed: Relaxed, seed: int) -> Int64s:
+def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int) -> Int64s:
     """int64[E]: a flow near the one in fractions; it may lack something.
 
     Its whole part is kept. What is left is solved in fractions again, on nodes that have room for whole pods only, and

@@ -112,8 +112,8 @@ class Statement:
         for columns in self._waiting:
             values[columns] = upper[columns]
         first = ways.tails[self.chosen] == ways.starts[ways.supplies[self.chosen]]
-        ending = np.nonzero(first & (ways.graph.heads[ways.arcs[self.chosen]] == ways.graph.unscheduled))[0]
-        values[ending] = upper[ending]
+        terminal = np.nonzero(first & (ways.graph.heads[ways.arcs[self.chosen]] == ways.graph.unscheduled))[0]
+        values[terminal] = upper[terminal]
         return values
 
     def units(self, values: Float64s) -> Int64s:
@@ -142,8 +142,8 @@ class Statement:
         for number, column in enumerate(self.stranded):
             gone = sum(values[first] for first in self._columns.gone.get(number, ()))
             values[column] = float(self._graph.supplies[number].count) - gone
-        for group, there, domains in zip(self._graph.groups, self._there, self._chosen_domains, strict=True):
-            values[there] = float(any(counts[member] for member in group.members))
+        for group, column_of_group, domains in zip(self._graph.groups, self._there, self._chosen_domains, strict=True):
+            values[column_of_group] = float(any(counts[member] for member in group.members))
             for columns, column in domains:
                 values[column] = float(any(values[each] for each in columns))
         return values
@@ -259,17 +259,17 @@ class Statement:
 
     def _add_group(self, number: int, group: SupplyGroup) -> None:
         """A group is there or not: enough of each of its gangs, each in one domain where it must be, or nobody."""
-        supplies, there = self._graph.supplies, self._add_column(0.0, 1.0)
-        self._there.append(there)
+        supplies, presence = self._graph.supplies, self._add_column(0.0, 1.0)
+        self._there.append(presence)
         self._chosen_domains.append([])
         for member in group.members:
             count = supplies[member].count
             terms = [(column, 1) for column in self._waiting[member]]
-            self._add_row(count, inf, [*terms, (there, count)])
+            self._add_row(count, inf, [*terms, (presence, count)])
         for members, need in group.needs:
             count = sum(supplies[member].count for member in members)
             terms = [(column, 1) for member in members for column in self._waiting[member]]
-            self._add_row(0, count, [*terms, (there, need)])
+            self._add_row(0, count, [*terms, (presence, need)])
         for gang, (members, domains) in enumerate(group.domains):
             arriving: dict[int, list[int]] = {}
             for member in members:
@@ -284,7 +284,7 @@ class Statement:
                 row = self._add_row(-inf, 0, [*((column, 1) for column in columns), (chosen[-1], -most)])
                 if domain >= 0:
                     self._domain_rows.append((row, number, gang, domain))
-            self._add_row(-inf, 0, [*((column, 1) for column in chosen), (there, -1)])
+            self._add_row(-inf, 0, [*((column, 1) for column in chosen), (presence, -1)])
 
 
 class _Columns:

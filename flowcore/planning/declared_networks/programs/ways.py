@@ -23,7 +23,7 @@ MOST_WAYS = 2_000_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Level:
+class WayLevel:
     """The ways that begin at states of one distance from the ends.
 
     Attributes:
@@ -71,7 +71,7 @@ class Ways:
     ends: Bools
     waypoints: Bools
     units: Int64s
-    levels: tuple[Level, ...]
+    levels: tuple[WayLevel, ...]
 
     def __len__(self) -> int:
         return len(self.arcs)
@@ -263,13 +263,13 @@ def _distances(graph: Graph) -> Int64s:
     return np.array(distances, dtype=np.int64)
 
 
-def _levels(tails: Int64s, of_states: Int64s) -> Iterator[Level]:
+def _levels(tails: Int64s, of_states: Int64s) -> Iterator[WayLevel]:
     distances = of_states[tails]
     bounds = [*np.nonzero(np.diff(distances, prepend=-1))[0].tolist(), len(tails)]
     for first, end in pairwise(bounds):
         begins = tails[first:end]
         runs = np.nonzero(np.diff(begins, prepend=-1))[0]
-        yield Level(first, end, runs, begins[runs])
+        yield WayLevel(first, end, runs, begins[runs])
 
 
 def _units(graph: Graph, supplies: Int64s, nodes: Int64s, count: int) -> Int64s:

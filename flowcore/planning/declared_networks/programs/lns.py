@@ -72,14 +72,14 @@ def short_arcs(ways: Ways, units: Int64s) -> Int64s:
 
 def nodes_behind(ways: Ways, arc: int) -> list[int]:
     """The nodes that an arc leads to, if they are few; else none."""
-    graph, found = ways.graph, set[int]()
+    graph, behind = ways.graph, set[int]()
     vertices = {int(graph.heads[arc])}
-    while vertices and len(found) <= _NODES:
+    while vertices and len(behind) <= _NODES:
         vertex = vertices.pop()
         if graph.nodes[vertex] >= 0:
-            found.add(int(graph.nodes[vertex]))
+            behind.add(int(graph.nodes[vertex]))
         vertices |= {int(graph.heads[onward]) for onward in graph.out_arcs[vertex]}
-    return sorted(found) if len(found) <= _NODES else []
+    return sorted(behind) if len(behind) <= _NODES else []
 
 
 def lack_price(ways: Ways) -> float:
