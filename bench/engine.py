@@ -15,7 +15,6 @@ docs/reference/performance.md says what the columns mean, the modules in harness
 from __future__ import annotations
 
 import os
-import statistics
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -34,8 +33,6 @@ from openb import LISTS
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
-
-from flowcore.planning.methods.table import METHODS
 
 PARTS = ("sizes", "bounds", "rules", "networks", "growth", "classes", "quality", "openb")
 LOADS = (0.7, 1.1)
@@ -200,22 +197,6 @@ def print_table(rows: list[Row]) -> None:
     wide.print(table)
 
 
-def print_methods(rows: list[Row]) -> None:
-    """What each method won over all rows: how often it lowered the cost, by how much, how often it made the plan."""
-    ruled = [row for row in rows if row.gains is not None]
-    table = Table(
-        title=f"What decides: {len(ruled)} rows", caption="gain: over the best plan before, as a part of the cost"
-    )
-    for name in ("method", "runs", "lowered the cost", "median gain", "most", "last word"):
-        table.add_column(name, justify="left" if name in ("method", "runs") else "right")
-    for method, runs in METHODS.items():
-        gains = [gain for row in ruled if (gain := (row.gains or {}).get(method, 0.0)) > 0]
-        last = sum(method == row.method for row in ruled)
-        median = f"{statistics.median(gains):.3%}" if gains else ""
-        table.add_row(method, runs, f"{len(gains)}", median, f"{max(gains):.3%}" if gains else "", f"{last}")
-    console.print(table)
-
-
 def _cell(value: float | None) -> str:
     return "" if value is None else f"{value:,}"
 
@@ -296,7 +277,6 @@ def main(
         print(msgspec.json.encode({"conditions": told, "rows": rows}).decode())
     else:
         print_table(rows)
-        print_methods(rows)
         print_conditions(told)
     if any(row.safe is not None and not row.safe.startswith("yes") for row in rows):
         sys.exit(1)

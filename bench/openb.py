@@ -27,7 +27,7 @@ from thalweg_controlplane.client.objects import Manifest, node, pod
 GPU = "nvidia.com/gpu"
 MODEL = "gpu-model"
 CREATED = "openb/creation-time"
-LISTS = ("default", "gpuspec20", "gpuspec33", "multigpu50")
+LISTS = ("default", "gpuspec20", "gpuspec33", "multigpu20", "multigpu50", "gpushare40", "gpushare80", "cpu100")
 
 
 def nodes_file(folder: Path) -> Path:

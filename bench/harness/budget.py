@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.planning.round import Round, RoundResult
@@ -12,18 +11,15 @@ from flowcore.planning.round import Round, RoundResult
 USUAL = 0.3
 
 
-def round_within(snapshot: Snapshot, seconds: float = USUAL) -> tuple[RoundResult, Counter[str]]:
-    """Takes steps until the CPU time is spent, at least one: the result, and by how much each method lowered the cost.
-
-    The method of the first plan comes first; its gain is over no plan at all.
-    """
+def round_within(snapshot: Snapshot, seconds: float = USUAL) -> RoundResult:
+    """Takes steps until the CPU time is spent, at least one."""
     until = time.process_time() + seconds
     this = Round(snapshot)
     while this.step() and time.process_time() < until:
         pass
-    return this.result(), this.gains
+    return this.result()
 
 
-def shares(gains: Counter[str], cost: int) -> dict[str, float]:
-    """Gains of all methods after the first plan, as parts of what the plan costs in the end."""
-    return {method: gain / cost for method, gain in [*gains.items()][1:] if cost}
+def fewest_left(result: RoundResult) -> int:
+    """Pods that any plan at all must leave out, as the engine proves it."""
+    return 0 if result.left_at_least is None else result.left_at_least.pods

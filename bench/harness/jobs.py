@@ -21,7 +21,7 @@ from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.pod_index import PodIndex
 from flowcore.planning.round import run_round
 from harness import networks, openb_rounds, quality, warm
-from harness.budget import USUAL, round_within, shares
+from harness.budget import USUAL, fewest_left, round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
 from harness.rows import Row
@@ -58,7 +58,7 @@ class SizeJob(msgspec.Struct, tag="size"):
         for _ in range(self.repeat):
             snapshot = _cold(instance.snapshot)
             before = time.process_time()
-            result, gains = round_within(snapshot, self.budget or usual)
+            result = round_within(snapshot, self.budget or usual)
             between = time.process_time()
             peak = peak or used([os.getpid()]).peak_mib  # of one round
             second = run_round(snapshot, steps=result.steps)
@@ -81,6 +81,7 @@ class SizeJob(msgspec.Struct, tag="size"):
                 load=self.size.load,
                 placed=len(result.placements),
                 left=len(result.unplaced),
+                fewest=fewest_left(result),
                 cpu_seconds=took,
                 again_seconds=statistics.median(again),
                 goal=", ".join(goal for goal, _ in goals),
@@ -90,7 +91,6 @@ class SizeJob(msgspec.Struct, tag="size"):
                 cost=result.cost,
                 gap=_gap(result),
                 certified=getattr(result, "certified", None),
-                gains=shares(gains, result.cost),
                 safe=verdict,
                 scarcest=instance.scarcest,
                 asked=instance.asked,

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,13 +20,14 @@ from pathlib import Path
 import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
 from thalweg.dumps.reader import read_dump
+from thalweg_controlplane.client.objects import Manifest
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.planning.round import RoundResult
 from harness import greedy
-from harness.budget import round_within, shares
+from harness.budget import fewest_left, round_within
 from harness.rechecks import Checker, Placed
 from harness.rows import Row
 
@@ -43,9 +43,8 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
         placed = greedy.place(checker, snapshot.pending, taste)
         rows.append(_row(case, taste.value, checker, placed, time.process_time() - before))
     before = time.process_time()
-    placed, results, gains = _arriving(snapshot, arrivals) if arrivals else _at_once(snapshot)
+    placed, results = _arriving(snapshot, arrivals) if arrivals else _at_once(snapshot)
     row = _row(case, "rounds" if arrivals else results[0].method, checker, placed, time.process_time() - before)
-    row.gains = gains
     row.solves = sum(result.solves for result in results)
     row.goal = "never worse, more GPUs"
     row.reached = all(
@@ -55,17 +54,21 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
         for other in rows
     )
     if not arrivals:
-        row.cost = results[0].cost
-        row.certified = getattr(results[0], "certified", None)
+        row.cost, row.gap, row.certified = results[0].cost, results[0].gap, results[0].certified
+        row.fewest = fewest_left(results[0])
     return [*rows, row]
 
 
 def load(folder: Path, which: str, *, aged: bool) -> Snapshot:
-    """The trace's empty nodes with all pods waiting; `aged`: in the order of their creation, else all equally long."""
+    """The whole trace as a snapshot; see ``snapshot_of``."""
+    return snapshot_of(read_nodes(nodes_file(folder)), read_pods(pods_file(folder, which)), aged=aged)
+
+
+def snapshot_of(nodes: Sequence[Manifest], manifests: Sequence[Manifest], *, aged: bool) -> Snapshot:
+    """Empty nodes with all pods waiting; `aged`: in the order of their creation, else all equally long."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "openb.json"
-        manifests = read_pods(pods_file(folder, which))
-        write_dump(path, [*read_nodes(nodes_file(folder)), *manifests])
+        write_dump(path, [*nodes, *manifests])
         dump = read_dump((str(path),))
     created = {
         f"default/{each['metadata']['name']}": float(each["metadata"].get("annotations", {}).get(CREATED, 0))
@@ -84,26 +87,24 @@ def load(folder: Path, which: str, *, aged: bool) -> Snapshot:
     )  # fmt: skip
 
 
-def _at_once(snapshot: Snapshot) -> tuple[list[Placed], list[RoundResult], dict[str, float]]:
-    result, gains = round_within(snapshot)
-    return Checker(snapshot).placed(result), [result], shares(gains, result.cost)
+def _at_once(snapshot: Snapshot) -> tuple[list[Placed], list[RoundResult]]:
+    result = round_within(snapshot)
+    return Checker(snapshot).placed(result), [result]
 
 
-def _arriving(snapshot: Snapshot, arrivals: int) -> tuple[list[Placed], list[RoundResult], dict[str, float]]:
-    gained = Counter[str]()
+def _arriving(snapshot: Snapshot, arrivals: int) -> tuple[list[Placed], list[RoundResult]]:
     placed: list[Placed] = []
     results: list[RoundResult] = []
     index = {node.name: at for at, node in enumerate(snapshot.table.nodes)}
     state, waiting = snapshot, ()
     for first in range(0, len(snapshot.pending), arrivals):
         new = snapshot.pending[first : first + arrivals]
-        result, gains = round_within(replace(state, now=new[-1].created, pending=(*waiting, *new)))
+        result = round_within(replace(state, now=new[-1].created, pending=(*waiting, *new)))
         placed += [(each.pod, index[each.node]) for each in result.placements]
         waiting = tuple(sorted((left.pod for left in result.unplaced), key=lambda pod: pod.created))
         state = result.after
         results.append(result)
-        gained.update(shares(gains, result.cost))
-    return placed, results, {method: share / len(results) for method, share in gained.items()}
+    return placed, results
 
 
 def _row(case: str, method: str, checker: Checker, placed: Sequence[Placed], seconds: float) -> Row:

@@ -135,4 +135,4 @@ def _cost(snapshot: Snapshot, placed: Sequence[Placed]) -> int:
 
 
 def _half_a_second(snapshot: Snapshot) -> RoundResult:
-    return round_within(snapshot, 0.5)[0]
+    return round_within(snapshot, 0.5)

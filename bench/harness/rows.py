@@ -13,7 +13,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
         load: as asked for; the instance modules say how it is defined.
         scarcest, asked, pressure: the resource that most is asked of; what running and waiting pods ask for over what
             there is of it; what waiting pods ask for over what is free (in the JSON only).
-        fewest: pods that any plan at all must leave out, as CP-SAT proved (quality).
+        fewest: pods that any plan at all must leave out, as the engine proves it, or CP-SAT (quality).
         gpus, stranded: allocated, and free ones that no waiting pod can use (openb).
         cpu_seconds: of the round alone, all its threads together.
         again_seconds: the same of the same round once more, with what it looked up of the nodes still there.
@@ -22,7 +22,6 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
         peak_mib: highest resident size of the process that held the snapshot and planned it.
         cost: by the engine's own prices, those of pods left out included.
         gap: (cost - the engine's lower bound) / cost.
-        gains: by how much each method after the first lowered the cost, as a part of it.
         safe: "yes", or what is wrong with the plan.
     """
 
@@ -47,6 +46,5 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     cost: int | None = None
     gap: float | None = None
     certified: bool | None = None
-    gains: dict[str, float] | None = None
     safe: str | None = None
     note: str = ""

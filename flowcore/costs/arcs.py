@@ -10,7 +10,6 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable, Snapshot
 from flowcore.costs.data_locality import DataPrices
-from flowcore.costs.model import CostModel, Float64s, Load
 from flowcore.costs.preferences import node_preference, preferences
 from flowcore.costs.scale import OMEGA
 from flowcore.model.cost_policy import CostPolicy
@@ -23,24 +22,12 @@ from flowcore.rules.verdicts.groups import Group
 MOST_WRITTEN = 50_000
 
 
-def arc_costs(
-    group: Group, size: Float64s, load: Load, snapshot: Snapshot, allowed: Bools, cost: CostPolicy, model: CostModel
-) -> Int64s:
-    """int64[N], positive: what a pod of the group pays on each node beside its potential and ``written_costs``.
+def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: CostPolicy) -> Int64s:
+    """int64[N], none negative: what a pod of the group pays on each node, whatever the cost model and the load.
 
     Args:
-        size: float64[3], what one pod counts for, in the columns of ``Load.taken``.
-        load: of all nodes, as the round begins.
         allowed: bool[N], nodes that the group may use; the costs of others have no meaning.
-        model: named by ``cost``.
     """
-    return model.arc_costs(group.pod_class, size, load, cost.weights) + costs_beside_load(
-        group, snapshot, allowed, cost
-    )
-
-
-def costs_beside_load(group: Group, snapshot: Snapshot, allowed: Bools, cost: CostPolicy) -> Int64s:
-    """int64[N], none negative: the part of ``arc_costs`` that does not come of the cost model and the load."""
     costs = preferences(group.pod_class, group.signature, snapshot, allowed, cost.weights)
     if cost.interference is not None:
         costs += interference(group.signature, snapshot)

@@ -13,6 +13,8 @@ BENCH = ROOT / "bench"
 #: Commands that the performance page does not show -> arguments of a small run.
 OTHERS = {
     "hardening.py": ("--only", "gangs"),
+    "small_rounds.py": ("--draws", "10"),
+    "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
 }
 #: It runs those that the page shows.
 TOGETHER = {"performance.py"}

@@ -295,8 +295,9 @@ async def test_after_kubectl_apply(release: Release, plane: tuple[ControlPlane, 
         await release("install", "thalweg", CHART, mode="Extender")
     await release("install", "thalweg", CHART, "--take-ownership", mode="Extender")
     # What lies in another namespace than the release is not the chart's.
-    for each in yaml.safe_load_all((CHART / "files" / "rights" / "lease.yaml").read_text()):
-        await api.delete(object_path(each))
+    for name in ("lease", "learnt"):
+        for each in yaml.safe_load_all((CHART / "files" / "rights" / f"{name}.yaml").read_text()):
+            await api.delete(object_path(each))
 
 
 async def account_kubeconfig(control: ControlPlane, api: Api, name: str, folder: Path) -> Path:

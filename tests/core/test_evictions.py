@@ -16,8 +16,9 @@ from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
+from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node, Taint
-from flowcore.model.pods import Toleration
+from flowcore.model.pods import ANY_ADDRESS, HostPort, Toleration
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.round import RoundResult, run_round
@@ -54,6 +55,26 @@ def test_a_gang_that_leaves_frees_no_node_that_the_pod_may_not_use() -> None:
     result = run_round(drawn)
     assert [placement.node for placement in result.placements] == ["n0"]
     assert {eviction.pod.key for eviction in result.evictions} == {"default/r0", "default/r1"}
+
+
+def test_a_pod_more_of_a_gang_stays_in_the_zone_that_the_plan_chose() -> None:
+    """The gang needs two pods, which zone b has room for; nobody leaves zone a for its third."""
+    gang = Gang("g", 2, topology_key="zone")
+    pending = [waiting(f"w{number}", 1, priority=10, gangs=("g",)) for number in range(3)]
+    result = run_round(snapshot([node("xb", 2), node("xa", 1)], [running("r0", "xa", 1)], pending, gangs=[gang]))
+    assert [placement.node for placement in result.placements] == ["xb", "xb"]
+    assert not result.evictions
+
+
+def test_a_pod_with_a_port_stays_in_the_zone_of_its_gang() -> None:
+    """The gang runs in zone b: nobody leaves zone a for it, also where every filter judges."""
+    gang = Gang("g", 1, topology_key="zone", domain="b", partially_placed=True)
+    runs = [running("r0", "xa", 2), running("r1", "xb", 1, priority=100)]
+    port = HostPort(ANY_ADDRESS, "TCP", 80)
+    pending = [waiting("w0", 1, priority=10, gangs=("g",), host_ports=(port,))]
+    result = run_round(snapshot([node("xb", 1), node("xa", 2)], runs, pending, gangs=[gang]))
+    assert not result.placements
+    assert not result.evictions
 
 
 def test_a_move_opens_no_node_that_the_pod_may_not_use() -> None:

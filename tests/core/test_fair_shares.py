@@ -8,6 +8,8 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support.levels import NOW as DUMPED
+from support.levels import scenario_of as dumped
 from support.model import GI, amounts, node, pod, snapshot
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, Victim
@@ -17,6 +19,7 @@ from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.resources import Amounts
 from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.round import run_round
+from flowcore.questions.scenario import plan_scenario
 
 
 def shared(
@@ -191,6 +194,33 @@ def test_two_equal_owners_end_within_one_pod_of_equal_shares() -> None:
     counts = placed(result)
     assert counts.total() == 11
     assert abs(counts["a"] - counts["b"]) <= 1
+
+
+@pytest.mark.parametrize("name", ["shares-plain-1-286", "shares-guarantee-1-188"])
+def test_queues_of_equal_pods_end_within_one_pod_of_what_is_due(name: str) -> None:
+    """A large queue gets no pod too many, and one that is due less than a pod is not passed over."""
+    planned = plan_scenario(dumped(f"by_name/{name}"), DUMPED)
+    _check_within_one_pod(planned.before, planned.result)
+
+
+@given(st.lists(st.tuples(st.integers(1, 9), st.integers(0, 12)), min_size=2, max_size=6), st.integers(3, 40))
+def test_drawn_queues_end_within_one_pod_of_what_is_due(drawn: list[tuple[int, int]], room: int) -> None:
+    """Weights and guarantees in pods; all queues have more pods than there is room for."""
+    queues = [Queue(f"q{number}", weight=weight, guarantee=amounts(100 * guarantee) if guarantee else ())
+              for number, (weight, guarantee) in enumerate(drawn)]  # fmt: skip
+    pods = [pod for queue in queues for pod in waiting(queue.name, room)]
+    cluster = shared(queues, pods, cpu=100 * room)
+    _check_within_one_pod(cluster, run_round(cluster))
+
+
+def _check_within_one_pod(before: Snapshot, result: RoundResult) -> None:
+    """Of a cluster whose pods are equal."""
+    shares, counts = Shares(before), placed(result)
+    size = shares.request(before.pending[0].pod_class.requests)
+    asked = size > 0
+    for name, due in shares.fair.items():
+        held = shares.used[name][asked] / size[asked]
+        assert abs(float(held.max()) + counts[name] - float((due[asked] / size[asked]).max())) <= 1 + 1e-6
 
 
 @pytest.mark.parametrize("size", [1, 3, 8])

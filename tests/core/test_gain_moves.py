@@ -337,7 +337,7 @@ def test_kinds_take_turns(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
         kinds_seen.clear()
         plan(replace(drawn, now=NOW + number * step), policy)
         assert len(kinds_seen) == MOST_KINDS
-        assert "other" in {kind.group.signature.namespace for kind in kinds_seen}
+        assert "other" in {kind.namespace for kind in kinds_seen}
         seen.update(int(kind.residents[0]) for kind in kinds_seen)
     assert len(seen) == len(many) + 1
 

@@ -8,6 +8,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from support.draw import Case, crowded_cases
+from support.levels import NOW as DUMPED
+from support.levels import scenario_of as dumped
 from support.profiles import examples
 from support.scenario_state import NOW, drawn_scenario, manifest_node, manifest_pod, scenario_of, state_of
 
@@ -26,15 +28,15 @@ def headroom(scenario: Scenario, context: AnswerContext = CONTEXT, **fields: Any
     return answer_headroom(scenario, HeadroomQuery(**fields), context)
 
 
-def placed_with(scenario: Scenario, like: str, copies: int) -> int:
+def placed_with(scenario: Scenario, like: str, copies: int, now: float = NOW) -> int:
     """How many of so many copies a plan of the whole scenario places."""
     edits = Edits(scenario)
-    pod = copy_of(scenario.cluster.pods[like], NOW)
+    pod = copy_of(scenario.cluster.pods[like], now)
     for number in range(copies):
         name = f"copy-{number}"
         edits.put_pod(msgspec.structs.replace(pod, name=name, uid=name, preempts=False))
     try:
-        result = plan_scenario(scenario, NOW).result
+        result = plan_scenario(scenario, now).result
         return sum("/copy-" in each.pod.key for each in result.placements)
     finally:
         edits.undo()
@@ -224,3 +226,12 @@ def test_what_waits_comes_first() -> None:
     assert headroom(scenario, requests={"cpu": "1"}).fits == 4
     with applied(scenario, [PutObjects([manifest_pod("w", cpu="3")])], CONTEXT):
         assert headroom(scenario, requests={"cpu": "1"}).fits == 1
+
+
+def test_a_pod_that_moves_counts_for_its_queue() -> None:
+    """Its replacement has a node in the plan and takes of the queue's limit: no more equal pods fit than are placed."""
+    scenario = dumped("by_name/headroom-n-not-placed-2-434")
+    for pod in scenario.waiting():
+        fits = headroom(scenario, AnswerContext(now=DUMPED), like=pod.key).fits
+        assert fits is not None
+        assert placed_with(scenario, pod.key, fits, DUMPED) == fits

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from harness.small_rounds import RULES, Shape, draw_round, most_placed
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.levels import (
@@ -24,7 +25,6 @@ from support.levels import (
 )
 from support.model import node, pod, snapshot
 from support.profiles import examples
-from support.small_rounds import RULES, Shape, draw_round, most_placed
 
 from flowcore.model.gangs import Gang
 from flowcore.planning.round import run_one_by_one, run_round

@@ -88,8 +88,10 @@ _ports = st.sampled_from([(), (), (), (HostPort(ANY_ADDRESS, "TCP", 80),)])
 
 @st.composite
 def clusters(draw: st.DrawFn, policy: Policy) -> Snapshot:
-    """Small full clusters with budgets, gangs, ports and anti-affinity, and pods that wait."""
-    nodes = [node(f"n{at}", draw(st.integers(2, 8)), draw(st.integers(0, 2))) for at in range(draw(st.integers(1, 5)))]
+    """Small full clusters with budgets, gangs, some in one zone, ports and anti-affinity, and pods that wait."""
+    # Every other node is in zone a.
+    names = [f"n{number}{'ab'[number % 2]}" for number in range(draw(st.integers(1, 5)))]
+    nodes = [node(name, draw(st.integers(2, 8)), draw(st.integers(0, 2))) for name in names]
     pods: list[Pod] = []
     for each in nodes:
         free = dict(each.allocatable)
@@ -148,5 +150,8 @@ def clusters(draw: st.DrawFn, policy: Policy) -> Snapshot:
         )
     members = sum(bool(pod.gangs) for pod in pending)
     if members:
-        gangs.append(Gang("gang w", draw(st.integers(1, members))))
+        key = draw(st.sampled_from(["", "", "zone"]))
+        domain = draw(st.sampled_from(["", "", "a", "b", "of no node"])) if key else ""
+        least = draw(st.integers(0 if domain else 1, members))
+        gangs.append(Gang("gang w", least, topology_key=key, domain=domain))
     return snapshot(nodes, pods, pending, budgets, policy, gangs)

@@ -11,6 +11,7 @@ from dataclasses import replace
 
 import msgspec
 import pytest
+from support.safety import check_gangs
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodIndex, PodSignature
@@ -91,6 +92,7 @@ def check_evictions(snapshot: Snapshot, result: RoundResult, policies: Mapping[s
     check_order(snapshot, result)
     check_victims(snapshot, result, policies)
     check_budgets(snapshot, result)
+    check_gangs(snapshot, result)
     check_gangs_leave_whole(snapshot, result)
     check_nobody_leaves_in_vain(snapshot, result)
     check_moves(snapshot, result, policies)

@@ -180,7 +180,8 @@ def check_gangs(snapshot: Snapshot, result: RoundResult) -> None:
     units: dict[str, set[str]] = {}
     for placement in result.placements:
         waits = any(snapshot.gangs[name].min_placed > 0 for name in placement.pod.gangs)
-        assert bool(placement.atomic_group) >= waits, f"{placement.pod.key} is of no unit"
+        # A pod more than its gang needs may wait alone for others that leave.
+        assert bool(placement.atomic_group or placement.victims) >= waits, f"{placement.pod.key} is of no unit"
         if placement.atomic_group and not placement.optional:
             units.setdefault(placement.atomic_group, set()).update(placement.pod.gangs)
     for name, gangs in units.items():

@@ -209,9 +209,11 @@ def _pending_by_queue(pending: Sequence[PendingPod], tree: QueueTree) -> dict[st
 def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
     """How urgent each waiting pod of a queue is, 0..1.25, by key; empty where there are no queues.
 
-    A pod is as urgent as its queue is short of its share once the pod and those before it in the queue are placed. Let
-    r be what the queue has then, in parts of its fair share: within the guarantee 1.25 - r/4, within the fair share
-    1 - r/4, and beyond it 1/4r. So half of the scale lies between what is due to a queue and what is not.
+    A pod is as urgent as its queue is short of its share once the pods before it in the queue and half of the pod are
+    placed. Let r be what the queue has then, in parts of its fair share: within the guarantee 1.25 - r/4, within the
+    fair share 1 - r/4, and beyond it 1/4r. So half of the scale lies between what is due to a queue and what is not.
+    With half of the pod the shares are rounded to whole pods (Webster 1832): with all of it, which is the method of
+    Jefferson, a large queue would get more than a pod too many, and one that is due less than a pod none.
     """
     if snapshot.queues is None or not snapshot.queues.queues:
         return _NO_URGENCIES
@@ -223,7 +225,7 @@ def urgencies(snapshot: Snapshot) -> Mapping[str, float]:
             request = shares.added_by(pod)
             amounts += request
             asked = listed & (request > 0)
-            used = shares.dominant(amounts) / fair if fair > 0.0 else np.inf
+            used = shares.dominant(amounts - request / 2) / fair if fair > 0.0 else np.inf
             if used > 1.0 + EPSILON:
                 urgencies[pod.key] = 0.25 / used
             else:

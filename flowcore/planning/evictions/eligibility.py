@@ -127,7 +127,7 @@ class Eligibility:
                 if not all(self.may_leave(member, priority) for member in members):
                     continue
             elif gang:
-                left = self._surplus(gang) - singles.get(gang, 0)
+                left = self.surplus(gang) - singles.get(gang, 0)
                 if left <= 0:
                     continue
             needed: dict[str, int] = {}
@@ -146,7 +146,7 @@ class Eligibility:
             )
         return evictions
 
-    def _surplus(self, name: str) -> int:
+    def surplus(self, name: str) -> int:
         """How many pods of a gang may leave and the rest still be of use."""
         gang = self._residents.running.gangs.get(name)
         if gang is None or gang.whole:

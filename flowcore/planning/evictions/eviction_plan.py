@@ -15,6 +15,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts
+from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
@@ -26,10 +27,11 @@ from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
-from flowcore.planning.evictions.waiting import Waiting, affordable, waiting_after
+from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
+from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem, priced
@@ -100,9 +102,18 @@ class _EvictionRound:
     ) -> None:
         self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
-        self._waiting, demands = affordable(problem, candidate, waiting_after(problem, result))
+        self._waiting, demands = affordable(
+            problem, candidate, waiting_after(problem, result), restrict_to_gang_domains(problem, result)
+        )
         highest = max((each.priority for each in self._waiting), default=-(2**31))
-        residents = Residents.of(result.after, running, _revocable(problem, result, highest))
+        revocable = _revocable(problem, result, highest)
+        self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
+        if self._is_small:
+            taken = {each.pod.key for each in revocable}
+            kept = {each.pod.key for each in result.placements} - taken
+            residents = Residents.of(result.after, running, result.placements, kept)
+        else:
+            residents = Residents.of(result.after, running, revocable)
         free = candidate.free_for_others(problem.demands)
         self._state = EvictionState(result.after, free, residents, demands, partial(priced, problem))
         self._held = candidate.held
@@ -142,10 +153,12 @@ class _EvictionRound:
             self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
             if waiting.group >= 0:
                 groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
-        if all(self._may_all_preempt(waiting) and waiting.allowed is None for waiting in self._waiting):
+        preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
+        if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
-            search.improve(checkpoint, demands, self._problem.snapshot.generation)
+            free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
+            search.improve(checkpoint, demands, free, problem.snapshot.generation, preempts=preempts.pop())
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
                     self._place(search, waiting)
@@ -157,6 +170,9 @@ class _EvictionRound:
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         if self._state.changed:
+            self._fill(search)
+            self._drop_what_breaks_rules(groups)
+        if self._is_small and self._decide_together(search):
             self._fill(search)
             self._drop_what_breaks_rules(groups)
         search.find_replacements(self._holds)
@@ -254,7 +270,8 @@ class _EvictionRound:
 
     def _place_revoked(self, search: Search) -> bool:
         """Places pods whose room goes to others somewhere else. Whether there are any."""
-        revoked = self._revoked
+        arrived = {arrival.pod.key for arrival in self._state.arrivals}
+        revoked = [pod for pod in self._revoked if pod.key not in arrived]
         for pod in revoked:
             demand = self._demand_of[pod.key]
             search.place_all(demand, [pod], preempts=may_preempt(pod, self._policy(demand), self._problem.snapshot.now))
@@ -269,6 +286,42 @@ class _EvictionRound:
             for resident, leaving in state.leaving.items()
             if leaving.kind is None
         ]
+
+    def _placed_before(self) -> list[tuple[int, PendingPod, int]]:
+        """Pods of a small round that have a node before others leave: demand, pod and number of its placement."""
+        placements = self._state.residents.placements if self._is_small else ()
+        first = self._state.residents.running_count
+        return [
+            (self._demand_of[placement.pod.key], placement.pod, first + place)
+            for place, placement in enumerate(placements)
+        ]
+
+    def _is_free(self, demand: int) -> bool:
+        """Whether only resources decide where pods of a demand go, and nothing else of the plan depends on it."""
+        this = self._problem.demands[demand]
+        return this.constraints is UNCONSTRAINED and this.group.pod_class.fits_by_amounts
+
+    def _decide_together(self, search: Search) -> bool:
+        """Decides all placements and waiting pods of a small round again. Returns whether that was better."""
+        state, problem = self._state, self._problem
+        kinds = {leaving.kind for leaving in state.leaving.values()}
+        if self._moves.any or self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
+            return False
+        placed = self._placed_before()
+        residents = {pod.key: resident for _, pod, resident in placed}
+        waiting, arrived = preempting(problem, self._waiting), [arrival.pod for arrival in state.arrivals]
+        if not waiting:
+            return False
+        pods = {pod.key: pod for pod in (*(pod for _, pod, _ in placed), *arrived, *waiting)}
+        units = level_units(problem, levels_of(problem))
+        items = []
+        for pod in pods.values():
+            number = self._demand_of[pod.key]
+            demand, preempts = problem.demands[number], may_preempt(pod, self._policy(number), problem.snapshot.now)
+            price = int(demand.prices[demand.group.pods.index(pod)])
+            worth = price // units[pod.pod_class.priority]
+            items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
+        return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
 
     def _fill(self, search: Search) -> None:
         """Places what fits into the room that is left in the end: nobody else leaves for it."""
@@ -311,11 +364,15 @@ class _EvictionRound:
             order = order_arrivals(self._state)
         return order
 
+    def _passes_all(self) -> bool:
+        """Whether every filter passes for all that comes, in its order."""
+        return first_rejected(self._state, order_arrivals(self._state)) is None
+
     def _holds(self) -> bool:
         """Whether every filter passes for the whole plan; asked after each replacement that gets a node."""
         if all(each.pod.signature.constraints is None for each in self._state.arrivals) and not self._ruled_leavers():
             return True
-        return first_rejected(self._state, order_arrivals(self._state)) is None
+        return self._passes_all()
 
     def _ruled_leavers(self) -> bool:
         """Whether pods that leave bring rules about others to their next node, or ports."""
@@ -375,15 +432,18 @@ class _EvictionRound:
         more = []
         for arrival in (*order.at_once, *order.later):
             group = groups.get(arrival.pod.key)
+            leaving = tuple(self._state.residents.pods[each].key for each in victims.get(arrival.pod.key, ()))
+            name = self._problem.atomic_groups.all[group.group].name if group is not None else ""
+            # More of a gang than it needs; its other pods do not wait with it for those that leave.
+            optional = "" if group is not None or leaving else self._group_of(arrival.pod)
             more.append(
                 Placement(
                     arrival.pod,
                     names[arrival.node],
                     0,
-                    atomic_group="" if group is None else self._problem.atomic_groups.all[group.group].name,
-                    victims=tuple(
-                        self._state.residents.pods[resident].key for resident in victims.get(arrival.pod.key, ())
-                    ),
+                    atomic_group=name or optional,
+                    optional=bool(optional),
+                    victims=leaving,
                     unscheduled_price=waited[arrival.pod.key],
                 )
             )
@@ -397,6 +457,14 @@ class _EvictionRound:
         return tuple(
             replace(each, price=next(prices)) if each.pod.key in self._demand_of else each for each in (*kept, *more)
         )
+
+    def _group_of(self, pod: PendingPod) -> str:
+        """The atomic group of a pod; "": it is in none."""
+        if not pod.gangs:
+            return ""
+        demand, groups = self._demand_of[pod.key], self._problem.atomic_groups
+        number = int(groups.group_of[demand][self._problem.demands[demand].group.pods.index(pod)])
+        return "" if number < 0 else groups.all[number].name
 
     def _unplaced_again(self, placement: Placement, for_pods: Sequence[str]) -> Unplaced:
         """A placement that is taken back."""

@@ -112,6 +112,8 @@ class FilteredFit:
         self._asked = demand.requests > 0
         self._requests = demand.requests[self._asked]
         self.possible = static_fits(group.pod_class, group.signature, before, cache.run_filter)
+        if demand.kept_to is not None:
+            self.possible = self.possible & demand.kept_to
 
     def fits_now(self) -> Bools:
         """bool[N]: nodes where a pod fits with nobody else leaving."""

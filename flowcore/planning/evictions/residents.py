@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from operator import attrgetter
@@ -30,6 +30,7 @@ class Residents:
         placements: of the plan, those that can be taken back.
         nodes: int64[V], node of each.
         usage: int64[V, R].
+        kept: keys of placements that are not taken back for others.
     """
 
     running: RunningPods
@@ -37,19 +38,22 @@ class Residents:
     placements: tuple[Placement, ...]
     nodes: Int64s
     usage: Int64s
+    kept: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, snapshot: Snapshot, running: RunningPods, placements: Sequence[Placement]) -> Residents:
-        """Residents of the nodes of a snapshot."""
+    def of(
+        cls, snapshot: Snapshot, running: RunningPods, placements: Sequence[Placement], kept: Collection[str] = ()
+    ) -> Residents:
+        """Residents of the nodes of a snapshot; ``kept``: as the attribute."""
         index = snapshot.table.index
         known = [pod for pod in running.pods if pod.node in index]
-        pods = (*known, *(_as_running(each) for each in placements))
+        pods = (*known, *map(_as_running, placements))
         numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
         kinds = list(map(numbers.__getitem__, map(attrgetter("usage"), pods)))
         rows = [snapshot.vector(amounts) for amounts in numbers]
         usage = np.array(rows, dtype=np.int64).reshape(-1, len(snapshot.resources))[kinds]
         nodes = np.fromiter(map(index.__getitem__, map(attrgetter("node"), pods)), dtype=np.int64, count=len(pods))
-        return cls(running, pods, tuple(placements), nodes, usage)
+        return cls(running, pods, tuple(placements), nodes, usage, frozenset(kept))
 
     @cached_property
     def priorities(self) -> Int64s:
@@ -58,8 +62,10 @@ class Residents:
 
     @cached_property
     def evictable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-        """bool[V]: nothing is known against an eviction."""
-        return np.array([not pod.unevictable_reason for pod in self.pods], dtype=np.bool_)
+        """bool[V]: nothing is known against an eviction, or against taking a placement back."""
+        evictable = [not pod.unevictable_reason for pod in self.pods[: self.running_count]]
+        evictable += [placement.pod.key not in self.kept for placement in self.placements]
+        return np.array(evictable, dtype=np.bool_)
 
     @cached_property
     def by_node(self) -> tuple[tuple[int, ...], ...]:

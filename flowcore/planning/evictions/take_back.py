@@ -15,8 +15,13 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
     Args:
         holds: whether every filter still passes for the whole plan; asked only where more than resources may decide.
     """
-    pods = state.residents.pods
-    for_others = (resident for resident, leaving in state.leaving.items() if leaving.kind is not EvictionKind.RULE)
+    pods, arrived = state.residents.pods, {arrival.pod.key for arrival in state.arrivals}
+    # A placement does not come back where its pod has got another node.
+    for_others = (
+        resident
+        for resident, leaving in state.leaving.items()
+        if leaving.kind is not EvictionKind.RULE and pods[resident].key not in arrived
+    )
     order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
     done: set[int] = set()
     for resident in order:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -78,27 +79,47 @@ def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
     return tuple(np.equal(domains.codes, code) for code in range(domains.count))
 
 
+def restrict_to_gang_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
+    """The demands; where a result places pods of a gang in a topology domain, the gang's other pods are kept to it."""
+    snapshot = problem.snapshot
+    if not any(gang.topology_key for gang in snapshot.gangs.values()):
+        return problem.demands
+    homes = {name: placement.node for placement in result.placements for name in placement.pod.gangs}
+    demands = list(problem.demands)
+    for number, demand in enumerate(problem.demands):
+        for name in demand.group.pods[0].gangs:
+            gang = snapshot.gangs.get(name)
+            if gang is not None and gang.topology_key and name in homes:
+                codes = snapshot.table.column(gang.topology_key).codes
+                demands[number] = demands[number].restricted_to(codes == codes[snapshot.table.index[homes[name]]])
+    return tuple(demands)
+
+
 def affordable(
-    problem: Problem, candidate: Candidate, waiting: list[Waiting]
+    problem: Problem, candidate: Candidate, waiting: list[Waiting], demands: Sequence[Demand]
 ) -> tuple[list[Waiting], tuple[Demand, ...]]:
     """Pods for which running pods may leave, and demands kept to the nodes that cost less than to wait.
 
     A pod whose policy lets it wait for a cheaper node evicts no pod for a node that costs more than its price of
     waiting. A node costs what one more pod would pay there now; when others have left, it costs at most that. A pod of
     a group pays less than the mean price of the group.
+
+    Args:
+        demands: those of the problem, or some of them on fewer nodes.
     """
+    kept_demands = list(demands)
     if not waiting_demands(problem):
-        return waiting, problem.demands
-    demands, affordable_waiting = list(problem.demands), []
+        return waiting, tuple(kept_demands)
+    affordable_waiting = []
     limits: dict[int, float] = {}
     for waiter in waiting:
         mean = None if waiter.group < 0 else problem.atomic_groups.all[waiter.group].mean_price
         kept = []
         for number, pods in waiter.demands:
-            if not problem.demands[number].waits:
+            if not demands[number].waits:
                 kept.append((number, pods))
                 continue
-            demand = priced(problem, problem.demands[number])
+            demand = priced(problem, demands[number])
             prices = dict(zip((pod.key for pod in demand.group.pods), demand.prices.tolist(), strict=True))
             cost = demand.arc + candidate.capacity.next_increase(demand)
             cheapest = float(np.where(demand.allowed, cost, np.inf).min(initial=np.inf))
@@ -107,7 +128,7 @@ def affordable(
                 kept.append((number, worth))
                 limit = min(prices[pod.key] for pod in worth) if mean is None else mean
                 limits[number] = min(limits.get(number, np.inf), limit)
-                demands[number] = demand.restricted_to(cost < limits[number])
+                kept_demands[number] = kept_demands[number].restricted_to(cost < limits[number])
         if kept and (mean is None or [len(pods) for _, pods in kept] == [len(pods) for _, pods in waiter.demands]):
             affordable_waiting.append(replace(waiter, demands=tuple(kept)))
-    return affordable_waiting, tuple(demands)
+    return affordable_waiting, tuple(kept_demands)

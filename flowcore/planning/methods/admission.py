@@ -7,7 +7,6 @@ tried, and the best candidate is kept (engine.md section 3: a candidate set with
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 
@@ -57,13 +56,13 @@ class Admission:
     Attributes:
         best: the best candidate so far.
         bound: a cost that no candidate goes below.
-        gains: by how much each method lowered the cost of the best candidate.
+        improved_by: methods whose candidate was better than the best before.
         relaxed: the round in fractions, if it was solved so.
     """
 
     def __init__(self, problem: Problem) -> None:
         self._problem, self.bound = problem, 0
-        self.gains = Counter[str]()
+        self.improved_by = set[str]()
         self.relaxed: list[RelaxedSolution] = []
         self._pods = IndividualPods.of(problem)
         self._group_prices = np.array([group.unscheduled_cost for group in problem.atomic_groups.all], dtype=np.float64)
@@ -79,7 +78,8 @@ class Admission:
             if problem.demands
             else self.best.cost
         )
-        self.offer(self.by_price())
+        if "gangs by price" not in problem.without:
+            self.offer(self.by_price())
         yield
         if self.best.cost == self.bound:
             return
@@ -88,10 +88,11 @@ class Admission:
             yield
         if not any(unplaced_counts(self.best.commits, self.best.demands)):
             return  # other orders are for what stays out
-        group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
-        self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
-        yield
-        if relaxed is not None:
+        if "gangs by share" not in problem.without:
+            group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
+            self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
+            yield
+        if relaxed is not None and "gangs by toll" not in problem.without:
             self.offer(self._by_shadow_prices(relaxed))
             yield
 
@@ -151,7 +152,7 @@ class Admission:
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is better than the best so far."""
         if is_better(self._problem, candidate, self.best):
-            self.gains[candidate.method] += self.best.cost - candidate.cost
+            self.improved_by.add(candidate.method)
             self.best = candidate
 
     def _ordered(self, group_values: Float64s, pod_values: Float64s) -> tuple[Int64s, Int64s]:

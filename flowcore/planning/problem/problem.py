@@ -40,6 +40,7 @@ class Problem:
         must_place: how many pods of each demand every candidate must place, whatever that costs.
         held: capacity that is kept out of the problem for an atomic group.
         charge: is called with the pods that the work was for.
+        without: names of methods that do not run (``methods.table``): what is a method worth?
     """
 
     def __init__(
@@ -50,9 +51,10 @@ class Problem:
         cache: VerdictCache | None = None,
         contradictions: tuple[Contradiction, ...] = (),
         charge: Charge = not_charged,
+        without: frozenset[str] = frozenset(),
     ) -> None:
         """Takes the arguments of ``run_round``; ``cache`` and ``contradictions``: None and () to compute them."""
-        self.charge = charge
+        self.charge, self.without = charge, without
         self.snapshot, self.policies, self.models, self._given_cache = snapshot, policies, models, cache
         self.contradictions = contradictions
         self.held: HeldCapacity | None = None
@@ -64,7 +66,7 @@ class Problem:
     def with_snapshot(self, snapshot: Snapshot, contradictions: tuple[Contradiction, ...] | None = None) -> Problem:
         """The same policies for another snapshot; ``contradictions`` None: those known already."""
         known = self.contradictions if contradictions is None else contradictions
-        return Problem(snapshot, self.policies, self.models, self._given_cache, known, self.charge)
+        return Problem(snapshot, self.policies, self.models, self._given_cache, known, self.charge, self.without)
 
     def with_demands(
         self, demands: tuple[Demand, ...], atomic_groups: AtomicGroups | None = None, must_place: tuple[int, ...] = ()

@@ -8,7 +8,6 @@ room although other parts are short of it.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Hashable
 
 import numpy as np
@@ -113,9 +112,9 @@ class PartedPortfolio:
         return bound if self._whole is None else max(bound, self._whole.bound)
 
     @property
-    def gains(self) -> Counter[str]:
-        """By how much each method lowered the cost of the best candidate."""
-        return sum((portfolio.gains for portfolio in self._all), Counter[str]())
+    def improved_by(self) -> set[str]:
+        """Methods that lowered the cost of the best candidate."""
+        return set[str]().union(*(portfolio.improved_by for portfolio in self._all))
 
     @property
     def _all(self) -> list[Portfolio]:

@@ -6,7 +6,6 @@ A round may stop after any step. The number of steps reproduces its plan, so a w
 from __future__ import annotations
 
 import sys
-from collections import Counter
 from collections.abc import Callable, Generator
 from functools import partial
 
@@ -69,7 +68,7 @@ class Portfolio:
         best: the best candidate so far, without what a search has gained since (see ``conclude``).
         solves, arcs: min-cost flows solved, and arcs of the largest.
         bound: a cost that no candidate goes below.
-        gains: by how much each method lowered the cost of the best candidate.
+        improved_by: methods that lowered the cost of the best candidate.
         relaxed: the problem in fractions, or that without penalties, if it was solved so.
     """
 
@@ -77,7 +76,7 @@ class Portfolio:
         """Begins with a candidate, or with nothing placed; there must be one if the problem must place some pods."""
         self._problem, self._seed, self._first = problem, seed, first
         self.solves = self.arcs = self.bound = 0
-        self.gains = Counter[str]()
+        self.improved_by = set[str]()
         self.best = problem.nothing_placed() if first is None else first
         self._relaxation: RelaxedSolution | None = None
         self.relaxed: list[RelaxedSolution] = []
@@ -114,7 +113,8 @@ class Portfolio:
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
-        self.offer(fill(problem))
+        if self._runs("fill"):
+            self.offer(fill(problem))
         self._first_bound()
         placeable = problem.cost_matrix.placeable
         pods = _pods_of(self._problem, placeable)
@@ -123,21 +123,22 @@ class Portfolio:
         yield
         if self._is_solved:
             return
-        builders: list[Callable[[], Candidate]] = []
+        builders: list[tuple[str, Callable[[], Candidate]]] = []
         # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
         self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
         if self._is_floor_late or not is_quick(problem):
-            builders.append(partial(interleaved, problem))
+            builders.append(("by turns", partial(interleaved, problem)))
         elif pods > 1:
-            builders.append(partial(one_by_one, problem, kube_scheduler_order(problem)))
+            builders.append(("one by one", partial(one_by_one, problem, kube_scheduler_order(problem))))
         if self._unplaced_of(placeable & self._sequential) and pods <= _FEW_BY_PRICE:
-            builders.append(partial(constrained_first, problem))
+            builders.append(("rules first", partial(constrained_first, problem)))
         if self._unplaced_of(placeable) and pods <= _FEW_BY_PRICE:
             order = by_price(problem.demands, [demand.count for demand in problem.demands])
-            builders.append(partial(one_by_one, problem, order))
-        for turn, build in enumerate(builders):
-            self.offer(build())
-            yield
+            builders.append(("one by one", partial(one_by_one, problem, order)))
+        for turn, (method, build) in enumerate(builders):
+            if self._runs(method):
+                self.offer(build())
+                yield
             # The others are for pods that stay out.
             if not turn and not self._unplaced_of(placeable):
                 break
@@ -146,7 +147,7 @@ class Portfolio:
         if self._relaxation is None and not self._is_close and not WithoutPenalties.any(problem):
             self._relax()
             yield
-        if not self._is_scarce:
+        if not self._is_scarce and self._runs("reinsertion"):
             yield from self._search_with(Reinsertion(problem, self.best))
 
     def decide(self) -> Generator[None, None, None]:
@@ -161,7 +162,7 @@ class Portfolio:
             yield from self._solve_by_flow(flowing)
         if self._unplaced_of(unconstrained):
             yield from self._place_shares(unconstrained)
-        if self._is_floor_late and is_quick(problem):
+        if self._is_floor_late and is_quick(problem) and self._runs("one by one"):
             self.offer(one_by_one(problem, kube_scheduler_order(problem)))
             yield
 
@@ -174,7 +175,8 @@ class Portfolio:
             self.conclude()
         if self._is_scarce:
             yield from self._solve_by_flow(self._flowing)
-        yield from self._search_with(Reinsertion(self._problem, self.best))
+        if self._runs("reinsertion"):
+            yield from self._search_with(Reinsertion(self._problem, self.best))
 
     @property
     def _is_solved(self) -> bool:
@@ -215,6 +217,7 @@ class Portfolio:
         penalties = WithoutPenalties(self._problem)
         first = None if self._first is None else penalties.remove(self._first)
         relaxed = Portfolio(penalties.problem, self._seed, first)
+        relaxed.improved_by = self.improved_by
         self._relaxed, self._compared = (penalties, relaxed), relaxed.best
         for method in (relaxed.construct, relaxed.decide):
             for _ in method():
@@ -222,7 +225,7 @@ class Portfolio:
                 yield
         self._compare_relaxed()
         self.solves, self.arcs = self.solves + relaxed.solves, max(self.arcs, relaxed.arcs)
-        worthwhile = LocalSearch.worthwhile(self._problem)
+        worthwhile = self._runs("local search") and LocalSearch.worthwhile(self._problem)
         turn = fruitless = 0
         while fruitless < self._patience:
             before, turn = self.best, turn + 1
@@ -288,7 +291,7 @@ class Portfolio:
 
     def _solve_exact(self) -> Generator[None, None, None]:
         """If pods with constraints that only forbid are few, CP-SAT decides them with all that compete with them."""
-        if worth_solving(self._problem, self.best):
+        if self._runs("rules by CP-SAT") and worth_solving(self._problem, self.best):
             subproblem = Subproblem.all(self._problem)
             solution = solve_exact(self._problem, self.best, subproblem, work=_EXACT_WORK, seed=self._seed)
             if solution is not None:
@@ -301,7 +304,7 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        if not self._unplaced_of(demands) or not worth_packing(self._problem, demands):
+        if not (self._runs("packing") and self._unplaced_of(demands) and worth_packing(self._problem, demands)):
             return
         for work in _PACKING_WORK:
             packing = pack(self._problem, self.best, demands, work=work, seed=self._seed)
@@ -329,7 +332,7 @@ class Portfolio:
         Args:
             demands: bool[C], those that are left to decide.
         """
-        if not demands.any():
+        if not (self._runs("flow") and demands.any()):
             return
         flow = yield from solve_by_flow(self._problem, FixedPart.of(self._problem, self.best, demands), self.best)
         self.solves, self.arcs = flow.solves, flow.arcs
@@ -346,7 +349,7 @@ class Portfolio:
             demands: bool[C], those that are left to decide.
         """
         problem, relaxed = self._problem, self._relaxation
-        if relaxed is not None and self._unplaced_of(demands):
+        if relaxed is not None and self._runs("shares") and self._unplaced_of(demands):
             fixed = FixedPart.of(problem, self.best, demands)
             for build in roundings(problem, relaxed, fixed):
                 self.offer(build())
@@ -358,6 +361,8 @@ class Portfolio:
         Args:
             steps: at most; None: until none brings a gain.
         """
+        if not self._runs("neighbourhoods"):
+            return
         self._search = search = LargeNeighbourhoodSearch(self._problem, self.best, seed)
         self._taken = 0
         fruitless, more = 0, sys.maxsize if steps is None else steps
@@ -386,8 +391,12 @@ class Portfolio:
     def offer(self, candidate: Candidate) -> None:
         """Takes over a candidate that is cheaper than the best so far and places all that it must."""
         if candidate.cost < self.best.cost and not any(missing_pods(self._problem, candidate.commits)):
-            self.gains[candidate.method] += self.best.cost - candidate.cost
+            self.improved_by.add(candidate.method)
             self.best = candidate
+
+    def _runs(self, method: str) -> bool:
+        """Whether a method takes part (``methods.table``)."""
+        return method not in self._problem.without
 
     def _unplaced_of(self, demands: Bools) -> int:
         """Pods of these demands, bool[C], that a plan should place, and the best candidate does not."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -91,8 +90,12 @@ class Round:
         cache: VerdictCache | None = None,
         seed: int = 0,
         charge: Charge = not_charged,
+        without: frozenset[str] = frozenset(),
     ) -> None:
-        """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for."""
+        """Takes the arguments of ``run_round``, and ``charge``, which is called with the pods that work was for.
+
+        ``without``: names of methods that do not run (``methods.table``).
+        """
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),
@@ -103,7 +106,9 @@ class Round:
             RestrictToGangDomains(),
             ReserveBackfill(),
         )
-        self._problem = apply_all(self._passes, Problem(snapshot, policies, models, cache, charge=charge))
+        self._problem = apply_all(
+            self._passes, Problem(snapshot, policies, models, cache, charge=charge, without=without)
+        )
         #: What is searched: the problem, or the same with steep prices where levels compete for room.
         self._searched = self._problem
         self._levels = levels_of(self._problem)
@@ -123,8 +128,8 @@ class Round:
         self._candidate: Candidate
         self._portfolio = solver_of(self._problem, seed)
         self._steps = 0
-        #: Gains before other groups were admitted.
-        self._earlier_gains = Counter[str]()
+        #: What the admission and the portfolio at hand do not tell of ``improved_by``.
+        self._improved_before = set[str]()
         self._generator = self._run()
 
     @property
@@ -147,10 +152,10 @@ class Round:
         return True
 
     @property
-    def gains(self) -> Counter[str]:
-        """By how much each method lowered the cost of the best plan so far; the first one, from nothing placed."""
-        admission = Counter[str]() if self._admission is None else self._admission.gains
-        return self._earlier_gains + admission + self._portfolio.gains
+    def improved_by(self) -> set[str]:
+        """Methods whose plan was better than the best before it."""
+        admission = set[str]() if self._admission is None else self._admission.improved_by
+        return self._improved_before | admission | self._portfolio.improved_by
 
     @property
     def is_close(self) -> bool:
@@ -162,6 +167,16 @@ class Round:
         placed = sum(commit.count for commit in candidate.commits)
         missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
         return not missing and candidate.cost - self._bound <= placed
+
+    @property
+    def placed(self) -> int:
+        """Pods that the best plan so far places, without those that were decided before the rest of the round."""
+        return sum(commit.count for commit in self._best_found().commits)
+
+    @property
+    def leaves_pods(self) -> bool:
+        """Whether the best plan so far leaves pods that some node had room for when the round began."""
+        return self.placed < sum(demand.count for demand in self._problem.demands if demand.counts.any())
 
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
@@ -176,6 +191,8 @@ class Round:
         if self._may_place_more():
             known = self._best_candidate()[0]
             self._found_by_beam = search_beam(self._problem, known, self._levels)
+            if self._found_by_beam is not known:
+                self._improved_before.add(self._found_by_beam.method)
             yield
 
     def _reconsider_groups(self) -> Generator[None, None, None]:
@@ -192,7 +209,7 @@ class Round:
 
     def _may_place_more(self) -> bool:
         """Whether the round is small, and pods wait that the bound does not exclude."""
-        if not is_small(self._problem):
+        if not (self._runs("beam") and is_small(self._problem)):
             return False
         candidate, bound = self._best_candidate()
         waiting = [
@@ -225,13 +242,14 @@ class Round:
         problem, bound = self._problem, self._bound
         best = in_level_order(problem, self._best_found(), self._levels)
         others: list[Candidate] = []
-        if self._admission is None and is_quick(problem):
+        if self._admission is None and is_quick(problem) and self._runs("one by one"):
             others.append(one_by_one(problem, kube_scheduler_order(problem)))
-        if self._admission is not None:
+        if self._admission is not None and self._runs("gangs by CP-SAT"):
             # By the sum a gang may leave its domain for others, and find another one.
             solution = solve_exact(problem, best, Subproblem.all(problem), work=EXACT_WORK[0], seed=self._seed)
             others += [] if solution is None else [in_level_order(problem, solution, self._levels)]
         best = min((best, *others), key=lambda candidate: level_costs(problem, candidate, self._levels))
+        self._improved_before = self.improved_by | {best.method}
         self._before_levels = _BeforeLevels(best, bound, self._relaxed)
         self._searched = steep = with_steep_prices(problem, self._levels)
         first = as_candidate_of(steep, best)
@@ -245,7 +263,9 @@ class Round:
     def _reconsider(self, number: int, subproblem: Subproblem, work: float) -> Generator[None, None, None]:
         """Decides a part of the groups again, and where all pods go if that changes the groups."""
         known = complete(self._searched, self._best_searched())
-        solution = solve_exact(self._searched, known, subproblem, work=work, seed=self._seed + number)
+        solution = None
+        if self._runs("gangs by CP-SAT"):
+            solution = solve_exact(self._searched, known, subproblem, work=work, seed=self._seed + number)
         changed = solution is not None and is_better(self._searched, solution, known)
         if not number or changed or bool((known.admitted != self._candidate.admitted).any()):
             self._adopt(solution if solution is not None and changed else known)
@@ -254,12 +274,16 @@ class Round:
         else:
             yield
 
+    def _runs(self, method: str) -> bool:
+        """Whether a method takes part (``methods.table``)."""
+        return method not in self._problem.without
+
     def _adopt(self, candidate: Candidate) -> None:
         """From now on the groups that this candidate admits are placed, and no others."""
         if self._admitted is not None:
-            self._earlier_gains += self._portfolio.gains
-            if candidate.cost < self._candidate.cost:
-                self._earlier_gains[candidate.method] += self._candidate.cost - candidate.cost
+            self._improved_before |= self._portfolio.improved_by
+            if is_better(self._searched, candidate, self._candidate):
+                self._improved_before.add(candidate.method)
         self._candidate = candidate
         self._admitted = AdmittedDemands(self._searched, candidate)
         problem = self._admitted.apply(self._searched)
@@ -332,8 +356,10 @@ class Round:
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
-        placed, evicted = (each.pod for each in result.placements), (each.pod for each in result.evictions)
-        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, evicted)))
+        placed = (each.pod for each in result.placements)
+        # A pod whose replacement has a node reserved counts for its queue as before.
+        gone = (each.pod for each in result.evictions if not each.to)
+        return replace(result, after=replace(result.after, queues=with_plan(queues, placed, gone)))
 
     def node_prices(self, *, bound: bool = False) -> Iterator[NodePrices]:
         """What nodes cost one more pod after the plan, for pods that kube-scheduler binds and, ``bound``, that we bind.

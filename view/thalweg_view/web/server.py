@@ -155,13 +155,14 @@ class ViewServer:
         sees_all = await self._check_sees(caller, namespace)
         await self._check_needs(name, operation.needs_for(asked), caller)
         nodes = await self._access.may_list(caller, "nodes")
-        namespaces = await self._visible(caller, namespace)
         if strict:
             with self._bodies.place(caller, sees_all=sees_all):
                 query = await read_body(request, self._limits)
         else:
             query = msgspec.json.encode(asked)
         with self._questions.place(caller, sees_all=sees_all):
+            # It may wait for the state to be read again.
+            namespaces = await self._visible(caller, namespace)
             answered = await self._answering.ask(caller.share, name, query, namespaces, strict=strict, nodes=nodes)
         if answered.status != 200 or strict:
             return _json(answered.status, answered.body)

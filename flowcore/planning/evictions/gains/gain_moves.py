@@ -63,7 +63,7 @@ class _Offer:
     @property
     def namespace(self) -> str:
         """That of all of them."""
-        return self.kind.group.signature.namespace
+        return self.kind.namespace
 
 
 class _Looks:
@@ -153,12 +153,12 @@ class GainMoves:
         snapshot = self._terminating.gone_from(state.snapshot())
         load, room = Load.of(snapshot), np.minimum(state.free_now, state.free) + self._terminating.room
         kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
-        values = {potential: potential.values(load) for potential in {kind.potential for kind in kinds}}
+        values = {potential: potential.values(load) for potential in {kind.costs.potential for kind in kinds}}
         offers: dict[tuple[int, int], _Offer] = {}
         for number, kind in enumerate(kinds):
             asked = kind.usage > 0
             usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
-            gains = kind.apparent_gains(snapshot, load, values[kind.potential], usable)
+            gains = kind.apparent_gains(snapshot, load, values[kind.costs.potential], usable)
             gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
             if not len(gaining):
                 continue
@@ -229,7 +229,7 @@ class GainMoves:
         """What the next pod gains, exactly, and on which node; -1: on none."""
         resident, kind, home = offer.resident, offer.kind, offer.home
         without = self._terminating.gone_from(self._state.snapshot([resident]))
-        costs = kind.costs(without, Load.of(without))
+        costs = kind.costs.one_more(without, Load.of(without))
         avoided = kept | self._left_before(resident, without.table.index)
         usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(offer) & ~avoided
         nodes = np.nonzero(usable & (costs < costs[home]))[0]
@@ -243,7 +243,7 @@ class GainMoves:
         asked = offer.kind.usage > 0
         room = (self._state.free + self._terminating.room)[:, asked]
         enough = (room >= offer.kind.usage[asked]).all(axis=1)
-        will_do: Bools = offer.kind.allowed & enough & self._unsettled
+        will_do: Bools = offer.kind.costs.allowed & enough & self._unsettled
         return will_do
 
     def _hold(self, offer: _Offer, node: int) -> None:

@@ -11,11 +11,11 @@ from typing import TypeVar
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
-from flowcore.costs import CostModel, NodePotential
-from flowcore.costs.arcs import arc_costs, costs_beside_load, written_costs
+from flowcore.costs import CostModel
 from flowcore.costs.data_locality import DataPrices
-from flowcore.costs.model import Float64s, Load, counted_amounts
+from flowcore.costs.model import Load, counted_amounts
 from flowcore.costs.network_model import NetworkModel
+from flowcore.costs.pod_costs import PodCosts
 from flowcore.costs.potential import mean_size
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
@@ -24,7 +24,7 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.residents import Residents
-from flowcore.rules.verdicts import Group, group
+from flowcore.rules.verdicts import group
 
 _MovableKey = TypeVar("_MovableKey")
 
@@ -43,29 +43,22 @@ class MovableKind:
     Attributes:
         residents: int64[V'], their numbers.
         usage: int64[R], what one takes.
-        size: float64[3], what one counts for in the cost model, in the columns of Load.taken.
-        allowed: bool[N], nodes that may ever take one.
-        written: int64[N], what its data and its preferred node affinity cost.
+        costs: what nodes cost one more of them.
     """
 
     residents: Int64s
-    group: Group
-    policy: Policy
-    model: CostModel
-    potential: NodePotential
     usage: Int64s
-    size: Float64s
-    allowed: Bools
-    written: Int64s
+    costs: PodCosts
 
-    def costs(self, snapshot: Snapshot, load: Load) -> Int64s:
-        """int64[N]: what one more pays on each node; on nodes that are not allowed it has no meaning.
+    @property
+    def policy(self) -> Policy:
+        """That governs them."""
+        return self.costs.policy
 
-        Args:
-            load: of the nodes; that of the snapshot, or another one.
-        """
-        arcs = arc_costs(self.group, self.size, load, snapshot, self.allowed, self.policy.cost, self.model)
-        return arcs + self.written + self.potential.increase(load, self.size)
+    @property
+    def namespace(self) -> str:
+        """That of all of them."""
+        return self.costs.group.signature.namespace
 
     def apparent_gains(self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools) -> Int64s:
         """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; negative: by none.
@@ -77,24 +70,22 @@ class MovableKind:
             values: int64[N], of its potential with this load.
             usable: bool[N], nodes that have room for one more.
         """
-        potential, less = self.potential, load.less(self.size)
-        beside = costs_beside_load(self.group, snapshot, self.allowed, self.policy.cost) + self.written
-        more = self._model_arcs(load) + beside + potential.increase(load, self.size, values)
-        home = self._model_arcs(less) + beside + values - potential.values(less) - self._beside_itself(snapshot)
-        elsewhere = np.where(usable & self.allowed, more, _DEAREST)
+        costs, potential = self.costs, self.costs.potential
+        less, beside = load.less(costs.size), costs.beside_load(snapshot) + costs.written
+        more = costs.model_arcs(load) + beside + potential.increase(load, costs.size, values)
+        home = costs.model_arcs(less) + beside + values - potential.values(less) - self._beside_itself(snapshot)
+        elsewhere = np.where(usable & costs.allowed, more, _DEAREST)
         best = int(elsewhere.argmin())
         cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
         elsewhere[best] = _DEAREST
         cheapest[best] = elsewhere.min()
-        gains: Int64s = np.where(self.allowed & (cheapest < _DEAREST), home - cheapest, -1)
+        gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, -1)
         return gains
-
-    def _model_arcs(self, load: Load) -> Int64s:
-        return self.model.arc_costs(self.group.pod_class, self.size, load, self.policy.cost.weights)
 
     def _beside_itself(self, snapshot: Snapshot) -> int:
         """What interference says of two of these pods on a node, if it counts them."""
-        constraints, signature = self.group.signature.constraints, self.group.signature
+        signature = self.costs.group.signature
+        constraints = signature.constraints
         penalties = () if constraints is None or self.policy.cost.interference is None else constraints.penalties
         return sum(
             penalty.suffered + penalty.inflicted
@@ -135,7 +126,7 @@ def movable_kinds(
     members = _in_turn(every, [residents.pods[alike[0]].namespace for alike in every], turn)
     kinds = _kinds(members, unit, residents, snapshot, policies, models, destinations)
     # Pods of one class may have been resized in many ways.
-    return _in_turn(kinds, [kind.group.signature.namespace for kind in kinds], _spread(~turn))
+    return _in_turn(kinds, [kind.namespace for kind in kinds], _spread(~turn))
 
 
 def kind_of(
@@ -185,13 +176,9 @@ def _kinds(
     for pod_group, size, alike in zip(groups, sizes, numbers, strict=True):
         policy = policies[pod_group.policy]
         _, allowed = destinations.allowed(alike[0])
-        written = written_costs(
-            pod_group, data, allowed, policy.cost, bounded=not policy.unscheduled.wait_for_cheaper_node
-        )
-        model = models[policy.cost.model]
-        potential = NodePotential.of(model, policy.cost, unit)
+        costs = PodCosts.of(pod_group, policy, size, allowed, models[policy.cost.model], unit, data)
         for usage, rows in _by_usage(residents.usage, np.array(alike, dtype=np.int64)):
-            kinds.append(MovableKind(rows, pod_group, policy, model, potential, usage, size, allowed, written))
+            kinds.append(MovableKind(rows, usage, costs))
     return kinds
 
 

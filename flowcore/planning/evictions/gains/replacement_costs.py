@@ -44,7 +44,7 @@ class ReplacementCosts:
             return None
         without = self._terminating.gone_from(self._state.snapshot([resident]))
         kind = kind_of(resident, self._unit, residents, without, self._policies, self._models, self._destinations)
-        return kind.costs(without, Load.of(without))
+        return kind.costs.one_more(without, Load.of(without))
 
     @cached_property
     def _terminating(self) -> TerminatingPods:

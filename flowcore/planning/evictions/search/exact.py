@@ -34,11 +34,12 @@ _WORK = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """Waiting pods of one demand that may preempt, all of one priority.
+    """Pods of one demand: those that wait have one priority, and all or none of them may preempt.
 
     Attributes:
         group: number of their atomic group; -1: each by itself.
         nodes: that may take them, the most promising first.
+        residents: their placements, of pods that have nodes and keep one; (): they wait.
     """
 
     demand: int
@@ -46,6 +47,7 @@ class Candidates:
     group: int
     fit_check: FitCheck
     nodes: tuple[int, ...]
+    residents: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +70,12 @@ class ExactSearch:
         moves: MoveEligibility,
         destinations: Destinations,
         seed: int,
+        *,
+        preempts: bool,
     ) -> None:
+        """``preempts``: whether the waiting pods may."""
         self._state, self._eligibility, self._moves = state, eligibility, moves
-        self._destinations, self._seed = destinations, seed
+        self._destinations, self._seed, self._preempts = destinations, seed, preempts
 
     def improve(self, checkpoint: Checkpoint, candidates: Sequence[Candidates], priority: int) -> None:
         """Decides again, on a few nodes; the decisions stay where that brings nothing."""
@@ -106,6 +111,7 @@ class ExactSearch:
         state, residents = self._state, self._state.residents
         sound = np.all(state.free >= 0, axis=1).tolist()
         decided = {arrival.node for arrival in decisions.arrivals}
+        decided |= {int(residents.nodes[resident]) for each in candidates for resident in each.residents}
         for resident, leaving in decisions.leaving:
             decided |= {int(residents.nodes[resident]), leaving.to} - {-1}
         if len(decided) > _MAX_NODES or not all(sound[node] for node in decided):
@@ -118,14 +124,15 @@ class ExactSearch:
     def _program(self, nodes: tuple[int, ...], candidates: Sequence[Candidates], priority: int) -> _Kept:
         state, residents = self._state, self._state.residents
         place = np.array(nodes, dtype=np.int64)
+        placed = {resident for each in candidates for resident in each.residents}
         alike: dict[tuple[object, ...], list[int]] = {}
         abilities: dict[int, tuple[bool, bool]] = {}
         for node in nodes:
             for resident in residents.on(node):
                 pod = residents.pods[resident]
-                if pod.gang or any(state.budgets[budget] <= 0 for budget in pod.budgets):
+                if resident in placed or pod.gang or any(state.budgets[budget] <= 0 for budget in pod.budgets):
                     continue
-                evicted = self._eligibility.may_leave(resident, priority)
+                evicted = self._preempts and self._eligibility.may_leave(resident, priority)
                 moved = (
                     self._moves.any
                     and self._moves.may_move(resident, priority)
@@ -176,12 +183,21 @@ class ExactSearch:
             )
         incoming = [
             Incoming(
-                state.demands[demand.demand].requests, demand.fit_check.possible[place], len(demand.pods), demand.group
+                state.demands[demand.demand].requests,
+                demand.fit_check.possible[place],
+                len(demand.pods),
+                demand.group,
+                are_placed=bool(demand.residents),
             )
             for demand in candidates
         ]
         destinations: list[Bools] = [self._destinations.allowed(resident)[1][place] for resident in examples]
-        program = EvictionProgram(state.free[place], state.free_now[place], incoming, outgoing, destinations, sizes)
+        free, free_now = state.free[place], state.free_now[place]
+        for resident in placed:
+            row = nodes.index(int(residents.nodes[resident]))
+            free[row] += residents.usage[resident]
+            free_now[row] += residents.usage[resident]
+        program = EvictionProgram(free, free_now, incoming, outgoing, destinations, sizes)
         return _Kept(program, nodes, members, tuple(examples))
 
     def _hint(self, kept: _Kept, decisions: Decisions, candidates: Sequence[Candidates]) -> EvictionSolution | None:
@@ -193,6 +209,9 @@ class ExactSearch:
         demand_of = {pod.key: number for number, each in enumerate(candidates) for pod in each.pods}
         for arrival in decisions.arrivals:
             arrivals[demand_of[arrival.pod.key], place[arrival.node]] += 1
+        for number, demand in enumerate(candidates):
+            for resident in demand.residents:
+                arrivals[number, place[int(self._state.residents.nodes[resident])]] += 1
         group_of = {resident: number for number, group in enumerate(kept.members) for resident in group}
         for resident, leaving in decisions.leaving:
             group = group_of.get(resident)
@@ -213,6 +232,7 @@ class ExactSearch:
         arriving = [
             (demand.demand, pod, node)
             for number, demand in enumerate(candidates)
+            if not demand.residents
             for pod, node in zip(demand.pods, np.repeat(kept.nodes, solution.arrivals[number]).tolist(), strict=False)
         ]
         keys_on: dict[int, list[str]] = {}
@@ -220,6 +240,9 @@ class ExactSearch:
             keys_on.setdefault(node, []).append(pod.key)
         every = [pod.key for _, pod, _ in arriving]
         moving: dict[int, list[int]] = {}
+        elsewhere = self._placed_elsewhere(kept, solution, candidates)
+        for resident, _, _, _ in elsewhere:
+            state.let_leave(resident, self._eligibility.kind, every)
         for number, group in enumerate(kept.members):
             least_important_first = group[::-1]
             victims, moved = int(solution.victims[number]), int(solution.moved[number])
@@ -230,13 +253,32 @@ class ExactSearch:
                 moving.setdefault(kept.program.outgoing[number].kind, []).append(resident)
         for kind, members in moving.items():
             for node in np.repeat(kept.nodes, solution.replacements[kind]).tolist():
-                elsewhere = [resident for resident in members if int(residents.nodes[resident]) != node]
-                if not elsewhere:
+                others = [resident for resident in members if int(residents.nodes[resident]) != node]
+                if not others:
                     return False
-                members.remove(elsewhere[0])
-                state.reserve_replacement(elsewhere[0], node, is_move=True)
+                members.remove(others[0])
+                state.reserve_replacement(others[0], node, is_move=True)
             if members:
                 return False
+        for _, demand, pod, node in elsewhere:
+            state.arrive(pod, demand, node)
         for demand, pod, node in arriving:
             state.arrive(pod, demand, node)
         return True
+
+    def _placed_elsewhere(
+        self, kept: _Kept, solution: EvictionSolution, candidates: Sequence[Candidates]
+    ) -> list[tuple[int, int, PendingPod, int]]:
+        """Placements that go to another node: resident, demand, pod and node."""
+        moved = []
+        for number, demand in enumerate(candidates):
+            nodes = np.repeat(kept.nodes, solution.arrivals[number]).tolist() if demand.residents else []
+            leaving = []
+            for resident, pod in zip(demand.residents, demand.pods, strict=False):
+                home = int(self._state.residents.nodes[resident])
+                if home in nodes:
+                    nodes.remove(home)
+                else:
+                    leaving.append((resident, demand.demand, pod))
+            moved += [(*entry, node) for entry, node in zip(leaving, nodes, strict=True)]
+        return moved

@@ -30,12 +30,14 @@ class Incoming:
         possible: bool[S], of the program's nodes.
         count: how many wait.
         group: number of the atomic group that needs all of them; -1: each by itself.
+        are_placed: they have nodes, and all of them keep one that is free without anybody leaving.
     """
 
     requests: Int64s
     possible: Bools
     count: int
     group: int
+    are_placed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +71,7 @@ class EvictionProgram:
     """The program.
 
     Attributes:
-        free, free_now: int64[S, R], what is free on each node, and what of it the moved may take.
+        free, free_now: int64[S, R], what is free on each node, and what of it the moved may take; without the incoming.
         destinations: for each class bool[S], nodes that its moved pods may go to.
         limits: how many may leave that count for each limit.
     """
@@ -225,8 +227,9 @@ def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> No
                 terms += [(known[index], amount) for known in (columns.victims, columns.moved) if index in known]
             if any(value > 0 for _, value in (*terms, *moved_in)):
                 builder.row([*terms, *moved_in], -np.inf, float(this.free[node, resource]))
-            if any(value > 0 for _, value in moved_in):
-                builder.row(moved_in, -np.inf, float(max(0, this.free_now[node, resource])))
+            at_once = [term for term, (_, demand) in zip(terms, coming, strict=False) if demand.are_placed]
+            if any(value > 0 for _, value in (*moved_in, *at_once)):
+                builder.row([*moved_in, *at_once], -np.inf, float(max(0, this.free_now[node, resource])))
         for index, outgoing in leaving:
             both = [(known[index], 1.0) for known in (columns.victims, columns.moved) if index in known]
             if len(both) > 1:
@@ -242,7 +245,7 @@ def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> No
     for index, demand in enumerate(this.incoming):
         terms = [(column, 1.0) for (incoming, _), column in columns.arrivals.items() if incoming == index]
         if demand.group < 0:
-            builder.row(terms, 0.0, float(demand.count))
+            builder.row(terms, float(demand.count) if demand.are_placed else 0.0, float(demand.count))
         else:
             builder.row([*terms, (columns.groups[demand.group], -float(demand.count))], 0.0, 0.0)
     for kind in range(len(this.destinations)):

@@ -6,7 +6,10 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.model.policies import Policy
@@ -14,22 +17,29 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
 from flowcore.planning.evictions.search.ladders import Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
-from flowcore.planning.evictions.search.victims import Victims, choose_victims
+from flowcore.planning.evictions.search.victims import choose_victims
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
 _MAX_NODES, _MAX_TRIES = 96, 64
+#: With so many nodes where moves may help at most, more than one set of a node is tried.
+_FEW_NODES = 8
+
+#: How many move, what they are, their node, themselves, and the residents that they were chosen from.
+_Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
 
 
 class Search:
     """Changes the state; what it decides can be rolled back.
 
     Attributes:
+        eligibility: who may be preempted.
         destinations: finds nodes for those that leave.
     """
 
@@ -43,7 +53,7 @@ class Search:
     ) -> None:
         """``reclaims``: None: there are no queues."""
         self._state, self._cache, self._moves = state, cache, moves
-        self._eligibility, self._reclaims = Eligibility(state), reclaims
+        self.eligibility, self._reclaims = Eligibility(state), reclaims
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
@@ -56,7 +66,7 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, nodes)
+        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes)
         placed = 0
         while placed < len(pods):
             took = self._place_next(this, pods[placed:], preempts=preempts)
@@ -67,7 +77,7 @@ class Search:
 
     def fill(self, demand: int, pods: Sequence[PendingPod]) -> int:
         """Places as many of these pods of a demand as fit with nobody else leaving; returns how many."""
-        this = NodeSearch(self._state, demand, self._fit_check(demand), self._ladders, None)
+        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, None)
         for placed, pod in enumerate(pods):
             node = this.with_room()
             if node < 0:
@@ -76,7 +86,8 @@ class Search:
             this.changed({node})
         return len(pods)
 
-    def _fit_check(self, demand: int) -> FitCheck:
+    def fit_check(self, demand: int) -> FitCheck:
+        """Where pods of a demand fit beside all that is decided."""
         state, this = self._state, self._state.demands[demand]
         # Waiting pods that have come may bring rules about others.
         ruled = sum(arrival.pod.signature.constraints is not None for arrival in state.arrivals)
@@ -100,7 +111,7 @@ class Search:
             this.moves_help = False  # room for the moved only becomes less
         if not preempts:
             return 0
-        eligibility = self._eligibility
+        eligibility = self.eligibility
         victims = this.best(eligibility, len(pods))
         if victims is None and self._reclaims is not None:
             eligibility = self._reclaims
@@ -125,7 +136,7 @@ class Search:
     def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
         """Moves pods off one node for a waiting pod, as few as possible."""
         state, residents = self._state, self._state.residents
-        candidates: list[Victims] = []
+        candidates: list[_Moves] = []
         mask = self._moves.mask(this.priority) & self.destinations.may_fit()
         places = KnownPlaces(self.destinations)
         for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
@@ -135,19 +146,34 @@ class Search:
                 if mask[resident] and self._moves.may_move(resident, this.priority) and places.has_any(resident)
             ]
             if movable:
-                each_alone = [PossibleEviction((resident,), (resident,)) for resident in movable]
-                victims = choose_victims(residents, this.fit_check, node, [each_alone])
-                if victims is not None:
-                    candidates.append(victims)
-        candidates.sort(key=lambda victims: (len(victims.members), victims.key))
-        for victims in candidates[:_MAX_TRIES]:
+                candidates += self._moves_off(this, node, movable)
+        heapq.heapify(candidates)
+        few = len(candidates) <= _FEW_NODES
+        tried: set[tuple[int, ...]] = set()
+        while candidates and len(tried) < _MAX_TRIES:
+            _, _, node, members, among = heapq.heappop(candidates)
+            if members in tried:
+                continue
+            tried.add(members)
             checkpoint = state.checkpoint()
-            if self._move(victims.members, pod.key):
-                state.arrive(pod, this.number, victims.node)
-                this.changed({victims.node, *(state.leaving[resident].to for resident in victims.members)})
+            if self._move(members, pod.key):
+                state.arrive(pod, this.number, node)
+                this.changed({node, *(state.leaving[resident].to for resident in members)})
                 return True
             state.roll_back(checkpoint)
+            # Another set of the same node may have room elsewhere.
+            for member in members if few else ():
+                for candidate in self._moves_off(this, node, [resident for resident in among if resident != member]):
+                    heapq.heappush(candidates, candidate)
         return False
+
+    def _moves_off(self, this: NodeSearch, node: int, among: Sequence[int]) -> list[_Moves]:
+        """The best set of these residents of a node that makes room for a pod; none: all of them are not enough."""
+        each_alone = [PossibleEviction((resident,), (resident,)) for resident in among]
+        victims = choose_victims(self._state.residents, this.fit_check, node, [each_alone])
+        if victims is None:
+            return []
+        return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
 
     def _move(self, members: Sequence[int], key: str) -> bool:
         """Decides moves one by one, so that each counts for the limits of the next."""
@@ -161,13 +187,21 @@ class Search:
         return True
 
     def improve(
-        self, checkpoint: Checkpoint, demands: Sequence[tuple[int, Sequence[PendingPod], int]], seed: int
+        self,
+        checkpoint: Checkpoint,
+        demands: Sequence[tuple[int, Sequence[PendingPod], int]],
+        placed: Sequence[tuple[int, PendingPod, int]],
+        seed: int,
+        *,
+        preempts: bool,
     ) -> None:
         """Decides again what was decided since a checkpoint, by an integer program, where that may bring something.
 
         Args:
-            demands: demand, its waiting pods, all of which may preempt, and their atomic group (-1: none).
+            demands: demand, its waiting pods, and their atomic group (-1: none).
+            placed: pods that have a node and may get another one: demand, pod and number of its placement.
             seed: of the integer program.
+            preempts: whether all waiting pods may preempt; if not, none of them may.
         """
         state = self._state
         arrived = {arrival.demand for arrival in state.arrivals[checkpoint.arrivals :]}
@@ -179,17 +213,25 @@ class Search:
         (priority,) = priorities
         demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
-        if not (self._moves.any or (state.changed and not one_pod)):
+        if not (self._moves.any or (preempts and state.changed and not one_pod)):
             return
-        may_leave = self._eligibility.mask(priority) | self._moves.mask(priority)
+        may_leave = self._moves.mask(priority)
+        if preempts:
+            may_leave |= self.eligibility.mask(priority)
         candidates = []
         for demand, pods, group in demands:
-            fit_check = self._fit_check(demand)
+            fit_check = self.fit_check(demand)
             nodes = (
                 NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
             )
             candidates.append(Candidates(demand, tuple(pods), group, fit_check, tuple(nodes)))
-        exact = ExactSearch(state, self._eligibility, self._moves, self.destinations, seed)
+        for demand in sorted({demand for demand, _, _ in placed}):
+            fit_check = self.fit_check(demand)
+            alike = [(pod, resident) for number, pod, resident in placed if number == demand]
+            pods, residents = tuple(pod for pod, _ in alike), tuple(resident for _, resident in alike)
+            nodes = np.nonzero(fit_check.possible)[0].tolist()
+            candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
+        exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:

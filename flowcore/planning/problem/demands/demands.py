@@ -47,6 +47,8 @@ class Demand:
         constraints: its part in the rules between pods.
         queue_rank: place in the queue: 0 for the demand whose first pod is the dearest to leave, then the largest.
         price_growth: by how much each of the prices rises in a second.
+        kept_to: bool[N], nodes that its pods are kept to by something else than the filters: the domain of their gang,
+            what they may cost; None: nothing. Running pods that leave change nothing about it.
         is_priced: False where no node has room: then ``arc`` and ``first_increase`` are zeros and ``constraints`` none,
             since no plan reads them. Where pods of it get a node after all, ``with_costs`` gives them.
     """
@@ -67,6 +69,7 @@ class Demand:
     queue_rank: int
     price_growth: float = 0.0
     is_priced: bool = True
+    kept_to: Bools | None = None
 
     @property
     def count(self) -> int:
@@ -108,7 +111,8 @@ class Demand:
 
     def restricted_to(self, nodes: Bools) -> Demand:
         """The demand on these nodes only, bool[N]."""
-        return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0))
+        kept_to = nodes if self.kept_to is None else self.kept_to & nodes
+        return replace(self, allowed=self.allowed & nodes, counts=np.where(nodes, self.counts, 0), kept_to=kept_to)
 
 
 def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCache) -> Int64s:

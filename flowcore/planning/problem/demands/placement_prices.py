@@ -9,9 +9,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
-from flowcore.costs.arcs import MOST_WRITTEN, arc_costs, written_costs
+from flowcore.costs.arcs import MOST_WRITTEN
 from flowcore.costs.data_locality import DataPrices
 from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs.pod_costs import PodCosts
 from flowcore.costs.potential import NodePotential
 from flowcore.model.cost_policy import CostPolicy, Utilisation
 from flowcore.model.policies import Policy
@@ -64,21 +65,21 @@ def price_placements(
         unit: what a pod of mean size counts for (costs/potential.py).
         charge: is called with the pods that the work was for.
     """
-    costs = [policies[group.policy].cost for group in groups]
     suffered = _most_suffered(groups, constraints, loads[Utilisation.REQUESTED])
     beyond = _most_beyond_requests(groups, sizes, snapshot)
     values: dict[NodePotential, Int64s] = {}
     data = DataPrices(snapshot)
     arcs, written, first_increases, potentials = [], [], [], []
-    for group, cost, size, nodes in zip(groups, costs, sizes, allowed, strict=True):
-        model, start = models[cost.model], loads[cost.utilisation]
-        potential = NodePotential.of(model, cost, unit)
+    for group, size, nodes in zip(groups, sizes, allowed, strict=True):
+        policy = policies[group.policy]
+        start = loads[policy.cost.utilisation]
+        costs = PodCosts.of(group, policy, size, nodes, models[policy.cost.model], unit, data)
+        potential = costs.potential
         if potential not in values:
             values[potential] = _values(potential, snapshot, start, cache)
         # Not remembered: a model may compare nodes with each other, so no arc follows from its own row alone.
-        arcs.append(arc_costs(group, size, start, snapshot, nodes, cost, model))
-        bounded = not policies[group.policy].unscheduled.wait_for_cheaper_node
-        written.append(written_costs(group, data, nodes, cost, bounded=bounded))
+        arcs.append(costs.arcs(snapshot, start))
+        written.append(costs.written)
         first_increases.append(_first_increase(size, potential, values[potential], snapshot, start, cache))
         potentials.append(potential)
         charge(group.pods)
@@ -118,11 +119,11 @@ def price_group(
         size, allowed: as above, of the group.
         load: of the snapshot, by what pods request.
     """
-    cost, start = policy.cost, loads_of([policy.cost], snapshot, load)[policy.cost.utilisation]
-    arc = arc_costs(group, size, start, snapshot, allowed, cost, models[cost.model])
-    bounded = not policy.unscheduled.wait_for_cheaper_node
-    arc = arc + written_costs(group, DataPrices(snapshot), allowed, cost, bounded=bounded)
-    return arc, _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
+    start = loads_of([policy.cost], snapshot, load)[policy.cost.utilisation]
+    model, data = models[policy.cost.model], DataPrices(snapshot)
+    costs = PodCosts.of(group, policy, size, allowed, model, potential.unit, data)
+    increase = _first_increase(size, potential, _values(potential, snapshot, start, cache), snapshot, start, cache)
+    return costs.arcs(snapshot, start) + costs.written, increase
 
 
 def loads_of(costs: Sequence[CostPolicy], snapshot: Snapshot, load: Load) -> dict[Utilisation, Load]:

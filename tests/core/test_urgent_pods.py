@@ -1,0 +1,64 @@
+"""A few urgent pods at once, and who leaves for them, beside every plan of drawn clusters and of dumps."""
+
+import pytest
+from harness.urgent_rounds import UrgentShape, best_standing, draw_urgent, standing_of
+from support.eviction_safety import check_evictions
+from support.levels import NOW, evicted_again, plan_of, scenario_of
+from support.profiles import is_quick
+
+from flowcore.planning.evictions.joint.losses import Levels
+from flowcore.questions.scenario import plan_scenario
+
+#: Rounds that are drawn, and the share of them in which a plan may be better than ours.
+DRAWS, ALLOWED = 40 if is_quick() else 1_000, 0.01
+SHAPES = {
+    "one priority": UrgentShape((1000,)),
+    "one priority, resources only": UrgentShape((1000,), rules=False),
+    "two priorities": UrgentShape((1000, 30)),
+}
+
+
+@pytest.mark.parametrize("kind", SHAPES)
+def test_seldom_is_there_a_plan_with_better_victims(kind: str) -> None:
+    """In one of a hundred draws at most; every plan is legal, and nobody leaves in vain."""
+    worse = evicting = 0
+    for seed in range(DRAWS):
+        drawn = draw_urgent(seed, SHAPES[kind])
+        planned = plan_scenario(drawn.scenario, NOW)
+        check_evictions(planned.before, planned.result, planned.policies)
+        worse += best_standing(drawn) < standing_of(drawn, planned.result)
+        evicting += bool(planned.result.evictions)
+    assert evicting > DRAWS / 2
+    assert worse <= max(1, ALLOWED * DRAWS)
+
+
+def test_a_pod_that_has_room_leaves_it_to_one_that_needs_more_victims() -> None:
+    """One pod fits at once where the other one needs one victim more, and elsewhere in place of one victim."""
+    result = plan_of("preempt-fewer-victims-1-34").result
+    assert sorted(each.pod.priority for each in result.evictions) == [0, 20]
+    assert len(result.placements) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "most", "placed"), [("move-fewer-moves-1-516", 1, 3), ("move-moves-would-place-but-waits-2-3359", 2, 1)]
+)
+def test_as_few_pods_move_as_need_to(name: str, most: int, placed: int) -> None:
+    """Pods that preempt nobody and that have room may go elsewhere; of a node those move that have room elsewhere."""
+    result = plan_scenario(scenario_of(f"by_name/{name}"), NOW, reschedule=True).result
+    assert len(result.evictions) == most
+    assert len(result.placements) == placed
+
+
+@pytest.mark.parametrize("seed", range(15 if is_quick() else 300))
+def test_what_is_placed_is_not_evicted_in_the_next_round(seed: int) -> None:
+    """The plan is carried out and a minute passes."""
+    drawn = draw_urgent(seed, SHAPES["two priorities"])
+    assert evicted_again(drawn.scenario, plan_scenario(drawn.scenario, NOW)) == []
+
+
+def test_no_victim_leaves_for_the_sake_of_a_pod_below_it() -> None:
+    """To let the lower pod wait is better than to evict a pod above it, and worse than to evict one below it."""
+    levels = Levels([1000, 30])
+    nobody, above, below = (levels.together(map(levels.loss, victims)) for victims in ([], [50], [10]))
+    assert levels.standing([0, 0], below) < levels.standing([0, 1], nobody) < levels.standing([0, 0], above)
+    assert levels.standing([0, 1], above) < levels.standing([1, 0], nobody)
