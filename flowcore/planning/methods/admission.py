@@ -16,7 +16,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
-from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
+from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
@@ -83,8 +83,7 @@ class Admission:
         yield
         if self.best.cost == self.bound:
             return
-        relaxed = self._relax()
-        if relaxed is not None:
+        if self._relax():
             yield
         if not any(unplaced_counts(self.best.commits, self.best.demands)):
             return  # other orders are for what stays out
@@ -92,17 +91,14 @@ class Admission:
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
             self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
             yield
-        if relaxed is not None and "gangs by toll" not in problem.without:
-            self.offer(self._by_shadow_prices(relaxed))
-            yield
 
     def by_price(self) -> Candidate:
         """The highest price first; a group counts with the mean price of the pods that it needs."""
         size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
-    def _relax(self) -> RelaxedSolution | None:
-        """The round in fractions with groups, whose prices give a bound; None: it is too large."""
+    def _relax(self) -> bool:
+        """Solves the round in fractions with groups, whose prices give a bound; False: it is too large."""
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [
@@ -113,7 +109,7 @@ class Admission:
         if relaxed is not None:
             self.relaxed.append(relaxed)
             self.bound = max(self.bound, self.bound_by([relaxed]))
-        return relaxed
+        return relaxed is not None
 
     def bound_by(self, solutions: Sequence[RelaxedSolution]) -> int:
         """The best bound that some prices give, of a round with or without groups."""
@@ -129,15 +125,6 @@ class Admission:
             ),
             default=0,
         )
-
-    def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:
-        """The highest price first, per shadow cost of what is requested."""
-        problem = self._problem
-        shadow_costs = np.array(min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices))
-        shadow_costs[~np.isfinite(shadow_costs)] = 0.0
-        shadow_costs = np.maximum(shadow_costs, 1e-9)
-        group_values = self._group_prices / (problem.required @ shadow_costs + 1e-9)
-        return self._admit("gangs by toll", group_values, self._pod_prices / shadow_costs[self._pods.demand])
 
     def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
         """The candidate that an order gives.

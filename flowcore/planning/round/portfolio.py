@@ -37,6 +37,7 @@ from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import lacking
 
@@ -85,8 +86,11 @@ class Portfolio:
         self._taken = 0
         #: Whether ``construct`` has begun: it is run once.
         self._has_begun = False
-        #: Whether one by one is not tried before integer programs and the relaxation's shares.
+        #: Whether shares come right after fill, and one by one after all programs.
         self._is_floor_late = False
+        #: The last candidate that was built in one go, and what the last shares were placed beside.
+        self._built = self.best
+        self._shared_beside: tuple[Commit, ...] | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
@@ -120,12 +124,18 @@ class Portfolio:
         pods = _pods_of(self._problem, placeable)
         if pods > _FEW_BY_PRICE and not self._is_solved:
             self._relax()
-        yield
+        self._built = self.best
+        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
+        scarce = pods > _FEW_BY_PRICE and not self._is_solved and self._is_scarce
+        self._is_floor_late = scarce and not WithoutPenalties.any(problem)
+        if self._is_floor_late:
+            # Within the first step: fill alone leaves far more, and the budget may end here.
+            yield from self._place_shares(self._unconstrained, self.best)
+        else:
+            yield
         if self._is_solved:
             return
         builders: list[tuple[str, Callable[[], Candidate]]] = []
-        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
-        self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
         if self._is_floor_late or not is_quick(problem):
             builders.append(("by turns", partial(interleaved, problem)))
         elif pods > 1:
@@ -137,7 +147,8 @@ class Portfolio:
             builders.append(("one by one", partial(one_by_one, problem, order)))
         for turn, (method, build) in enumerate(builders):
             if self._runs(method):
-                self.offer(build())
+                self._built = build()
+                self.offer(self._built)
                 yield
             # The others are for pods that stay out.
             if not turn and not self._unplaced_of(placeable):
@@ -161,7 +172,7 @@ class Portfolio:
         if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
         if self._unplaced_of(unconstrained):
-            yield from self._place_shares(unconstrained)
+            yield from self._place_shares(unconstrained, self._built if self._is_floor_late else self.best)
         if self._is_floor_late and is_quick(problem) and self._runs("one by one"):
             self.offer(one_by_one(problem, kube_scheduler_order(problem)))
             yield
@@ -342,17 +353,24 @@ class Portfolio:
             self.bound = max(self.bound, bound)
         yield
 
-    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
+    def _place_shares(self, demands: Bools, beside: Candidate) -> Generator[None, None, None]:
         """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.
+            beside: the candidate whose other pods stay.
         """
         problem, relaxed = self._problem, self._relaxation
         if relaxed is not None and self._runs("shares") and self._unplaced_of(demands):
-            fixed = FixedPart.of(problem, self.best, demands)
+            fixed = FixedPart.of(problem, beside, demands)
+            if fixed.commits == self._shared_beside:
+                return
+            self._shared_beside = fixed.commits
             for build in roundings(problem, relaxed, fixed):
+                before = self.best
                 self.offer(build())
+                if fixed.commits and self.best is not before:
+                    self.improved_by.add(beside.method)
                 yield
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:
