@@ -4,6 +4,7 @@
     python bench/performance.py ~/results --only engine --only gangs       # these only, and does not write
     python bench/performance.py ~/results --minutes 30                     # ends after the run that passes half an hour
     python bench/performance.py ~/results --write                          # writes from what was measured
+    python bench/performance.py ~/results --only gangs --write             # writes the sections of these only
     python bench/performance.py ~/trial --trial --runs 1                   # do all commands work?
 
 RESULTS_DIR keeps one JSON file for each run, in a folder of the commit. A run that is there is not measured again, so
@@ -32,6 +33,9 @@ _BENCH = Path(__file__).parent
 _PAGE = _BENCH.parent / "docs" / "reference" / "performance.md"
 _TEMPLATE = _BENCH / "performance.md"
 _MARK = re.compile(r"\{(?:(table) ([^}]+)|(conditions)|(cores))\}")
+_SECTIONS = re.compile(r"(?m)^(?=#{2,3} )")
+_NOT_MEASURED = "Not measured at this commit."
+_TABLES = {table.name: table for table in TABLES}
 
 
 def _commit() -> str:
@@ -62,23 +66,55 @@ def measure(results: Results, wanted: Sequence[Measurement], runs: int, openb: P
 
 def page(template: str, found: Mapping[str, Sequence[Record]]) -> str:
     """The template with its tables; a table without a run says so."""
-    tables = {each.name: each for each in TABLES}
     conditions = [run["conditions"] for runs in found.values() for run in runs]
 
     def filled(mark: re.Match[str]) -> str:
         if mark[1]:
-            table = tables[mark[2]]
+            table = _TABLES[mark[2]]
             runs = found[table.measurement]
-            return table.markdown(runs) + _runs(runs) if runs else "Not measured at this commit."
+            return table.markdown(runs) + _runs(runs) if runs else _NOT_MEASURED
         return _conditions(conditions) if mark[3] else conditions[0]["cores"].split()[0]
 
     return _MARK.sub(filled, template)
 
 
-def _runs(runs: Sequence[Record]) -> str:
+def with_sections(written: str, template: str, found: Mapping[str, Sequence[Record]]) -> str:
+    """The written page with some sections anew: those with a table of these measurements that has a run.
+
+    Such tables name the commit of their runs, as that of the page is another one. Others there say that they have none.
+
+    Raises:
+        BenchError: the page has no section with the heading of the template.
+    """
+    sections = _SECTIONS.split(written)
+    places = {_heading(section): place for place, section in enumerate(sections)}
+    for section in _SECTIONS.split(template):
+        tables = [_TABLES[mark[2]] for mark in _MARK.finditer(section) if mark[1]]
+        if not any(found.get(table.measurement) for table in tables):
+            continue
+        if _heading(section) not in places:
+            raise BenchError(f"the page has no section {_heading(section)}: write all of it")
+
+        def filled(mark: re.Match[str]) -> str:
+            table = _TABLES[mark[2]]
+            runs = found.get(table.measurement)
+            if not runs:
+                return _NOT_MEASURED
+            return table.markdown(runs) + _runs(runs, _conditions([run["conditions"] for run in runs]))
+
+        sections[places[_heading(section)]] = _MARK.sub(filled, section)
+    return "".join(sections)
+
+
+def _heading(section: str) -> str:
+    return section.partition("\n")[0]
+
+
+def _runs(runs: Sequence[Record], conditions: str = "") -> str:
     shares = sorted(int(run["conditions"]["busy with other work"].partition("%")[0]) for run in runs)
     count = "one run" if len(runs) == 1 else f"medians of {len(runs)} runs"
-    return f"\n\n({count}; cores busy with other work: {shares[0]} to {shares[-1]} %)"
+    own = f" {conditions}" if conditions else ""
+    return f"\n\n({count}; cores busy with other work: {shares[0]} to {shares[-1]} %){own}"
 
 
 def _conditions(conditions: Sequence[Mapping[str, str]]) -> str:
@@ -122,14 +158,15 @@ def main(
     """Measures what is missing in RESULTS_DIR and writes docs/reference/performance.md."""
     results = Results(folder / (commit or _commit()), trial)
     complete = write or measure(results, list(chosen(only)), runs, openb, minutes)
-    if only or trial:
+    if trial or (only and not write):
         sys.exit(not complete)
-    found = {each.name: results.runs(each) for each in MEASUREMENTS}
+    found = {measurement.name: results.runs(measurement) for measurement in chosen(only)}
     missing = [name for name, kept in found.items() if not kept]
     if missing and not write:
         raise click.ClickException(f"the page is not written; without a run: {', '.join(missing)}")
     try:
-        _PAGE.write_text(page(_TEMPLATE.read_text().partition("\n")[2], found))  # its first line is not for the page
+        template = _TEMPLATE.read_text().partition("\n")[2]  # its first line is not for the page
+        _PAGE.write_text(with_sections(_PAGE.read_text(), template, found) if only else page(template, found))
     except BenchError as error:
         raise click.ClickException(str(error)) from None
     say(f"{_PAGE.relative_to(_BENCH.parent)} is written" + (f"; not measured: {', '.join(missing)}" if missing else ""))

@@ -20,6 +20,7 @@ from pathlib import Path
 import numpy as np
 from openb import CREATED, GPU, nodes_file, pods_file, read_nodes, read_pods, write_dump
 from thalweg.dumps.reader import read_dump
+from thalweg_controlplane.client.objects import Manifest
 
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
@@ -59,11 +60,15 @@ def compare(folder: str, which: str, arrivals: int) -> list[Row]:
 
 
 def load(folder: Path, which: str, *, aged: bool) -> Snapshot:
-    """The trace's empty nodes with all pods waiting; `aged`: in the order of their creation, else all equally long."""
+    """The whole trace as a snapshot; see ``snapshot_of``."""
+    return snapshot_of(read_nodes(nodes_file(folder)), read_pods(pods_file(folder, which)), aged=aged)
+
+
+def snapshot_of(nodes: Sequence[Manifest], manifests: Sequence[Manifest], *, aged: bool) -> Snapshot:
+    """Empty nodes with all pods waiting; `aged`: in the order of their creation, else all equally long."""
     with tempfile.TemporaryDirectory() as scratch:
         path = Path(scratch) / "openb.json"
-        manifests = read_pods(pods_file(folder, which))
-        write_dump(path, [*read_nodes(nodes_file(folder)), *manifests])
+        write_dump(path, [*nodes, *manifests])
         dump = read_dump((str(path),))
     created = {
         f"default/{each['metadata']['name']}": float(each["metadata"].get("annotations", {}).get(CREATED, 0))

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import math
+
 import msgspec
 import pytest
 from support.model import GI, node, pod
-from thalweg_operator.planning.worker import planner
+from thalweg_operator.planning.reports.phases import Stopwatch
+from thalweg_operator.planning.worker import improving_time, planner
 from thalweg_operator.planning.worker.client import WorkerClient
+from thalweg_operator.planning.worker.improving_time import ImprovingTime
 from thalweg_operator.planning.worker.messages import PendingEntry, RoundReply, RoundRequest
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.planner import run_request
@@ -68,3 +72,61 @@ def test_steps_that_only_improve_a_plan_are_charged_to_nobody(monkeypatch: pytes
     reply = run_request(Replica(), msgspec.structs.replace(crowded(), budget=100.0))
     assert taken[0] > 10
     assert reply.namespace_seconds == {"default": pytest.approx(1.0)}
+
+
+def steps_taken(
+    request: RoundRequest, budget: float, monkeypatch: pytest.MonkeyPatch, deadline: float = 0.0
+) -> tuple[int, RoundReply]:
+    """Steps of a round. A step takes a CPU second and ten by the clock, and the round's start a thousand.
+
+    Args:
+        budget: in seconds.
+        deadline: in seconds; 0: none.
+    """
+    taken = [0]
+    step = Round.step
+
+    def counted(this: Round) -> bool:
+        taken[0] += 1
+        return step(this)
+
+    def improving(planned: Round, seconds: float, _: float, __: Stopwatch) -> ImprovingTime:
+        clock = iter([0.0])
+        watch = Stopwatch(lambda: next(clock, 1e3 + 10.0 * taken[0]))
+        return ImprovingTime(planned, seconds, deadline, watch, lambda: float(taken[0]))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Round, "step", counted)
+        patched.setattr(planner, "ImprovingTime", improving)
+        reply = run_request(Replica(), msgspec.structs.replace(request, steps=0, budget=budget))
+    return taken[0], reply
+
+
+def test_a_plan_that_leaves_pods_is_improved_for_the_whole_budget(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In CPU time, from the first plan on, which took longer. Half of the deadline is left by the clock."""
+    taken, first = steps_taken(crowded(), 0.0, monkeypatch)
+    assert (taken, bool(first.unplaced)) == (1, True)
+    taken, better = steps_taken(crowded(), 6.0, monkeypatch)
+    assert taken == 1 + 6
+    assert len(better.placements) > len(first.placements)
+    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_200.0)[0] == 1 + 6
+    assert steps_taken(crowded(), 6.0, monkeypatch, deadline=2_060.0)[0] == 1 + 2
+
+
+def test_many_placed_pods_are_worth_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each part of the pods that a budget is for adds the budget once more."""
+    placed = len(steps_taken(crowded(), 0.0, monkeypatch)[1].placements)
+    monkeypatch.setattr(improving_time, "_PODS_OF_A_BUDGET", placed / 3)
+    taken, better = steps_taken(crowded(), 2.0, monkeypatch)
+    assert taken == 1 + math.ceil(2.0 * len(better.placements) / (placed / 3))
+
+
+def test_a_plan_that_leaves_nobody_ends_by_the_clock(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From the start of the round; a pod that no node could take changes nothing."""
+    request = crowded()
+    hopeless = msgspec.structs.replace(request.classes[0], requests=(("cpu", 10**9),))
+    classes = [*request.classes, hopeless]
+    pending = [*request.pending[:60], PendingEntry("default/hopeless", len(classes) - 1, 0, 0.0, 0)]
+    sized = msgspec.structs.replace(request, classes=classes, pending=pending)
+    taken, reply = steps_taken(sized, 999.0, monkeypatch)
+    assert (taken, len(reply.placements), len(reply.unplaced)) == (1, 60, 1)

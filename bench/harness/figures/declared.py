@@ -44,6 +44,27 @@ def _engine(part: str, *columns: Column, measurement: str = "engine") -> PageTab
 _PLACED, _LEFT, _GAP = Column("placed", "placed"), Column("left", "left"), Column("gap", "gap", 1, percent=True)
 _ROUND_CPU, _AGAIN = Column("CPU s", "cpu_seconds", 3), Column("again", "again_seconds", 3)
 
+
+def _openb(measurement: str) -> PageTable:
+    return PageTable(
+        measurement,
+        measurement,
+        (Column("list", "which"), Column("pods come", "arrival"), _SCHEDULER),
+        (
+            _PLACED,
+            Column("fewer than the engine at once", "short", 1, percent=True),
+            Column("than in rounds", "short_of_rounds", 1, percent=True),
+            Column("pending", "pending"),
+            Column("seconds", "seconds", 1),
+            Column("pods/s", "pods_per_second"),
+            _OVER,
+            Column("GPUs allocated", "gpus"),
+            Column("placed, of the pods that want several GPUs", "multi_gpu"),
+        ),
+        ratio=Ratio("pods_per_second", _ALONE),
+    )
+
+
 TABLES: tuple[PageTable, ...] = (
     *(_rates(name, name) for name in ("rates, 1000 nodes", "rates, 5000 nodes")),
     *(_rates(name, name) for name in ("rates, 1000 nodes, a core each", "rates, 5000 nodes, a core each")),
@@ -159,21 +180,7 @@ TABLES: tuple[PageTable, ...] = (
             _OVER,
         ),
     ),
-    PageTable(
-        "openb on a cluster",
-        "openb on a cluster",
-        (_SCHEDULER,),
-        (
-            _PLACED,
-            Column("pending", "pending"),
-            Column("seconds", "seconds", 1),
-            Column("pods/s", "pods_per_second"),
-            _OVER,
-            Column("GPUs allocated", "gpus"),
-            Column("placed, of the pods that want several GPUs", "multi_gpu"),
-        ),
-        ratio=Ratio("pods_per_second", _ALONE),
-    ),
+    *(_openb(name) for name in ("openb on a cluster", "openb on a cluster, other lists")),
     _engine(
         "sizes",
         _PLACED,

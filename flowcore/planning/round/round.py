@@ -168,6 +168,16 @@ class Round:
         missing = placed < sum(demand.count for demand in self._problem.demands) or candidate.decided.unplaced
         return not missing and candidate.cost - self._bound <= placed
 
+    @property
+    def placed(self) -> int:
+        """Pods that the best plan so far places, without those that were decided before the rest of the round."""
+        return sum(commit.count for commit in self._best_found().commits)
+
+    @property
+    def leaves_pods(self) -> bool:
+        """Whether the best plan so far leaves pods that some node had room for when the round began."""
+        return self.placed < sum(demand.count for demand in self._problem.demands if demand.counts.any())
+
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
         yield from self._begin()

@@ -13,6 +13,7 @@ from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult, run_round
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
+from thalweg_operator.planning.worker.improving_time import ImprovingTime
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest, to_pending_pod, to_reply
 from thalweg_operator.planning.worker.meter import NamespaceMeter
 from thalweg_operator.planning.worker.node_prices import encode_prices, first_prices, savings_by_pod
@@ -36,13 +37,14 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
     with stopwatch.phase("problem"):
         planned = Round(snapshot, policies, models, cache=cache, seed=request.seed, charge=meter)
     with stopwatch.phase("solve"):
-        _run_steps(
-            planned,
-            request.steps,
-            lambda: stopwatch.seconds >= request.budget or planned.is_close,
-            lambda: meter(()),
-        )
-        meter.improved(request.budget)
+        improving = ImprovingTime(planned, request.budget, request.deadline, stopwatch)
+
+        def built() -> None:
+            meter(())
+            improving.begin()
+
+        _run_steps(planned, request.steps, improving.is_over, built)
+        meter.improved(improving.seconds)
     with stopwatch.phase("result"):
         results = [planned.result()]
     if observed_pods:
@@ -81,7 +83,7 @@ def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], buil
     """Takes steps while they are worth it, at least one; or exactly ``steps``, for a replay.
 
     Args:
-        ends: whether the time is over, or next to nothing is left to gain. No pod is bound meanwhile.
+        ends: whether no further step is worth its time.
         built: is called once there is a plan; the steps after it improve it.
     """
     taken = 0
