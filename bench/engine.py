@@ -5,9 +5,10 @@
     python bench/engine.py --sizes --growth -n 3
 
 Parts: `sizes` (rounds over generated clusters, CPU time and peak memory), `bounds` (the same with the usual budget),
-`rules` (with rules between pods and gangs), `growth` (the same batch on 1,250 and on 12,500 nodes, the worker's state
-kept), `classes` (the same batch in 1 to 1,000 classes, another in up to 3,000), `quality` (small instances beside what
-CP-SAT proves), `openb` (a production trace beside one-by-one placement).
+`rules` (with rules between pods and gangs), `networks` (where a cost model's own network decides), `growth` (the same
+batch on 1,250 and on 12,500 nodes, the worker's state kept), `classes` (the same batch in 1 to 1,000 classes, another
+in up to 3,000), `quality` (small instances beside what CP-SAT proves), `openb` (a production trace beside one-by-one
+placement).
 docs/reference/performance.md says what the columns mean, the modules in harness/ how instances are made and checked.
 """
 
@@ -24,7 +25,7 @@ import click
 import msgspec
 from harness.conditions import conditions
 from harness.instances import Size
-from harness.jobs import Job, OpenbJob, QualityJob, SizeJob, WarmJob
+from harness.jobs import Job, NetworkJob, OpenbJob, QualityJob, SizeJob, WarmJob
 from harness.plane import say
 from harness.rows import Row
 from harness.tables import console, print_conditions
@@ -33,7 +34,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-PARTS = ("sizes", "bounds", "rules", "growth", "classes", "quality", "openb")
+PARTS = ("sizes", "bounds", "rules", "networks", "growth", "classes", "quality", "openb")
 LOADS = (0.7, 1.1)
 QUALITY_LOADS = (0.6, 0.9, 1.0, 1.2)
 #: Nodes, pending, classes, running; CPU seconds and peak GB to reach.
@@ -46,6 +47,8 @@ SIZES = (
 )
 #: With rules between pods and gangs.
 RULED = ((600, 2_000, 48, 2_000), (5_000, 5_000, 100, 50_000))
+#: Decided by a network that a cost model declares, without gangs and with them.
+NETWORKS = (100, 300, 12, 300), (1_000, 3_000, 50, 3_000)
 #: The same pods on a tenth of the nodes, and how much more the larger cluster may cost.
 GROWTH = ((1_250, 100, 10, 15_000), (12_500, 100, 10, 150_000))
 GROWTH_GOAL = 1.5
@@ -89,6 +92,13 @@ def jobs(choice: Choice) -> Iterator[tuple[str, Job]]:
             for load in LOADS:
                 size = choice.size(*row, load)
                 yield f"rules: {size}, load {load}", SizeJob("rules", size, choice.repeat, ruled=True)
+    if "networks" in choice.parts:
+        for row in NETWORKS:
+            for load in LOADS:
+                for gangs in (False, True):
+                    size = replace(choice.size(*row, load), spread=False)
+                    name = f"networks: {size}, load {load}{', gangs' if gangs else ''}"
+                    yield name, NetworkJob(size, choice.repeat, gangs)
     if "growth" in choice.parts:
         for row in GROWTH:
             size = choice.size(*row, LOADS[0])
@@ -195,6 +205,7 @@ def _cell(value: float | None) -> str:
 @click.option("--sizes", "parts", flag_value="sizes", multiple=True, help="Rounds over generated clusters.")
 @click.option("--bounds", "parts", flag_value="bounds", multiple=True, help="The same with the usual budget.")
 @click.option("--rules", "parts", flag_value="rules", multiple=True, help="With rules between pods, and gangs.")
+@click.option("--networks", "parts", flag_value="networks", multiple=True, help="Decided by a declared network.")
 @click.option("--growth", "parts", flag_value="growth", multiple=True, help="One batch on few and on many nodes.")
 @click.option("--classes", "parts", flag_value="classes", multiple=True, help="One batch in 1 to 1,000 classes.")
 @click.option("--quality", "parts", flag_value="quality", multiple=True, help="Small instances beside CP-SAT.")

@@ -6,7 +6,7 @@
 
 Each round of each family (harness/families.py) is planned with all methods for a budget in CPU seconds, and then
 without each method whose plan was better than the best before it, with as many steps. A win is a round whose plan
-leaves more pods, or costs more by over 0.01 %, without the method; a loss is one that is better without it.
+leaves more pods, level by level, or costs more by over 0.01 %, without the method. A loss is one that is better so.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def print_methods(rows: Sequence[Worth]) -> None:
     rounds = sum(row.rounds for row in everything)
     table = Table(
         title=f"What decides: {rounds:,} rounds of {len(everything)} families",
-        caption="without the method; most and least: of any family",
+        caption="without the method, most and least of any family: dearer where as many wait, and more that wait",
     )
     for name in ("method", "runs"):
         table.add_column(name)
-    for name in ("improved", "wins", "losses", "families", "dearer, most", "least", "pods fewer, most", "least"):
+    for name in ("improved", "wins", "losses", "families", "dearer, most", "least", "more wait, most", "least"):
         table.add_column(name, justify="right")
     for method, runs in METHODS.items():
         own = [row for row in rows if row.method == method]
-        worse, fewer = [row.worse for row in own], [row.fewer for row in own]
+        dearer, more_wait = [row.share for row in own], [row.more_wait for row in own]
         table.add_row(
             method,
             runs,
@@ -49,10 +49,10 @@ def print_methods(rows: Sequence[Worth]) -> None:
             f"{sum(row.wins for row in own):,}",
             f"{sum(row.losses for row in own):,}",
             f"{sum(row.wins > 0 for row in own)}",
-            f"{max(worse):.3%}" if own else "",
-            f"{min(worse):.3%}" if own else "",
-            f"{max(fewer):,}" if own else "",
-            f"{min(fewer):,}" if own else "",
+            f"{max(dearer):.3%}" if own else "",
+            f"{min(dearer):.3%}" if own else "",
+            f"{max(more_wait):,}" if own else "",
+            f"{min(more_wait):,}" if own else "",
         )
     console.print(table)
 
@@ -62,12 +62,12 @@ def print_families(rows: Sequence[Worth]) -> None:
     table = Table(title="By family", caption="a row without a method: all methods")
     for name in ("family", "method"):
         table.add_column(name)
-    for name in ("rounds", "steps", "improved", "wins", "losses", "placed", "cost", "dearer", "pods fewer"):
+    for name in ("rounds", "steps", "improved", "wins", "losses", "placed", "cost", "dearer", "more wait"):
         table.add_column(name, justify="right")
     for row in rows:
         if row.method and not (row.wins or row.losses):
             continue
-        against = (f"{row.worse:.3%}", f"{row.fewer:,}") if row.method else ("", "")
+        against = (f"{row.share:.3%}", f"{row.more_wait:,}") if row.method else ("", "")
         table.add_row(
             row.family,
             row.method,

@@ -20,7 +20,7 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.pod_index import PodIndex
 from flowcore.planning.round import run_round
-from harness import openb_rounds, quality, warm
+from harness import networks, openb_rounds, quality, warm
 from harness.budget import USUAL, fewest_left, round_within
 from harness.instances import Size, make
 from harness.rechecks import Checker
@@ -99,6 +99,43 @@ class SizeJob(msgspec.Struct, tag="size"):
         ]
 
 
+class NetworkJob(msgspec.Struct, tag="network"):
+    """A round in which a declared network decides about all pods; gangs: some of these in gangs."""
+
+    size: Size
+    repeat: int
+    gangs: bool = False
+
+    def run(self) -> list[Row]:
+        """One row."""
+        instance = make(self.size)
+        snapshot = networks.under_network(instance.snapshot, gangs=self.gangs)
+        seconds = []
+        for _ in range(self.repeat):
+            cold = _cold(snapshot)
+            before = time.process_time()
+            result = networks.plan(cold)
+            seconds.append(time.process_time() - before)
+        whole = Checker(snapshot, instance.running).check(result)
+        return [
+            Row(
+                part="networks",
+                case=f"{self.size}{', gangs' if self.gangs else ''}",
+                method="network",
+                load=self.size.load,
+                placed=len(result.placements),
+                left=len(result.unplaced),
+                cpu_seconds=statistics.median(seconds),
+                peak_mib=used([os.getpid()]).peak_mib,
+                cost=result.cost,
+                gap=_gap(result),
+                certified=result.certified,
+                safe="yes" if not whole.broken else str(whole),
+                note="; ".join(sorted({each.sentence for each in result.contradictions})),
+            )
+        ]
+
+
 class WarmJob(msgspec.Struct, tag="warm"):
     """Batches of pods through the worker's own door, its state kept between them."""
 
@@ -152,7 +189,7 @@ class OpenbJob(msgspec.Struct, tag="openb"):
         return openb_rounds.compare(self.folder, self.pods, self.arrivals)
 
 
-Job = SizeJob | WarmJob | QualityJob | OpenbJob
+Job = SizeJob | NetworkJob | WarmJob | QualityJob | OpenbJob
 
 
 def _cold(snapshot: Snapshot) -> Snapshot:

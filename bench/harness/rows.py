@@ -9,7 +9,7 @@ class Row(msgspec.Struct, kw_only=True, omit_defaults=True):
     """Fields that do not apply stay None and are left out of the JSON.
 
     Attributes:
-        part: sizes, growth, classes, quality or openb.
+        part: sizes, networks, growth, classes, quality or openb.
         load: as asked for; the instance modules say how it is defined.
         scarcest, asked, pressure: the resource that most is asked of; what running and waiting pods ask for over what
             there is of it; what waiting pods ask for over what is free (in the JSON only).

@@ -18,6 +18,21 @@ from harness.families import Family
 _DEARER = 10_000
 
 
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """A plan. ``waits``: what waits, level by level from the highest: the first thing that plans are compared by."""
+
+    waits: tuple[int, ...]
+    placed: int
+    cost: int
+    steps: int
+    improved_by: frozenset[str]
+
+    def is_better(self, plan: Planned) -> bool:
+        """Whether it leaves less, level by level, or leaves as much and costs less by more than 0.01 %."""
+        return self.waits < plan.waits or (self.waits == plan.waits and (plan.cost - self.cost) * _DEARER > self.cost)
+
+
 class Worth(msgspec.Struct, kw_only=True):
     """A method, or all of them, in the rounds of a family.
 
@@ -29,8 +44,10 @@ class Worth(msgspec.Struct, kw_only=True):
         wins: rounds whose plan leaves more, or costs more by over 0.01 %, without it.
         losses: rounds whose plan leaves less, or costs less by over 0.01 %, without it.
         cost, placed: in all rounds together.
-        worse: by how much the cost is higher without it, as a part of it.
-        fewer: pods that are placed less without it.
+        equal_cost: cost with all methods of the rounds in which as much waits without it, level by level.
+        dearer: what these rounds cost more without it.
+        more_wait: pods that wait without it more than with it, of the highest level that differs in each round. A pod
+            counts once for each time that it is as dear to leave as the cheapest of its level.
     """
 
     family: str
@@ -42,19 +59,29 @@ class Worth(msgspec.Struct, kw_only=True):
     losses: int = 0
     cost: int = 0
     placed: int = 0
-    worse: float = 0.0
-    fewer: int = 0
+    equal_cost: int = 0
+    dearer: int = 0
+    more_wait: int = 0
 
+    @property
+    def share(self) -> float:
+        """How much dearer rounds are in which as much waits, as a part of their cost."""
+        return self.dearer / self.equal_cost if self.equal_cost else 0.0
 
-@dataclass(frozen=True, slots=True)
-class _Planned:
-    """A plan. ``standing``: what plans are compared by: what waits by levels, and the cost."""
-
-    standing: tuple[int, ...]
-    placed: int
-    cost: int
-    steps: int
-    improved_by: frozenset[str]
+    def compare(self, best: Planned, plan: Planned) -> None:
+        """Counts a round: its plan with all methods, and that without this one."""
+        self.rounds += 1
+        self.steps += plan.steps
+        self.cost += plan.cost
+        self.placed += plan.placed
+        self.wins += best.is_better(plan)
+        self.losses += plan.is_better(best)
+        differing = (more - less for more, less in zip(plan.waits, best.waits, strict=True) if more != less)
+        more_wait = next(differing, 0)
+        self.more_wait += more_wait
+        if not more_wait:
+            self.equal_cost += best.cost
+            self.dearer += plan.cost - best.cost
 
 
 def measure(family: Family, seconds: float) -> Iterator[Worth]:
@@ -68,27 +95,15 @@ def measure(family: Family, seconds: float) -> Iterator[Worth]:
     without = {method: Worth(family=family.name, method=method) for method in METHODS}
     for snapshot in family.rounds():
         best = _planned(snapshot, family.policies, frozenset(), seconds=seconds)
-        everything.rounds += 1
-        everything.steps += best.steps
-        everything.cost += best.cost
-        everything.placed += best.placed
+        everything.compare(best, best)
         for method, worth in without.items():
             plan = best
             if method in best.improved_by:
                 plan = _planned(snapshot, family.policies, frozenset((method,)), steps=best.steps)
                 worth.improved += 1
-            worth.rounds += 1
-            worth.steps += plan.steps
-            worth.cost += plan.cost
-            worth.placed += plan.placed
-            worth.wins += _is_better(best, plan)
-            worth.losses += _is_better(plan, best)
+            worth.compare(best, plan)
     yield everything
-    for worth in without.values():
-        worth.worse = (worth.cost - everything.cost) / everything.cost if everything.cost else 0.0
-        worth.fewer = everything.placed - worth.placed
-        if worth.improved:
-            yield worth
+    yield from (worth for worth in without.values() if worth.improved)
 
 
 def _planned(
@@ -98,7 +113,7 @@ def _planned(
     *,
     seconds: float | None = None,
     steps: int = 0,
-) -> _Planned:
+) -> Planned:
     """A plan after some CPU seconds, or after a number of steps where ``seconds`` is None."""
     until = None if seconds is None else time.process_time() + seconds
     this, taken = Round(snapshot, policies, without=without), 0
@@ -107,11 +122,4 @@ def _planned(
         if taken >= steps if until is None else time.process_time() >= until:
             break
     result = this.result()
-    return _Planned(this.standing, len(result.placements), result.cost, taken, frozenset(this.improved_by))
-
-
-def _is_better(plan: _Planned, other: _Planned) -> bool:
-    """Whether a plan leaves less, level by level, or leaves as much and costs less by more than 0.01 %."""
-    *waits, cost = plan.standing
-    *other_waits, other_cost = other.standing
-    return waits < other_waits or (waits == other_waits and (other_cost - cost) * _DEARER > cost)
+    return Planned(this.standing[:-1], len(result.placements), result.cost, taken, frozenset(this.improved_by))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import product
 
@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, Pods
 from flowcore.model.nodes import Node
-from flowcore.planning.declared_networks import Graph, Supply, to_graph
+from flowcore.planning.declared_networks import Graph, Supply, SupplyGroup, to_graph
 
 #: Splits that ``cheapest`` looks at before it gives up, so that an unlucky network does not take minutes.
 MOST_SPLITS = 60_000
@@ -37,6 +37,7 @@ class DeclaredNetwork:
         requests: of each of the pods, for each resource.
         free: of each node, of each resource.
         banned: pods and nodes that do not go together.
+        groups: pods that are placed together or not at all.
     """
 
     pods: tuple[Pods, ...]
@@ -45,6 +46,7 @@ class DeclaredNetwork:
     free: tuple[tuple[int, ...], ...]
     arcs: tuple[Arc, ...]
     banned: frozenset[tuple[int, int]] = frozenset()
+    groups: tuple[SupplyGroup, ...] = ()
 
     def capacity(self) -> np.ndarray:
         return np.array(self.free, dtype=np.int64)
@@ -65,7 +67,8 @@ class DeclaredNetwork:
             )
             for at, each in enumerate(self.pods)
         ]
-        return to_graph(Network(self.arcs), self.pods, supplies, {node.name: at for at, node in enumerate(self.nodes)})
+        index = {node.name: at for at, node in enumerate(self.nodes)}
+        return to_graph(Network(self.arcs), self.pods, supplies, index, self.groups)
 
     def cheapest(self) -> int | None:
         """The least cost of all flows, None where there is none: every split of every flow at every vertex is tried."""
@@ -159,10 +162,12 @@ class _Search:
 
     def conclude(self, here: dict, cost: int) -> None:
         case, placed = self.case, [0] * len(self.case.pods)
+        where: list[set[int]] = [set() for _ in placed]
         for node in range(len(case.nodes)):
             units = here.get(("node", node), (0,) * len(placed))
             for at, count in enumerate(units):
                 placed[at] += count
+                where[at] |= {node} if count else set()
                 if count > case.fits(at, node):
                     return
             for resource, has in enumerate(case.free[node]):
@@ -171,8 +176,20 @@ class _Search:
                     return
         if any(count > each.count for count, each in zip(placed, case.pods, strict=True)):
             return
+        if not all(whole(group, placed, where) for group in case.groups):
+            return
         cost += sum(int(each.prices[count:].sum()) for each, count in zip(case.pods, placed, strict=True))
         self.best = cost if self.best is None else min(self.best, cost)
+
+
+def whole(group: SupplyGroup, placed: Sequence[int], where: Sequence[set[int]]) -> bool:
+    """Whether a group is absent, or has what each of its gangs needs, each in one domain where it must be."""
+    if not any(placed[at] for at in group.members):
+        return True
+    if any(sum(placed[at] for at in members) < need for members, need in group.needs):
+        return False
+    found = [{int(domains[node]) for at in members for node in where[at]} for members, domains in group.domains]
+    return all(len(each) <= 1 and -1 not in each for each in found)
 
 
 def parts(total: int, count: int) -> Iterator[tuple[int, ...]]:
@@ -186,12 +203,15 @@ def parts(total: int, count: int) -> Iterator[tuple[int, ...]]:
 
 
 @st.composite
-def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True) -> DeclaredNetwork:
+def declared_networks(
+    draw: st.DrawFn, *, gains: bool = True, sizes: bool = True, groups: bool = False
+) -> DeclaredNetwork:
     """Networks of two kinds of pods and two nodes at most, small enough to try all flows.
 
     Args:
         gains: whether arcs may have gains.
         sizes: whether pods ask for different amounts, and some do not go on some nodes.
+        groups: whether some pods need each other, in one domain or wherever they are.
     """
     kinds, count = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     nodes = tuple(Node(f"n{at}") for at in range(count))
@@ -215,7 +235,7 @@ def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True
             maximum = draw(st.none() | st.integers(minimum, 3))
             arcs.append(Arc(tail, head, draw(st.integers(0, 12)), minimum, maximum, draw(gain)))
     pairs = [(at, node) for at in range(kinds) for node in range(count)]
-    return DeclaredNetwork(
+    drawn = DeclaredNetwork(
         found,
         nodes,
         tuple((draw(size), 1) for _ in range(kinds)),
@@ -223,3 +243,12 @@ def declared_networks(draw: st.DrawFn, *, gains: bool = True, sizes: bool = True
         tuple(arcs),
         frozenset(draw(st.lists(st.sampled_from(pairs), max_size=1))) if sizes else frozenset(),
     )
+    return replace(drawn, groups=(draw(_groups(found, count)),)) if groups else drawn
+
+
+@st.composite
+def _groups(draw: st.DrawFn, found: Sequence[Pods], nodes: int) -> SupplyGroup:
+    members = tuple(draw(st.lists(st.integers(0, len(found) - 1), min_size=1, max_size=2, unique=True)))
+    need = draw(st.integers(1, sum(found[at].count for at in members)))
+    domains = np.array(draw(st.lists(st.integers(-1, 1), min_size=nodes, max_size=nodes)), dtype=np.int64)
+    return SupplyGroup("g", members, ((members, need),), draw(st.sampled_from(((), ((members, domains),)))))

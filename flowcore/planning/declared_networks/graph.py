@@ -52,6 +52,28 @@ class Supply:
         return len(self.prices)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class SupplyGroup:
+    """Pods that are placed together or not at all.
+
+    Attributes:
+        name: for sentences, and of the placements.
+        members: positions of its pods among the supplies.
+        needs: of each of its gangs the pods and how many of them need a node at once.
+        domains: of gangs whose pods go to one domain: the pods, and int64[N], the domain of each node, -1 for none.
+    """
+
+    name: str
+    members: tuple[int, ...]
+    needs: tuple[tuple[tuple[int, ...], int], ...]
+    domains: tuple[tuple[tuple[int, ...], Int64s], ...] = ()
+
+    @property
+    def size(self) -> int:
+        """How many pods its gangs need."""
+        return sum(need for _, need in self.needs)
+
+
 @dataclass(frozen=True, eq=False)
 class Graph:
     """A checked network: V vertices, of which the first C are pods and the next one is UNSCHEDULED, and A arcs.
@@ -63,6 +85,7 @@ class Graph:
         gains: of the arcs.
         nodes: int64[V], the position of the node that a vertex is, -1 for others.
         order: the vertices, each after all that lead to it.
+        groups: pods that are placed together or not at all.
     """
 
     supplies: tuple[Supply, ...]
@@ -75,6 +98,7 @@ class Graph:
     gains: tuple[Fraction, ...]
     nodes: Int64s
     order: tuple[int, ...]
+    groups: tuple[SupplyGroup, ...] = ()
 
     @property
     def unscheduled(self) -> int:
@@ -108,12 +132,19 @@ class Graph:
         return f"{self.names[self.tails[arc]]} -> {self.names[self.heads[arc]]}"
 
 
-def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply], index: Mapping[str, int]) -> Graph:
+def to_graph(
+    network: Network,
+    pods: Sequence[Pods],
+    supplies: Sequence[Supply],
+    index: Mapping[str, int],
+    groups: tuple[SupplyGroup, ...] = (),
+) -> Graph:
     """A network as arrays.
 
     Args:
         supplies: of ``pods``, in the same order.
         index: positions of the nodes by name.
+        groups: of supplies, placed together or not at all.
 
     Raises:
         NetworkRefused: it contradicts itself.
@@ -149,6 +180,7 @@ def to_graph(network: Network, pods: Sequence[Pods], supplies: Sequence[Supply],
         gains=gains,
         nodes=np.array(vertices.nodes, dtype=np.int64),
         order=order,
+        groups=groups,
     )
 
 

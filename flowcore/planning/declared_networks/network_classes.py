@@ -1,4 +1,4 @@
-"""The pods of one policy as its network sees them: interchangeable also by their labels."""
+"""The pods of one policy as its network sees them: interchangeable also by their labels and by their gangs."""
 
 from __future__ import annotations
 
@@ -9,12 +9,16 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs.network_model import Pods
 from flowcore.model.selectors import Labels
-from flowcore.planning.declared_networks import Supply
+from flowcore.planning.declared_networks import Supply, SupplyGroup
+from flowcore.planning.problem.demands.atomic_groups import AtomicGroup
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.passes import RestrictToGangDomains
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.planning.problem.problem import Problem, priced
+from flowcore.rules.reasons.codes import GANG_INCOMPLETE, NETWORK_REFUSED
 
 _Number = TypeVar("_Number", np.int64, np.float64)
 
@@ -27,10 +31,17 @@ _LABELS_OF_ONE_POD = frozenset((
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NetworkClass:
-    """Pods that are one start of arcs: a part of a demand, with equal labels."""
+    """Pods that are one start of arcs: a part of a demand, with equal labels and of the same gangs.
+
+    Attributes:
+        group: the number of the atomic group that needs them at once; -1: none does.
+        gangs: the names of their gangs.
+    """
 
     demand: Demand
     labels: Labels
+    group: int = -1
+    gangs: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
@@ -69,36 +80,82 @@ class NetworkClass:
         )
 
 
-def network_classes(
-    demands: Sequence[Demand], snapshot: Snapshot
-) -> tuple[list[NetworkClass], list[tuple[PendingPod, int, str]]]:
-    """The classes of a policy's pods; and the pods that a gang keeps out, with their prices and the gang's name.
+@dataclass(frozen=True, slots=True, eq=False)
+class KeptOut:
+    """A pod that its gang keeps out of the network.
 
-    Args:
-        demands: all of the policy.
-        snapshot: has the gangs.
+    Attributes:
+        price: of leaving it.
+        why: a clause.
+        code: its code.
     """
-    classes, in_gangs = [], list[tuple[PendingPod, int, str]]()
-    for demand in demands:
-        places: dict[tuple[str, Labels], list[int]] = {}
-        for place, pod in enumerate(demand.group.pods):
-            gang = _gang_of(pod, snapshot)
-            if gang:
-                in_gangs.append((pod, int(demand.prices[place]), gang))
+
+    pod: PendingPod
+    price: int
+    why: str
+    code: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NetworkPods:
+    """All pods of a policy.
+
+    Attributes:
+        classes: those that its network decides.
+        groups: which of these are placed together or not at all.
+        kept_out: the others.
+    """
+
+    classes: list[NetworkClass]
+    groups: tuple[SupplyGroup, ...]
+    kept_out: list[KeptOut]
+
+
+def network_pods(problem: Problem, policy: str) -> NetworkPods:
+    """The pods of a policy by class, with the gangs that the network places whole."""
+    problem = RestrictToGangDomains().apply(problem)
+    groups, group_of = problem.atomic_groups.all, problem.atomic_groups.group_of
+    outside = [_why_outside(problem, group, policy) for group in groups]
+    classes, kept_out = list[NetworkClass](), list[KeptOut]()
+    for index, demand in enumerate(problem.demands):
+        if demand.policy.name != policy:
+            continue
+        places: dict[tuple[str, Labels, int, tuple[str, ...]], list[int]] = {}
+        for place, (pod, group) in enumerate(zip(demand.group.pods, group_of[index].tolist(), strict=True)):
+            if group >= 0 and outside[group] is not None:
+                kept_out.append(KeptOut(pod, int(demand.prices[place]), *outside[group]))
                 continue
             labels = tuple(each for each in pod.signature.labels if each[0] not in _LABELS_OF_ONE_POD)
-            places.setdefault((pod.signature.namespace, labels), []).append(place)
-        classes += [NetworkClass(_part(demand, places_of), labels) for (_, labels), places_of in places.items()]
-    return classes, in_gangs
+            gangs = tuple(sorted(set(pod.gangs))) if group >= 0 else ()
+            places.setdefault((pod.signature.namespace, labels, group, gangs), []).append(place)
+        whole = priced(problem, demand) if places else demand
+        classes += [
+            NetworkClass(_part(whole, places_of), labels, group, gangs)
+            for (_, labels, group, gangs), places_of in places.items()
+        ]
+    wanted = dict.fromkeys(each.group for each in classes if each.group >= 0)
+    return NetworkPods(classes, tuple(_supply_group(problem, classes, number) for number in wanted), kept_out)
 
 
-def _gang_of(pod: PendingPod, snapshot: Snapshot) -> str:
-    """The gang that binds the pod to others; "": none does. One that is not known may."""
-    for name in pod.gangs:
-        gang = snapshot.gangs.get(name)
-        if gang is None or gang.min_placed > 0 or gang.topology_key or gang.unschedulable_reason:
-            return name
-    return ""
+def _why_outside(problem: Problem, group: AtomicGroup, policy: str) -> tuple[str, str] | None:
+    """Why a network does not decide about a group, a clause and its code; None: it does."""
+    if group.unschedulable_reason:
+        return group.unschedulable_reason, GANG_INCOMPLETE
+    if any(problem.demands[demand].policy.name != policy for demand in group.demands):
+        return f"a network places pods of its own policy only, and {group.name} has others too", NETWORK_REFUSED
+    return None
+
+
+def _supply_group(problem: Problem, classes: Sequence[NetworkClass], number: int) -> SupplyGroup:
+    group = problem.atomic_groups.all[number]
+    needs, domains = [], []
+    for gang in group.gangs:
+        members = tuple(place for place, each in enumerate(classes) if each.group == number and gang.name in each.gangs)
+        needs.append((members, max(0, gang.min_placed)))
+        if gang.topology_key and not gang.domain:
+            domains.append((members, problem.snapshot.table.column(gang.topology_key).codes.astype(np.int64)))
+    everybody = tuple(place for place, each in enumerate(classes) if each.group == number)
+    return SupplyGroup(group.name, everybody, tuple(needs), tuple(domains))
 
 
 def _part(demand: Demand, places: Sequence[int]) -> Demand:

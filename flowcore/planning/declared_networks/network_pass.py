@@ -17,15 +17,29 @@ from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs.model import Load
 from flowcore.costs.network_model import Network, NetworkModel, NetworkView, Pods
 from flowcore.model.policies import Policy
-from flowcore.planning.declared_networks import Graph, NetworkRefused, NetworkSolution, solve_network, to_graph
-from flowcore.planning.declared_networks.network_classes import NetworkClass, network_classes, read_only, shares
+from flowcore.planning.declared_networks import (
+    Graph,
+    NetworkRefused,
+    NetworkSolution,
+    bound_of_network,
+    solve_network,
+    to_graph,
+)
+from flowcore.planning.declared_networks.network_classes import (
+    NetworkClass,
+    NetworkPods,
+    network_pods,
+    read_only,
+    shares,
+)
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.constructive import fill
 from flowcore.planning.problem.contradictions import Contradiction
+from flowcore.planning.problem.demands.atomic_groups import pods as format_pods
 from flowcore.planning.problem.passes import Pass, RestrictToGangDomains
 from flowcore.planning.problem.placements.candidate import NOTHING_DECIDED, Candidate, Decided
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
-from flowcore.planning.problem.problem import Problem, priced
+from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Placement, Unplaced
 from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
@@ -125,6 +139,23 @@ class _Cluster:
         return left
 
 
+class _Needed:
+    """Which placements the groups of a network need, and which they do without."""
+
+    def __init__(self, waiting: NetworkPods) -> None:
+        self._group_of = {member: group for group in waiting.groups for member in group.members}
+        self._placed = dict.fromkeys((group.name for group in waiting.groups), 0)
+
+    def next_of(self, number: int) -> tuple[str, bool]:
+        """The group of the next pod of a class that is placed, and whether the group does without it."""
+        group = self._group_of.get(number)
+        if group is None:
+            return "", False
+        self._placed[group.name] += 1
+        # Where gangs share pods, one pod may be needed by any of them.
+        return group.name, len(group.needs) == 1 and self._placed[group.name] > group.size
+
+
 class _PolicyNetwork:
     """The network of one policy, asked for and solved."""
 
@@ -134,39 +165,36 @@ class _PolicyNetwork:
 
     def run(self, capacity: FreeCapacity) -> None:
         """Decides the policy's pods with this capacity."""
-        problem = self._problem
-        demands = [priced(problem, each) for each in problem.demands if each.policy.name == self._policy.name]
-        classes, in_gangs = network_classes(demands, self._problem.snapshot)
-        for pod, price, name in in_gangs:
-            text = f"{self._named()} decides about pods by themselves, and {name} needs several at once"
-            self._leave(pod, price, text)
-        if not classes:
+        waiting = network_pods(self._problem, self._policy.name)
+        for left in waiting.kept_out:
+            self._leave(left.pod, left.price, left.why, left.code)
+        if not waiting.classes:
             return
         try:
-            commits = self._solve(classes, capacity)
+            commits = self._solve(waiting, capacity)
         except NetworkRefused as error:
             sentence = f"{self._named()} is refused: {error}"
             contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
             self._cluster.contradictions.append(contradiction)
-            for network_class in classes:
+            for network_class in waiting.classes:
                 for pod, price in zip(
                     network_class.demand.group.pods, network_class.demand.prices.tolist(), strict=True
                 ):
                     self._leave(pod, price, sentence)
             return
-        self._adopt(classes, commits)
+        self._adopt(waiting, commits)
 
     def _named(self) -> str:
         return f"the network of cost model {self._policy.cost.model}"
 
-    def _leave(self, pod: PendingPod, price: int, clause: str) -> None:
-        left = Unplaced(pod, _sentence(clause), int(price), NETWORK_REFUSED, more_nodes_help=False)
+    def _leave(self, pod: PendingPod, price: int, clause: str, code: str = NETWORK_REFUSED) -> None:
+        left = Unplaced(pod, _sentence(clause), int(price), code, more_nodes_help=False)
         self._cluster.unplaced.append(left)
 
     # --- the plan ---
 
-    def _solve(self, classes: Sequence[NetworkClass], capacity: FreeCapacity) -> _Commits:
-        problem = self._problem
+    def _solve(self, waiting: NetworkPods, capacity: FreeCapacity) -> _Commits:
+        problem, classes = self._problem, waiting.classes
         supplies = [each.supply(capacity) for each in classes]
         pods = tuple(each.pods(supply) for each, supply in zip(classes, supplies, strict=True))
         seen = self._cluster.snapshot(capacity)
@@ -175,7 +203,7 @@ class _PolicyNetwork:
             network = self._model.network(NetworkView(self._policy.name, pods, load, seen))
         except Exception as error:  # whatever a stranger's code does, other policies are served
             raise NetworkRefused(f"its method network raised {error!r}") from error
-        graph = to_graph(network, pods, supplies, problem.snapshot.table.index)
+        graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
         first: NetworkSolution | None = None
         for _ in range(_MAX_CUTS):
             solution = solve_network(graph, capacity.free, seed=self._seed)
@@ -186,14 +214,14 @@ class _PolicyNetwork:
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
-                return _Commits(solution, entries, remaining, self._least(network, classes, pods, solution, capacity))
+                return _Commits(solution, entries, remaining, self._least(network, waiting, pods, solution, capacity))
             graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
 
     def _least(
         self,
         network: Network,
-        classes: Sequence[NetworkClass],
+        waiting: NetworkPods,
         pods: tuple[Pods, ...],
         solution: NetworkSolution,
         capacity: FreeCapacity,
@@ -206,15 +234,16 @@ class _PolicyNetwork:
         start = self._problem.start
         if bool((start.free == capacity.free).all()):
             return solution.bound
-        supplies = [each.supply(start, alone=True) for each in classes]
-        graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index)
+        supplies = [each.supply(start, alone=True) for each in waiting.classes]
+        graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index, waiting.groups)
         try:
-            return min(solution.bound, solve_network(graph, start.free, seed=self._seed).bound)
+            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed))
         except NetworkRefused:  # it takes too long, as it has more room
             return 0
 
-    def _adopt(self, classes: Sequence[NetworkClass], commits: _Commits) -> None:
+    def _adopt(self, waiting: NetworkPods, commits: _Commits) -> None:
         cluster, table, solution = self._cluster, self._problem.snapshot.table, commits.solution
+        classes, needed = waiting.classes, _Needed(waiting)
         orders = [iter(each.demand.group.pods) for each in classes]
         waves = waves_of(commits.entries, [each.demand.constraints for each in classes])
         parts = shares(solution.flow_cost, sum(count for *_, count in commits.entries))
@@ -224,8 +253,15 @@ class _PolicyNetwork:
             for _ in range(count):
                 chain, wave = next(waves)
                 # The rest of the round does not count chains of networks.
+                group, optional = needed.next_of(number)
                 placement = Placement(
-                    next(orders[number]), table.nodes[node].name, next(parts), wave, -chain, atomic_group=whole
+                    next(orders[number]),
+                    table.nodes[node].name,
+                    next(parts),
+                    wave,
+                    -chain,
+                    atomic_group=whole or group,
+                    optional=optional and not whole,
                 )
                 cluster.placements.append(placement)
         left = [
@@ -235,7 +271,7 @@ class _PolicyNetwork:
         ]
         # Where nothing is placed the cost of the arcs belongs to those that wait.
         extra = iter(()) if commits.entries else shares(solution.flow_cost, len(left))
-        reasons = self._reasons(classes, commits)
+        reasons = self._reasons(waiting, commits)
         for left_class, pod, price in left:
             reason = reasons[id(left_class)]
             cluster.unplaced.append(
@@ -243,15 +279,25 @@ class _PolicyNetwork:
             )
         cluster.slack += solution.cost - commits.least
 
-    def _reasons(self, classes: Sequence[NetworkClass], commits: _Commits) -> dict[int, Reason]:
+    def _reasons(self, waiting: NetworkPods, commits: _Commits) -> dict[int, Reason]:
         """Why pods of each class wait: the filters, if no node takes another one; else the network leaves them out."""
         after, reasons = self._cluster.snapshot(commits.capacity), {}
-        for network_class, placed in zip(classes, commits.solution.placed_counts, strict=True):
+        counts = commits.solution.placed_counts
+        absent = {
+            id(waiting.classes[member]): f"{group.name} needs {format_pods(group.size)} at once"
+            for group in waiting.groups
+            for member in group.members
+            if not any(counts[number] for number in group.members)
+        }
+        for network_class, placed in zip(waiting.classes, counts, strict=True):
             if placed == network_class.demand.count:
                 continue
             if commits.capacity.max_pods(network_class.demand).any():
                 of = f"{placed} of the {network_class.demand.count} pods like this one"
-                text = _sentence(f"{self._named()} places {of}, and leaves this one pending")
+                clause = f"{self._named()} places {of}, and leaves this one pending"
+                if id(network_class) in absent:
+                    clause = f"{absent[id(network_class)]}, and {self._named()} leaves them pending"
+                text = _sentence(clause)
                 reasons[id(network_class)] = Reason(text, NETWORK_UNSCHEDULED, more_nodes_help=False)
             else:
                 reasons[id(network_class)] = reason_for(

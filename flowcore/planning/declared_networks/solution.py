@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
+from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, SupplyGroup
 
 #: Reasons that a sentence lists.
 _LISTED = 3
@@ -82,6 +82,8 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
         _demand(bool(reached.get(node, 0) >> number & 1), graph, "has pods on a node that no arc leads them to")
     room = all(((asked <= free[node]) | (asked == 0)).all() for node, asked in used.items())
     _demand(room, graph, "has pods on a node without room for them")
+    whole = all(_is_whole(solution, group) for group in graph.groups)
+    _demand(whole, graph, "places a part of pods that need each other")
     for vertex in range(len(graph.names)):
         if vertex < len(graph.supplies):
             kept = gone[vertex] == graph.supplies[vertex].count >= solution.placed_counts[vertex]
@@ -92,6 +94,18 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
         else:
             kept = come[vertex] == gone[vertex]
         _demand(kept, graph, f"loses or makes units of flow at {graph.names[vertex]}")
+
+
+def _is_whole(solution: NetworkSolution, group: SupplyGroup) -> bool:
+    """Whether nobody of a group is placed, or enough of each of its gangs, each in one domain where it must be."""
+    counts = solution.placed_counts
+    if not any(counts[member] for member in group.members):
+        return True
+    domains = [
+        {int(of[node]) for number, node in solution.placed if number in members} for members, of in group.domains
+    ]
+    enough = all(sum(counts[member] for member in members) >= need for members, need in group.needs)
+    return enough and all(len(each) <= 1 and -1 not in each for each in domains)
 
 
 def _demand(holds: bool, graph: Graph, problem: str) -> None:  # noqa: FBT001 - a condition and its message

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -16,11 +17,16 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
-from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs, relax
+from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
+
+#: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
+_MANY = 1_000
+#: The round in fractions for that case. With fewer classes more states of nodes are told apart.
+_ROUGH: Final = {"most_demands": 40, "most_pairs": 20_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,30 +76,31 @@ class Admission:
         self.best = problem.nothing_placed()
 
     def run(self) -> Generator[None, None, None]:
-        """Yields after each order, and after the bound."""
+        """Yields after each order, and after the bound; of many pods the first step has a bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
-        self.bound = (
-            lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
-            if problem.demands
-            else self.best.cost
-        )
         if "gangs by price" not in problem.without:
             self.offer(self.by_price())
+        is_short = any(unplaced_counts(self.best.commits, self.best.demands))
+        # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
+        is_many = sum(demand.count for demand in problem.demands) >= _MANY
+        is_bounded = is_many and self._relax(**_ROUGH)
+        if not is_bounded:
+            self.bound = (
+                lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+                if problem.demands
+                else self.best.cost
+            )
         yield
-        if self.best.cost == self.bound:
+        if self.best.cost == self.bound or (is_bounded and not is_short):
             return
-        relaxed = self._relax()
-        if relaxed is not None:
+        if self._relax():
             yield
-        if not any(unplaced_counts(self.best.commits, self.best.demands)):
+        if not is_short:
             return  # other orders are for what stays out
         if "gangs by share" not in problem.without:
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
             self.offer(self._admit("gangs by share", group_values, self._pod_prices / shares[self._pods.demand]))
-            yield
-        if relaxed is not None and "gangs by toll" not in problem.without:
-            self.offer(self._by_shadow_prices(relaxed))
             yield
 
     def by_price(self) -> Candidate:
@@ -101,19 +108,23 @@ class Admission:
         size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
-    def _relax(self) -> RelaxedSolution | None:
-        """The round in fractions with groups, whose prices give a bound; None: it is too large."""
+    def _relax(self, **fineness: int) -> bool:
+        """Solves the round in fractions with groups, whose prices give a bound; False: it is too large.
+
+        Args:
+            fineness: of classes and nodes, see ``relax``.
+        """
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [
             demand.prices[~needed] for demand, needed in zip(problem.demands, problem.atomic_groups.needed, strict=True)
         ]
         bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
-        relaxed = relax(problem.cost_matrix, prices, bundles)
+        relaxed = relax(problem.cost_matrix, prices, bundles, **fineness)
         if relaxed is not None:
             self.relaxed.append(relaxed)
             self.bound = max(self.bound, self.bound_by([relaxed]))
-        return relaxed
+        return relaxed is not None
 
     def bound_by(self, solutions: Sequence[RelaxedSolution]) -> int:
         """The best bound that some prices give, of a round with or without groups."""
@@ -129,15 +140,6 @@ class Admission:
             ),
             default=0,
         )
-
-    def _by_shadow_prices(self, relaxed: RelaxedSolution) -> Candidate:
-        """The highest price first, per shadow cost of what is requested."""
-        problem = self._problem
-        shadow_costs = np.array(min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices))
-        shadow_costs[~np.isfinite(shadow_costs)] = 0.0
-        shadow_costs = np.maximum(shadow_costs, 1e-9)
-        group_values = self._group_prices / (problem.required @ shadow_costs + 1e-9)
-        return self._admit("gangs by toll", group_values, self._pod_prices / shadow_costs[self._pods.demand])
 
     def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
         """The candidate that an order gives.

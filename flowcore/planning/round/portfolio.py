@@ -30,13 +30,14 @@ from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.waiting import lacking
 
@@ -85,8 +86,11 @@ class Portfolio:
         self._taken = 0
         #: Whether ``construct`` has begun: it is run once.
         self._has_begun = False
-        #: Whether one by one is not tried before integer programs and the relaxation's shares.
+        #: Whether shares come right after fill, and one by one after all programs.
         self._is_floor_late = False
+        #: The last candidate that was built in one go, and what the last shares were placed beside.
+        self._built = self.best
+        self._shared_beside: tuple[Commit, ...] | None = None
         self._patience = max(_PATIENCE, len(problem.start.free) // 10)
         #: While it is being solved: the problem without penalties, its portfolio, and the last of its candidates that
         #: was compared with the best.
@@ -113,19 +117,30 @@ class Portfolio:
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
-        if self._runs("fill"):
-            self.offer(fill(problem))
-        self._first_bound()
         placeable = problem.cost_matrix.placeable
         pods = _pods_of(self._problem, placeable)
-        if pods > _FEW_BY_PRICE and not self._is_solved:
+        if pods > _FEW_BY_PRICE and self._runs("shares") and self._is_for_shares:
             self._relax()
-        yield
+        shares_come_first = self._relaxation is not None
+        if self._relaxation is not None:
+            self.offer(shares_first(problem, self._relaxation))
+        elif self._runs("fill"):
+            self.offer(fill(problem))
+        self._first_bound()
+        if pods > _FEW_BY_PRICE and self._relaxation is None and not self._is_solved:
+            self._relax()
+        self._built = self.best
+        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
+        scarce = pods > _FEW_BY_PRICE and not self._is_solved and self._is_scarce
+        self._is_floor_late = scarce and not WithoutPenalties.any(problem)
+        if self._is_floor_late and not shares_come_first:
+            # Within the first step: fill alone leaves far more, and the budget may end here.
+            yield from self._place_shares(self._unconstrained, self.best)
+        else:
+            yield
         if self._is_solved:
             return
         builders: list[tuple[str, Callable[[], Candidate]]] = []
-        # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
-        self._is_floor_late = pods > _FEW_BY_PRICE and self._is_scarce and not WithoutPenalties.any(problem)
         if self._is_floor_late or not is_quick(problem):
             builders.append(("by turns", partial(interleaved, problem)))
         elif pods > 1:
@@ -137,7 +152,8 @@ class Portfolio:
             builders.append(("one by one", partial(one_by_one, problem, order)))
         for turn, (method, build) in enumerate(builders):
             if self._runs(method):
-                self.offer(build())
+                self._built = build()
+                self.offer(self._built)
                 yield
             # The others are for pods that stay out.
             if not turn and not self._unplaced_of(placeable):
@@ -161,7 +177,7 @@ class Portfolio:
         if not self._is_scarce:
             yield from self._solve_by_flow(flowing)
         if self._unplaced_of(unconstrained):
-            yield from self._place_shares(unconstrained)
+            yield from self._place_shares(unconstrained, self._built if self._is_floor_late else self.best)
         if self._is_floor_late and is_quick(problem) and self._runs("one by one"):
             self.offer(one_by_one(problem, kube_scheduler_order(problem)))
             yield
@@ -177,6 +193,16 @@ class Portfolio:
             yield from self._solve_by_flow(self._flowing)
         if self._runs("reinsertion"):
             yield from self._search_with(Reinsertion(self._problem, self.best))
+
+    @property
+    def _is_for_shares(self) -> bool:
+        """Whether the round in fractions says more about the first plan than the order of the queue does.
+
+        It does not know levels of priority, nor what pods cost beside each other. Pods of one size need no shares.
+        """
+        demands = self._problem.demands
+        one_priority = len({demand.group.pod_class.priority for demand in demands}) == 1
+        return one_priority and not is_one_size(demands) and not WithoutPenalties.any(self._problem)
 
     @property
     def _is_solved(self) -> bool:
@@ -342,17 +368,24 @@ class Portfolio:
             self.bound = max(self.bound, bound)
         yield
 
-    def _place_shares(self, demands: Bools) -> Generator[None, None, None]:
+    def _place_shares(self, demands: Bools, beside: Candidate) -> Generator[None, None, None]:
         """Shares of the round in fractions, which knows no constraints between pods: pods with any stay where they are.
 
         Args:
             demands: bool[C], those that are left to decide.
+            beside: the candidate whose other pods stay.
         """
         problem, relaxed = self._problem, self._relaxation
         if relaxed is not None and self._runs("shares") and self._unplaced_of(demands):
-            fixed = FixedPart.of(problem, self.best, demands)
+            fixed = FixedPart.of(problem, beside, demands)
+            if fixed.commits == self._shared_beside:
+                return
+            self._shared_beside = fixed.commits
             for build in roundings(problem, relaxed, fixed):
+                before = self.best
                 self.offer(build())
+                if fixed.commits and self.best is not before:
+                    self.improved_by.add(beside.method)
                 yield
 
     def run_lns(self, seed: int, steps: int | None = None) -> Generator[None, None, None]:

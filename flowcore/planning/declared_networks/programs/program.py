@@ -1,0 +1,208 @@
+"""Networks that are no plain minimum-cost flow: with gains, with groups, or with pods of different sizes on one node.
+
+An integer program (``statement``): of all ways where they are few, which proves the best flow; else of those that lower
+its cost in fractions (``generation``), of which the whole part is kept and the rest is decided.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
+from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
+from flowcore.planning.declared_networks.programs.completion import complete
+from flowcore.planning.declared_networks.programs.generation import RelaxedNetwork, generate, relax
+from flowcore.planning.declared_networks.programs.lns import (
+    improve,
+    lack_price,
+    nodes_behind,
+    short_arcs,
+)
+from flowcore.planning.declared_networks.programs.statement import Statement
+from flowcore.planning.declared_networks.programs.ways import Float64s, Ways, ways_of
+from flowcore.planning.declared_networks.programs.whole_part import whole_part
+from flowcore.planning.declared_networks.solution import NetworkSolution, check_solution, shortage
+from flowcore.planning.solvers import LinearProgram, solve_lp, solve_mip
+
+#: A program of more ways is not stated as a whole.
+MOST_COLUMNS = 10_000
+#: CP-SAT's deterministic time, and that for finding out why there is no flow: roughly seconds.
+_WORK, _WORK_OF_REASON = 2.0, 0.5
+#: How often the whole part of a flow in fractions is kept.
+_DIVES = 2
+#: Ways that CP-SAT decides about beside the whole part: more take longer than its time.
+_MOST_OPEN = 6_000
+#: A value of the linear program that is so near to a whole number is taken for it; what comes of it is checked.
+_WHOLE = 1e-6
+#: Sums of whole numbers below this are exact as floats, so that the solver's proof holds for the program as stated.
+_EXACT = 2.0**53
+
+
+def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSolution:
+    """The best flow that is found in the time of a round; the solution says whether it is proven to be of least cost.
+
+    Args:
+        free: int64[N, R], what is free on each node.
+
+    Raises:
+        NetworkRefused: the program is too large, no flow meets the minimums and maximums, or none was found in time.
+    """
+    ways = ways_of(graph)
+    is_small = len(ways) <= MOST_COLUMNS
+    relaxed = relax(ways, free, np.arange(len(ways))) if is_small else generate(ways, free, seed)
+    bound = 0 if relaxed is None else relaxed.bound
+    if relaxed is not None:
+        # A corner of the relaxation is often whole.
+        whole = np.rint(relaxed.solution.values)
+        if np.abs(whole - relaxed.solution.values).max(initial=0.0) < _WHOLE:
+            corner = NetworkSolution(graph, *ways.flow(relaxed.stated.units(whole)), bound)
+            if _is_flow(corner, free):
+                return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
+    if relaxed is not None and not is_small:
+        units = improve(ways, free, complete(ways, free, _around(ways, free, relaxed, seed)), bound, seed)
+        if len(short_arcs(ways, units)):
+            raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+        solution = NetworkSolution(graph, *ways.flow(units), bound)
+        return replace(solution, bound=min(bound, solution.cost), proven=solution.cost <= bound)
+    return _whole_program(ways, free, relaxed, seed)
+
+
+def bound_of_program(graph: Graph, free: Int64s, *, seed: int = 0) -> int:
+    """A cost that no flow goes below.
+
+    Raises:
+        NetworkRefused: as ``solve_program`` says, as far as fractions tell.
+    """
+    ways = ways_of(graph)
+    relaxed = relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed)
+    return 0 if relaxed is None else relaxed.bound
+
+
+def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, seed: int) -> NetworkSolution:
+    """The best flow of all ways.
+
+    Raises:
+        NetworkRefused: none was found.
+    """
+    graph, bound = ways.graph, 0 if relaxed is None else relaxed.bound
+    if relaxed is None:
+        stated = Statement(ways, free, np.arange(len(ways)), elastic=False)
+        program, hint = stated.program(), stated.nothing_placed()
+    else:
+        stated, program, hint = relaxed.stated, relaxed.program, np.rint(relaxed.solution.values)
+    solved = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
+    if solved is None:
+        raise NetworkRefused(_reason(ways, free, seed))
+    solution = NetworkSolution(graph, *ways.flow(stated.units(solved.values)), bound)
+    exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
+    proven = solution.cost <= bound or (solved.optimal and exact)
+    return replace(solution, bound=min(bound, solution.cost), proven=proven)
+
+
+def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int) -> Int64s:
+    """int64[E]: a flow near the one in fractions; it may lack something.
+
+    Its whole part is kept. What is left is solved in fractions again, on nodes that have room for whole pods only, and
+    so on; the rest is decided by CP-SAT.
+
+    Raises:
+        NetworkRefused: there is none.
+    """
+    chosen = relaxed.stated.chosen
+    stated = Statement(ways, free, chosen, lack_price=lack_price(ways))
+    program = stated.program()
+    values = relaxed.solution.values[: len(chosen)]
+    nodes, supplies = _settled(ways, chosen, values, free)
+    kept = np.zeros(len(program.costs))
+    for _ in range(_DIVES):
+        whole = whole_part(ways, chosen, values, nodes=nodes, supplies=supplies)
+        kept[: len(chosen)] += whole
+        rest = _beside(program, kept, _room_left(ways, free, chosen, kept[: len(chosen)]))
+        solution = solve_lp(rest) if whole.any() else None
+        if solution is None:
+            break
+        values = solution.values[: len(chosen)]
+    reduced = relaxed.program.costs.copy()
+    terms = relaxed.program.coefficients * relaxed.solution.duals[relaxed.program.rows]
+    np.subtract.at(reduced, relaxed.program.columns, terms)
+    # Of the ways the cheapest, by how much a plan in fractions would cost more with them.
+    left = rest.variable_upper.copy()
+    dear = np.nonzero(left[: len(chosen)] > 0)[0]
+    left[dear[np.argsort(reduced[dear], kind="stable")[_MOST_OPEN:]]] = 0.0
+    near = kept[: len(chosen)] + np.minimum(np.rint(values), left[: len(chosen)])
+    hint = stated.values(stated.units(near)) - kept
+    solved = solve_mip(replace(rest, variable_upper=left), deterministic_time=_WORK, seed=seed, hint=hint)
+    if solved is None:
+        raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+    return stated.units(kept + solved.values)
+
+
+def _beside(program: LinearProgram, kept: Float64s, most: Float64s) -> LinearProgram:
+    """What is left to decide beside a part of the solution.
+
+    Args:
+        most: float64[K], of the first columns, how much more they may take.
+    """
+    used = np.zeros(len(program.row_lower))
+    np.add.at(used, program.rows, program.coefficients * kept[program.columns])
+    upper = program.variable_upper - kept
+    upper[: len(most)] = np.minimum(upper[: len(most)], most)
+    return replace(
+        program, variable_upper=upper, row_lower=program.row_lower - used, row_upper=program.row_upper - used
+    )
+
+
+def _room_left(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Float64s:
+    """float64[K]: how many whole pods their nodes still have room for; infinite for ways that end elsewhere."""
+    graph = ways.graph
+    requests = np.array([supply.requests for supply in graph.supplies], dtype=np.int64)
+    arriving = np.nonzero(ways.nodes[chosen] >= 0)[0]
+    nodes, supplies = ways.nodes[chosen[arriving]], ways.supplies[chosen[arriving]]
+    room = free.copy()
+    np.subtract.at(room, nodes, requests[supplies] * kept[arriving].astype(np.int64)[:, np.newaxis])
+    asked = requests[supplies]
+    fits = np.where(asked > 0, np.maximum(room[nodes], 0) // np.maximum(asked, 1), np.iinfo(np.int64).max)
+    most = np.full(len(chosen), np.inf)
+    most[arriving] = fits.min(axis=1, initial=np.iinfo(np.int64).max)
+    return most
+
+
+def _settled(ways: Ways, chosen: Int64s, values: Float64s, free: Int64s) -> tuple[Bools, Bools]:
+    """bool[N] nodes and bool[C] pods of which a whole part may be kept: it leaves no minimum and no group open."""
+    graph = ways.graph
+    nodes, supplies = np.ones(len(free), dtype=np.bool_), np.ones(len(graph.supplies), dtype=np.bool_)
+    units = np.zeros(len(ways), dtype=np.int64)
+    units[chosen] = whole_part(ways, chosen, values).astype(np.int64)
+    for arc in short_arcs(ways, units).tolist():
+        nodes[nodes_behind(ways, arc)] = False
+    _, placed = ways.flow(units)
+    counts = np.zeros(len(graph.supplies), dtype=np.int64)
+    for (number, node), count in placed.items():
+        counts[number] += count if nodes[node] else 0
+    for group in graph.groups:
+        if group.domains or any(counts[list(members)].sum() < need for members, need in group.needs):
+            supplies[list(group.members)] = False
+    return nodes, supplies
+
+
+def _is_flow(solution: NetworkSolution, free: Int64s) -> bool:
+    try:
+        check_solution(solution, free)
+    except NetworkRefused:
+        return False
+    return True
+
+
+def _reason(ways: Ways, free: Int64s, seed: int) -> str:
+    """Why no flow was found: what is lacking at least, if that can be found out."""
+    graph = ways.graph
+    stated = Statement(ways, free, np.arange(len(ways)), elastic=True)
+    program: LinearProgram = stated.program()
+    solved = solve_mip(program, deterministic_time=_WORK_OF_REASON, seed=seed, hint=stated.nothing_placed())
+    if solved is None or not solved.optimal or not solved.values @ program.costs:
+        return "no flow that meets its minimums and maximums was found in the time of a round"
+    flows, _ = ways.flow(stated.units(solved.values))
+    met = {arc: int(flows[arc]) for arc in np.nonzero(graph.minimums)[0].tolist()}
+    return shortage(graph, met, solved.values[stated.stranded].astype(np.int64))

@@ -1,0 +1,224 @@
+"""Gangs whose pods a declared network decides: whole or absent, in their domain, and told what keeps them out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from support.declared_networks import DeclaredNetwork, TooManySplits, declared_networks
+from support.model import node, pod, snapshot
+from support.profiles import examples
+from support.safety import check_capacity, check_complete, check_costs, check_filters, check_gangs
+
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.costs import MODELS
+from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.gangs import Gang
+from flowcore.model.policies import Policy
+from flowcore.planning.declared_networks import NetworkRefused, solve_network
+from flowcore.planning.round import RoundResult, run_round
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(declared_networks(groups=True))
+def test_a_network_with_a_gang_is_of_least_cost(case: DeclaredNetwork) -> None:
+    """Among all flows that place enough of it in one domain, or nobody."""
+    try:
+        expected = case.cheapest()
+    except TooManySplits:
+        return
+    try:
+        found = solve_network(case.graph(), case.capacity())
+    except NetworkRefused:
+        assert expected is None
+        return
+    assert found.cost == expected
+    assert found.proven
+    assert found.bound <= found.cost
+
+
+class Everywhere(NetworkCostModel):
+    """Any node that has room; of all pods at most as many as ``MOST``."""
+
+    name = "Everywhere"
+    MOST: int | None = None
+
+    def network(self, view: NetworkView) -> Network:
+        arcs = [Arc(each, "all") for each in view.pods]
+        arcs.append(Arc("all", "nodes", maximum=self.MOST))
+        return Network.of([*arcs, *(Arc("nodes", each, 1 + at) for at, each in enumerate(view.nodes))])
+
+
+class AtMostTwo(Everywhere):
+    MOST = 2
+
+
+class OnAll(Everywhere):
+    """At least one pod on the first node."""
+
+    def network(self, view: NetworkView) -> Network:
+        first = view.nodes[0]
+        arcs = super().network(view).arcs
+        return Network.of(Arc("nodes", first, 1, minimum=1) if arc.head is first else arc for arc in arcs)
+
+
+def members(count: int, *gangs: str, cpu: int = 1000, policy: str = "net", **fields: object) -> list[PendingPod]:
+    name = "-".join((policy, *gangs, str(cpu), *map(str, fields.values())))
+    alone = [pod(f"{name}-{at}", cpu, policy=policy, **fields) for at in range(count)]
+    return [msgspec.structs.replace(each, gangs=gangs) for each in alone]
+
+
+def planned(state: Snapshot, model: NetworkCostModel | None = None) -> RoundResult:
+    policies = {name: Policy(name, cost=CostPolicy("Everywhere")) for name in ("net", "second")}
+    policies["other"] = Policy("other")
+    result = run_round(state, policies, {**MODELS, "Everywhere": model or Everywhere()})
+    for check in (check_complete, check_capacity, check_filters, check_gangs):
+        check(state, result)
+    check_costs(result)
+    assert result.lower_bound <= result.cost
+    return result
+
+
+def with_gangs(cpus: Sequence[int], waiting: Sequence[PendingPod], *gangs: Gang, zones: str = "") -> Snapshot:
+    labels = [(("zone", zones[at]),) if zones else () for at in range(len(cpus))]
+    nodes = [node(f"n{at}", cpu, labels=labels[at]) for at, cpu in enumerate(cpus)]
+    return replace(snapshot(nodes, waiting), gangs={gang.name: gang for gang in gangs})
+
+
+def by_gang(result: RoundResult) -> Counter[str]:
+    return Counter(next(iter(each.pod.gangs), "") for each in result.placements)
+
+
+def test_a_gang_is_placed_whole() -> None:
+    """As a unit that is carried out together; the pods that it does without are marked."""
+    state = with_gangs([4000], members(3, "g"), Gang("g", 2))
+    result = planned(state)
+    assert [(each.atomic_group, each.optional) for each in result.placements] == [
+        ("g", False), ("g", False), ("g", True)
+    ]  # fmt: skip
+    assert result.certified
+
+
+def test_a_gang_without_room_is_absent() -> None:
+    """Others get the room, and the reason says what it lacks."""
+    state = with_gangs([2000], [*members(3, "g"), *members(1)], Gang("g", 3))
+    result = planned(state)
+    assert by_gang(result) == {"": 1}
+    told = "G needs 3 pods at once, and the network of cost model Everywhere leaves them pending."
+    assert {(each.reason, each.code) for each in result.unplaced} == {(told, "NetworkUnscheduled")}
+
+
+def test_a_gang_is_whole_though_single_pods_are_dearer() -> None:
+    """Two pods fit: both of the gang, or two others. Together its pods cost more to leave."""
+    dear, cheap = {"priority": 1}, {"priority": 0}
+    state = with_gangs([2000], [*members(2, "g", **dear), *members(2, **cheap)], Gang("g", 2))
+    assert by_gang(planned(state)) == {"g": 2}
+    state = with_gangs([2000], [*members(2, "g", **cheap), *members(2, **dear)], Gang("g", 2))
+    assert by_gang(planned(state)) == {"": 2}
+
+
+def test_a_maximum_of_the_network_counts_a_gang_as_a_whole() -> None:
+    """Three do not pass an arc for two."""
+    state = with_gangs([9000], [*members(3, "g"), *members(2)], Gang("g", 3))
+    assert by_gang(planned(state, AtMostTwo())) == {"": 2}
+
+
+def test_gangs_of_unequal_pods_take_those_that_fit() -> None:
+    """Two of three are enough, and the large one fits nowhere."""
+    state = with_gangs([2000], [*members(2, "g", cpu=1000), *members(1, "g", cpu=3000)], Gang("g", 2))
+    assert by_gang(planned(state)) == {"g": 2}
+
+
+@pytest.mark.parametrize(
+    ("cpus", "expected"), [([1000, 1000, 2000], {"n2"}), ([1000, 1000, 1000], set()), ([3000, 1000, 2000], {"n0"})]
+)
+def test_a_gang_keeps_to_one_domain(cpus: Sequence[int], expected: set[str]) -> None:
+    """The cheapest one that has room for what it needs; without one it is absent."""
+    state = with_gangs(cpus, members(2, "g"), Gang("g", 2, topology_key="zone"), zones="abc")
+    assert {each.node for each in planned(state).placements} == expected
+
+
+def test_a_gang_keeps_to_the_domain_where_it_is() -> None:
+    """Also where it has all that it needs, and others would be cheaper."""
+    for least in (0, 2):
+        gang = Gang("g", least, topology_key="zone", domain="c")
+        result = planned(with_gangs([4000, 4000, 2000], members(3, "g"), gang, zones="abc"))
+        assert [each.node for each in result.placements] == ["n2", "n2"]
+
+
+def test_gangs_of_one_group_are_placed_together() -> None:
+    """Room for one of them is not enough."""
+    gangs = Gang("g", 2, atomic_group="both"), Gang("h", 2, atomic_group="both")
+    waiting = [*members(2, "g"), *members(2, "h", cpu=2000)]
+    assert not planned(with_gangs([5000], waiting, *gangs)).placements
+    result = planned(with_gangs([6000], waiting, *gangs))
+    assert by_gang(result) == {"g": 2, "h": 2}
+    assert {each.atomic_group for each in result.placements} == {"both"}
+
+
+def test_a_pod_of_two_gangs_counts_for_both() -> None:
+    """The plan has enough of each, and needs all of them."""
+    waiting = [*members(1, "g"), *members(1, "g", "h"), *members(1, "h")]
+    result = planned(with_gangs([3000], waiting, Gang("g", 2), Gang("h", 2)))
+    assert len(result.placements) == 3
+    assert not any(each.optional for each in result.placements)
+    assert not planned(with_gangs([2000], waiting, Gang("g", 2), Gang("h", 2))).placements
+
+
+def test_a_network_with_a_minimum_is_one_unit_with_its_gangs() -> None:
+    """A minimum counts on all of its pods."""
+    state = with_gangs([3000], [*members(2, "g"), *members(1)], Gang("g", 2))
+    result = planned(state, OnAll())
+    assert len(result.placements) == 3
+    assert {each.atomic_group for each in result.placements} == {"network of policy net"}
+
+
+@pytest.mark.parametrize(
+    ("gangs", "told", "code"),
+    [
+        ((), "G is not known.", "GangIncomplete"),
+        ((Gang("g", 3),), "G needs 3 pods at once, 2 wait.", "GangIncomplete"),
+        ((Gang("g", 1, unschedulable_reason="g has no quota"),), "G has no quota.", "GangIncomplete"),
+    ],
+)
+def test_a_gang_that_cannot_be_placed_says_why(gangs: Sequence[Gang], told: str, code: str) -> None:
+    """The policy's other pods do not wait for it."""
+    result = planned(with_gangs([4000], [*members(2, "g"), *members(1)], *gangs))
+    assert by_gang(result) == {"": 1}
+    assert {(each.reason, each.code) for each in result.unplaced} == {(told, code)}
+
+
+@pytest.mark.parametrize("policy", ["other", "second"])
+def test_a_gang_of_several_policies_is_no_networks(policy: str) -> None:
+    """Neither a network nor the rest of the round places a part of it."""
+    state = with_gangs([4000], [*members(1, "g"), *members(1, "g", policy=policy), *members(1)], Gang("g", 2))
+    result = planned(state)
+    assert by_gang(result) == {"": 1}
+    told = "A network places pods of its own policy only, and g has others too."
+    assert (told, "NetworkRefused") in {(each.reason, each.code) for each in result.unplaced}
+
+
+def test_a_dear_gang_keeps_no_room_from_other_networks_that_it_cannot_use() -> None:
+    """Networks have their turn by price, each with its own gangs."""
+    waiting = [*members(3, "g", priority=5), *members(2, policy="second")]
+    assert by_gang(planned(with_gangs([2000], waiting, Gang("g", 3)))) == {"": 2}
+    assert by_gang(planned(with_gangs([4000], waiting, Gang("g", 3)))) == {"g": 3, "": 1}
+
+
+def test_waiting_for_nothing_is_no_plan() -> None:
+    """A gang that costs more to place than to leave waits, as a whole."""
+    policies = {"net": Policy("net", cost=CostPolicy("Everywhere"), unscheduled=UnscheduledPrice(base=0))}
+
+    class Dear(Everywhere):
+        def network(self, view: NetworkView) -> Network:
+            return Network.of(Arc(each, view.nodes[0], 10**9) for each in view.pods)
+
+    state = with_gangs([4000], members(2, "g"), Gang("g", 2))
+    result = run_round(state, policies, {**MODELS, "Everywhere": Dear()})
+    assert not result.placements
+    assert result.certified
