@@ -199,8 +199,8 @@ class Round:
         most = [demand.constraints.max_placeable(demand.counts) for demand in problem.demands]
         # One entry more for pods in no group, whose number is -1.
         hopeless = np.append(problem.unschedulable | (problem.required > np.array(most)).any(axis=1), [False])
-        counts = [np.count_nonzero(~hopeless[groups.group_of[number]]) for number in range(len(problem.demands))]
-        return sum(map(min, counts, most))
+        counts = [int(np.count_nonzero(~hopeless[group_of])) for group_of in groups.group_of]
+        return sum(min(count, room) for count, room in zip(counts, most, strict=True))
 
     def _run(self) -> Generator[None, None, None]:
         """Decides which groups are placed, then where all pods go."""
