@@ -34,6 +34,7 @@ _PAGE = _BENCH.parent / "docs" / "reference" / "performance.md"
 _TEMPLATE = _BENCH / "performance.md"
 _MARK = re.compile(r"\{(?:(table) ([^}]+)|(conditions)|(cores))\}")
 _SECTIONS = re.compile(r"(?m)^(?=#{2,3} )")
+_NOT_MEASURED = "Not measured at this commit."
 _TABLES = {table.name: table for table in TABLES}
 
 
@@ -71,16 +72,16 @@ def page(template: str, found: Mapping[str, Sequence[Record]]) -> str:
         if mark[1]:
             table = _TABLES[mark[2]]
             runs = found[table.measurement]
-            return table.markdown(runs) + _runs(runs) if runs else "Not measured at this commit."
+            return table.markdown(runs) + _runs(runs) if runs else _NOT_MEASURED
         return _conditions(conditions) if mark[3] else conditions[0]["cores"].split()[0]
 
     return _MARK.sub(filled, template)
 
 
 def with_sections(written: str, template: str, found: Mapping[str, Sequence[Record]]) -> str:
-    """The written page with some sections anew: those whose tables are all of these measurements.
+    """The written page with some sections anew: those with a table of these measurements that has a run.
 
-    Their tables name the commit of their runs: that of the page is another one.
+    Such tables name the commit of their runs, as that of the page is another one. Others there say that they have none.
 
     Raises:
         BenchError: the page has no section with the heading of the template.
@@ -89,14 +90,16 @@ def with_sections(written: str, template: str, found: Mapping[str, Sequence[Reco
     places = {_heading(section): place for place, section in enumerate(sections)}
     for section in _SECTIONS.split(template):
         tables = [_TABLES[mark[2]] for mark in _MARK.finditer(section) if mark[1]]
-        if not tables or not all(found.get(table.measurement) for table in tables):
+        if not any(found.get(table.measurement) for table in tables):
             continue
         if _heading(section) not in places:
             raise BenchError(f"the page has no section {_heading(section)}: write all of it")
 
         def filled(mark: re.Match[str]) -> str:
             table = _TABLES[mark[2]]
-            runs = found[table.measurement]
+            runs = found.get(table.measurement)
+            if not runs:
+                return _NOT_MEASURED
             return table.markdown(runs) + _runs(runs, _conditions([run["conditions"] for run in runs]))
 
         sections[places[_heading(section)]] = _MARK.sub(filled, section)

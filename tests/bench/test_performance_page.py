@@ -31,3 +31,10 @@ def test_a_section_that_is_missing_is_an_error() -> None:
     """Nothing is lost unseen."""
     with pytest.raises(BenchError, match="no section ## Questions"):
         performance.with_sections("# Performance\n", TEMPLATE, {"questions": QUESTIONS})
+
+
+def test_a_table_without_a_run_says_so() -> None:
+    """Old figures beside new words would be taken for new ones."""
+    both = TEMPLATE.replace("{table questions}", "{table questions}\n\n{table gangs}")
+    page = performance.with_sections(WRITTEN, both, {"questions": QUESTIONS, "gangs": []})
+    assert "Not measured at this commit.\n## Gangs" in page

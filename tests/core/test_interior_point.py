@@ -23,6 +23,7 @@ def _drawn(seed: int, classes: int, states: int, scarce: float) -> FluidProgram:
     return FluidProgram(
         arcs=random.integers(1000, 1400, (classes, states)).astype(np.float64),
         usable=usable,
+        most=random.choice([1.0, 4.0, 30.0, np.inf], (classes, states)),
         counted=np.ones((classes, 1)),
         requests=requests,
         room=room,
@@ -43,7 +44,7 @@ def _linear(program: FluidProgram) -> LinearProgram:
     pair, resource = np.nonzero(program.requests[which] > 0)
     return LinearProgram(
         costs=np.concatenate([program.arcs[which, where], program.leaving_prices]),
-        variable_upper=np.concatenate([np.full(pairs, np.inf), program.leaving_most]),
+        variable_upper=np.concatenate([program.most[which, where], program.leaving_most]),
         row_lower=np.concatenate([program.pods, np.full(program.room.size, -np.inf)]),
         row_upper=np.concatenate([program.pods, program.room.ravel()]),
         rows=np.concatenate([which, np.arange(classes), classes + where[pair] * resources + resource]),
@@ -67,8 +68,13 @@ def test_the_optimum_in_fractions_is_that_of_the_simplex_method(
     cost = float((found.placed * program.arcs).sum() + found.left @ program.leaving_prices)
     assert abs(cost - best) <= 0.01 * best
     assert not found.placed[~program.usable].any()
-    # What the prices prove: pods pay at least the cheaper of leaving and of the cheapest place.
+    assert (found.placed <= program.most).all()
+    # What the prices prove: pods of a class take its cheapest places, as many as there are, or leave.
     paid = np.where(program.usable, program.arcs + program.requests @ np.maximum(found.shadow_prices, 0).T, np.inf)
-    proved = float(program.pods @ np.minimum(paid.min(axis=1), program.leaving_prices))
+    proved = 0.0
+    for costs, most, pods, leaving in zip(paid, program.most, program.pods, program.leaving_prices, strict=True):
+        order = np.argsort(costs)
+        taken = np.diff(np.minimum(np.cumsum(most[order]), pods), prepend=0.0)
+        proved += float((taken * np.minimum(costs[order], leaving)).sum() + (pods - taken.sum()) * leaving)
     proved -= float((np.maximum(found.shadow_prices, 0) * program.room).sum())
     assert 0.98 * best <= proved <= best * (1 + 1e-9)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 
@@ -21,6 +22,11 @@ from flowcore.planning.problem.bounds.bounds import lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
+
+#: Of this many pods the first order takes about as long as a round may, and leaves no time for a bound.
+_MANY = 1_000
+#: The round in fractions for that case. With fewer classes more states of nodes are told apart.
+_ROUGH: Final = {"most_demands": 40, "most_pairs": 20_000}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,22 +76,27 @@ class Admission:
         self.best = problem.nothing_placed()
 
     def run(self) -> Generator[None, None, None]:
-        """Yields after each order, and after the bound."""
+        """Yields after each order, and after the bound; of many pods the first step has a bound."""
         problem, atomic_groups = self._problem, self._problem.atomic_groups.all
         shares = np.array([max(demand.dominant_share, 1e-12) for demand in problem.demands])
-        self.bound = (
-            lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
-            if problem.demands
-            else self.best.cost
-        )
         if "gangs by price" not in problem.without:
             self.offer(self.by_price())
+        is_short = any(unplaced_counts(self.best.commits, self.best.demands))
+        # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
+        is_many = sum(demand.count for demand in problem.demands) >= _MANY
+        is_bounded = is_many and self._relax(**_ROUGH)
+        if not is_bounded:
+            self.bound = (
+                lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+                if problem.demands
+                else self.best.cost
+            )
         yield
-        if self.best.cost == self.bound:
+        if self.best.cost == self.bound or (is_bounded and not is_short):
             return
         if self._relax():
             yield
-        if not any(unplaced_counts(self.best.commits, self.best.demands)):
+        if not is_short:
             return  # other orders are for what stays out
         if "gangs by share" not in problem.without:
             group_values = self._group_prices / np.maximum(problem.required @ shares, 1e-12)
@@ -97,15 +108,19 @@ class Admission:
         size = np.array([max(1, group.size) for group in self._problem.atomic_groups.all], dtype=np.float64)
         return self._admit("gangs by price", self._group_prices / size, self._pod_prices)
 
-    def _relax(self) -> bool:
-        """Solves the round in fractions with groups, whose prices give a bound; False: it is too large."""
+    def _relax(self, **fineness: int) -> bool:
+        """Solves the round in fractions with groups, whose prices give a bound; False: it is too large.
+
+        Args:
+            fineness: of classes and nodes, see ``relax``.
+        """
         problem = self._problem
         schedulable = ~problem.unschedulable
         prices = [
             demand.prices[~needed] for demand, needed in zip(problem.demands, problem.atomic_groups.needed, strict=True)
         ]
         bundles = AtomicBundles(problem.required[schedulable].astype(np.float64), self._group_prices[schedulable])
-        relaxed = relax(problem.cost_matrix, prices, bundles)
+        relaxed = relax(problem.cost_matrix, prices, bundles, **fineness)
         if relaxed is not None:
             self.relaxed.append(relaxed)
             self.bound = max(self.bound, self.bound_by([relaxed]))

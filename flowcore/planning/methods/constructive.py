@@ -73,11 +73,11 @@ def interleaved(problem: Problem) -> Candidate:
     return _placed(problem, "by turns", place)
 
 
-def in_parts(counts: Int64s, order: Sequence[int]) -> list[tuple[int, int]]:
+def in_parts(counts: Int64s, order: Sequence[int], parts: int = _PARTS) -> list[tuple[int, int]]:
     """Pods of each demand, int64[C], in some parts, the demands by turns in an order."""
     return [
-        (demand, int(counts[demand]) * (turn + 1) // _PARTS - int(counts[demand]) * turn // _PARTS)
-        for turn in range(_PARTS)
+        (demand, int(counts[demand]) * (turn + 1) // parts - int(counts[demand]) * turn // parts)
+        for turn in range(parts)
         for demand in order
     ]
 

@@ -27,6 +27,9 @@ _STEPS = 4
 #: Pairs of demand and state at most, and demands: more take longer than they help. Beyond that demands are merged.
 _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
+#: How many pods of a demand a state takes counts where that is less than this part of what its room is enough for.
+_NARROW = 0.9
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RelaxedSolution:
@@ -50,6 +53,7 @@ def relax(
     prices: Sequence[Int64s] | None = None,
     bundles: AtomicBundles | None = None,
     most_demands: int = _MOST_DEMANDS,
+    most_pairs: int = _MOST_PAIRS,
 ) -> RelaxedSolution | None:
     """Solves the program; None where no pod is left to place or the solver failed.
 
@@ -57,19 +61,20 @@ def relax(
         prices: of the pods of each demand that are in no bundle; None: of all.
         bundles: pods that are placed or left pending together.
         most_demands: with more demands, equal ones count as one.
+        most_pairs: with more pairs of demand and state, nodes that are alike are one state.
     """
     demands = cost_matrix.demands
     if bundles is None:
         bundles = AtomicBundles(np.zeros((0, len(demands))), np.zeros(0))
     leaving = [demand.prices for demand in demands] if prices is None else list(prices)
-    fits = np.array([bool(demand.counts.any()) for demand in demands], dtype=np.bool_)
+    fits = np.array([bool(most.any()) for most in cost_matrix.most], dtype=np.bool_)
     placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
     pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
     chosen = np.nonzero(fits & (pods > 0))[0]
     if not len(chosen):
         return None
     classes = merged(demands, chosen, pods, most_demands)
-    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], _MOST_PAIRS // len(classes))
+    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], most_pairs // len(classes))
     scaled = _Scaled.of(cost_matrix, classes, states)
     runs = [
         (number, run)
@@ -83,6 +88,7 @@ def relax(
         FluidProgram(
             arcs=scaled.arcs,
             usable=scaled.usable,
+            most=scaled.most,
             counted=scaled.counted,
             requests=scaled.requests,
             room=scaled.room,
@@ -109,6 +115,13 @@ def relax(
     )
 
 
+def _most_of(cost_matrix: CostMatrix, merged_demand: MergedDemand) -> Int64s:
+    """int64[N]: how many of its pods a node gets at most."""
+    members = [cost_matrix.most[index] for index in merged_demand.members]
+    most: Int64s = members[0] if len(members) == 1 else np.minimum(np.sum(members, axis=0), merged_demand.demand.counts)
+    return most
+
+
 def _falling(prices: Sequence[Int64s], of: MergedDemand) -> Int64s:
     """int64[pods]: prices of all pods of merged demands, the dearest to leave first."""
     if len(of.members) == 1:
@@ -132,6 +145,7 @@ class _Scaled:
     blocks: list[PotentialColumns]
     arcs: Float64s
     usable: Bools
+    most: Float64s
     counted: Float64s
     requests: Float64s
     room: Float64s
@@ -142,7 +156,10 @@ class _Scaled:
     @classmethod
     def of(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], states: NodeStates) -> _Scaled:
         demands = [each.demand for each in classes]
-        usable = states.total(np.array([demand.counts > 0 for demand in demands]).T).T > 0
+        pods = np.array([each.pods for each in classes])
+        taken = [_most_of(cost_matrix, each) for each in classes]
+        most = states.total(np.minimum(taken, pods[:, np.newaxis]).T).T
+        usable = most > 0
         arcs = states.mean(np.array([demand.arc for demand in demands]).T).T
         requests = np.array([each.requests for each in classes], dtype=np.float64)
         resources = np.nonzero(requests.any(axis=0))[0].tolist()
@@ -150,11 +167,13 @@ class _Scaled:
         scale = np.maximum(free.max(axis=0, initial=1), 1).astype(np.float64)
         requests = requests[:, resources] / scale
         asked = (usable.T.astype(np.float64) @ requests) > 0
-        pods = np.array([each.pods for each in classes])
         blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
         counted = np.concatenate([block.counted for block in blocks], axis=1)
         room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)
-        return cls(blocks, arcs, usable, counted, requests, room, resources, scale, asked)
+        with np.errstate(divide="ignore"):
+            by_room = np.min([room[:, each] / requests[:, each, np.newaxis] for each in range(len(resources))], axis=0)
+        most = np.where(most < _NARROW * by_room, most, np.inf)
+        return cls(blocks, arcs, usable, most, counted, requests, room, resources, scale, asked)
 
     def slopes(self, added: Float64s) -> tuple[Float64s, Float64s]:
         """Slopes float64[S, A] of the potential, and their changes float64[S, A, A], with ``added`` float64[S, A]."""

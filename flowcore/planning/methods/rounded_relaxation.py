@@ -15,17 +15,30 @@ from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_cos
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem
 
+#: Parts that a first plan places demands in by turns where room is short.
+_PARTS = 2
+
+
+def shares_first(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
+    """A first plan: the share of each demand in about the time of ``fill``, and then all other pods that fit.
+
+    Pods with rules have their share too, since no plan has placed them yet. Where room is short demands come by turns.
+    """
+    everyone = [demand.count for demand in problem.demands]
+    order, chosen = _order_and_shares(problem, relaxed, np.array(everyone, dtype=np.int64))
+    parts = _PARTS if int(chosen.sum()) < sum(everyone) else 1
+    capacity = problem.start.copy()
+    placed = greedy(problem.cost_matrix, in_parts(chosen, order, parts), capacity, relaxed.shadow_prices)
+    return completed(problem, "shares", placed, capacity)
+
 
 def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:
     """Two ways to round: with shadow prices as a part of what nodes cost, and without.
 
     Each builds a candidate; none changes anything for the others.
     """
-    demands = problem.demands
-    shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
-    order = sorted(range(len(demands)), key=lambda index: (-shadow_costs[index], -demands[index].dominant_share, index))
-    everyone = np.array([0 if demand.constraints.sequential else demand.count for demand in demands], dtype=np.int64)
-    chosen = np.minimum(_shares(problem, relaxed, shadow_costs), everyone)
+    without_rules = [0 if demand.constraints.sequential else demand.count for demand in problem.demands]
+    order, chosen = _order_and_shares(problem, relaxed, np.array(without_rules, dtype=np.int64))
 
     def build(shadow_prices: Float64s | None) -> Candidate:
         capacity = fixed.capacity.copy()
@@ -33,6 +46,18 @@ def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> l
         return completed(problem, "shares", [*fixed.commits, *placed], capacity)
 
     return [partial(build, shadow_prices) for shadow_prices in (relaxed.shadow_prices, None)]
+
+
+def _order_and_shares(problem: Problem, relaxed: RelaxedSolution, most: Int64s) -> tuple[list[int], Int64s]:
+    """Demands by what their room costs others, the dearest first; and int64[C], how many pods of each are placed.
+
+    Args:
+        most: int64[C], of each at most.
+    """
+    demands = problem.demands
+    shadow_costs = min_shadow_costs(problem.cost_matrix, relaxed.shadow_prices)
+    order = sorted(range(len(demands)), key=lambda index: (-shadow_costs[index], -demands[index].dominant_share, index))
+    return order, np.minimum(_shares(problem, relaxed, shadow_costs), most)
 
 
 def _shares(problem: Problem, relaxed: RelaxedSolution, shadow_costs: Sequence[float]) -> Int64s:

@@ -7,14 +7,14 @@ from typing import Final
 
 #: Searches improve the best plan; the others make a plan of their own. The cheapest plan is taken.
 METHODS: Final[Mapping[str, str]] = {
-    "fill": "always, first",
+    "fill": "first, unless shares are",
     "one by one": "beside fill, where a pod takes little time; in the order of prices if pods are left",
     "by turns": "in place of one by one, where that takes long or shares came before it",
     "rules first": "pods with rules are left, among at most 3,000 pods",
     "rules by CP-SAT": "pods with rules are left, few enough for an integer program",
     "packing": "pods without rules are left, few enough for an integer program",
     "flow": "always, unless the plan is close to its bound; last where room is short",
-    "shares": "pods without rules are left; right after fill where room is short for over 3,000 pods",
+    "shares": "first, for over 3,000 pods of one priority; pods without rules are left, after fill for so many",
     "reinsertion": "after plans made in one go, unless room is short; and in the end",
     "neighbourhoods": "pods without rules are left; until no more brings a gain",
     "beam": "at most 16 pods for 8 nodes, and some are left; last",

@@ -12,6 +12,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
+from flowcore.rules.topology.round_constraints.capacities import DomainCapacities, capacities_of, pods_by_counter
 
 #: How many pods each node takes.
 FitCounts = Int64s | NDArray[np.int32]
@@ -37,12 +38,33 @@ class CostMatrix:
         return np.array([demand.counts for demand in self.demands]).reshape(-1, len(self.capacity.free))
 
     @cached_property
+    def capacities(self) -> list[DomainCapacities | None]:
+        """What the rules of each demand about its own pods let it place as the round begins; None: it has no rules."""
+        raising = pods_by_counter([(demand.constraints, demand.count) for demand in self.demands])
+
+        def of(demand: Demand) -> DomainCapacities | None:
+            rules = demand.constraints
+            if not rules.constrained:
+                return None
+            return capacities_of(rules, lambda counter: counter.initial, demand.counts, demand.count, raising)
+
+        return [of(demand) for demand in self.demands]
+
+    @cached_property
+    def most(self) -> list[Int64s]:
+        """Of each demand int64[N]: how many of its pods a node gets at most, by its room and its own rules."""
+        return [
+            np.minimum(demand.counts if domains is None else np.minimum(demand.counts, domains.by_node), demand.count)
+            for demand, domains in zip(self.demands, self.capacities, strict=True)
+        ]
+
+    @cached_property
     def spare(self) -> Int64s:
         """int64[N, R]: what pods of the round can take of what is free, whatever the plan; some of it fits no pod."""
         return spare_room(
             [demand.requests for demand in self.demands],
             [demand.count for demand in self.demands],
-            [demand.counts for demand in self.demands],
+            self.most,
             np.maximum(self.capacity.free, 0),
         )
 

@@ -30,7 +30,7 @@ from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.methods.rounded_relaxation import roundings
+from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.tangents import is_one_size
@@ -117,18 +117,23 @@ class Portfolio:
         if not problem.demands or not len(problem.start.free):
             self.bound = self.best.cost
             return
-        if self._runs("fill"):
-            self.offer(fill(problem))
-        self._first_bound()
         placeable = problem.cost_matrix.placeable
         pods = _pods_of(self._problem, placeable)
-        if pods > _FEW_BY_PRICE and not self._is_solved:
+        if pods > _FEW_BY_PRICE and self._runs("shares") and self._is_for_shares:
+            self._relax()
+        shares_come_first = self._relaxation is not None
+        if self._relaxation is not None:
+            self.offer(shares_first(problem, self._relaxation))
+        elif self._runs("fill"):
+            self.offer(fill(problem))
+        self._first_bound()
+        if pods > _FEW_BY_PRICE and self._relaxation is None and not self._is_solved:
             self._relax()
         self._built = self.best
         # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
         scarce = pods > _FEW_BY_PRICE and not self._is_solved and self._is_scarce
         self._is_floor_late = scarce and not WithoutPenalties.any(problem)
-        if self._is_floor_late:
+        if self._is_floor_late and not shares_come_first:
             # Within the first step: fill alone leaves far more, and the budget may end here.
             yield from self._place_shares(self._unconstrained, self.best)
         else:
@@ -188,6 +193,16 @@ class Portfolio:
             yield from self._solve_by_flow(self._flowing)
         if self._runs("reinsertion"):
             yield from self._search_with(Reinsertion(self._problem, self.best))
+
+    @property
+    def _is_for_shares(self) -> bool:
+        """Whether the round in fractions says more about the first plan than the order of the queue does.
+
+        It does not know levels of priority, nor what pods cost beside each other. Pods of one size need no shares.
+        """
+        demands = self._problem.demands
+        one_priority = len({demand.group.pod_class.priority for demand in demands}) == 1
+        return one_priority and not is_one_size(demands) and not WithoutPenalties.any(self._problem)
 
     @property
     def _is_solved(self) -> bool:

@@ -1,9 +1,10 @@
 """A convex program of classes of pods and states of nodes in fractions, by an interior-point method.
 
 Minimise ``sum(arcs * x) + sum(nodes * potential(load)) + leaving_prices @ w`` so that each class's pods are placed or
-leave, and no state gives more than its room. A predictor-corrector method (Mehrotra, On the implementation of a
-primal-dual interior point method, SIAM Journal on Optimization 2, 1992). States meet each other in the classes only, so
-each step is one small system for each state and one for all classes: its work grows with classes times states.
+leave, and no state gives more than its room or takes more pods of a class than fit. A predictor-corrector method
+(Mehrotra, On the implementation of a primal-dual interior point method, SIAM Journal on Optimization 2, 1992). States
+meet each other in the classes only, so each step is one small system for each state and one for all classes: its work
+grows with classes times states.
 
 Answers are approximate, and what is proved from them is proved elsewhere.
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,13 +33,14 @@ _TINY = 1e-300
 _ONE_THREAD, _ROWS = 200_000, 40
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class FluidProgram:
     """Columns are scaled by the caller: amounts of one resource should be about one for a node.
 
     Attributes:
         arcs: float64[C, S], what a pod of each class pays on each state beside the potential.
         usable: bool[C, S]; each class has a state.
+        most: float64[C, S], how many pods of each class a state takes if no others come; positive where usable.
         counted: float64[C, A], what a pod adds to the load of a state.
         requests: float64[C, R]; room: float64[S, R], of all nodes of a state together.
         nodes: float64[S], how many nodes are in each state.
@@ -50,6 +53,7 @@ class FluidProgram:
 
     arcs: Float64s
     usable: Bools
+    most: Float64s
     counted: Float64s
     requests: Float64s
     room: Float64s
@@ -59,6 +63,16 @@ class FluidProgram:
     leaving_most: Float64s
     leaving_pods: Float64s
     slopes: Callable[[Float64s], tuple[Float64s, Float64s]]
+
+    @cached_property
+    def limited(self) -> Bools:
+        """bool[C, S]: where a state does not take all pods of a class."""
+        limited: Bools = self.usable & (self.most < self.pods[:, np.newaxis])
+        return limited
+
+    def below_most(self, placed: Float64s) -> Float64s:
+        """float64[C, S]: how many more pods a state takes, where that is limited; 1 elsewhere."""
+        return np.where(self.limited, self.most - placed, 1.0)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -89,6 +103,7 @@ class _Point:
     spare: Float64s
     prices: Float64s
     placed_dual: Float64s
+    most_dual: Float64s
     left_dual: Float64s
     stay_dual: Float64s
     shadow_prices: Float64s
@@ -123,6 +138,7 @@ def _start(program: FluidProgram) -> _Point:
     placed = share * (program.pods / 2 / share.sum(axis=1))[:, np.newaxis]
     used = placed.T @ program.requests
     placed /= max(1.0, 2 * float((used.sum(axis=0) / np.maximum(program.room.sum(axis=0), _TINY)).max(initial=0.0)))
+    placed = np.where(program.limited, np.minimum(placed, program.most / 2), placed)
     stays = np.clip(1 - placed.sum(axis=1) / program.pods, 0.1, 0.9)
     leaving_share = program.leaving_pods @ stays / np.maximum(program.leaving_pods.sum(axis=1), _TINY)
     spare = np.maximum(program.room - placed.T @ program.requests, 0.3 * program.room)
@@ -134,6 +150,7 @@ def _start(program: FluidProgram) -> _Point:
         spare=spare,
         prices=np.full(len(program.pods), price / 1.5),
         placed_dual=np.where(program.usable, price, 1.0),
+        most_dual=np.where(program.limited, price, 0.0),
         left_dual=np.full(len(leaving_share), price),
         stay_dual=np.full(len(leaving_share), price),
         shadow_prices=price * mean / spare,
@@ -144,6 +161,7 @@ def _products(program: FluidProgram, point: _Point) -> float:
     """Sum of all bounds' distances times their multipliers: what is left to gain."""
     stay = program.leaving_most - point.left
     pods = float((point.placed * point.placed_dual).sum())  # nothing is placed where a class may not go
+    pods += float((program.below_most(point.placed) * point.most_dual).sum())
     return pods + float(
         (point.shadow_prices * point.spare).sum() + point.left_dual @ point.left + point.stay_dual @ stay
     )
@@ -155,6 +173,7 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
     stay = program.leaving_most - point.left
     products = (
         point.placed * point.placed_dual,
+        program.below_most(point.placed) * point.most_dual,
         point.shadow_prices * point.spare,
         point.left_dual * point.left,
         point.stay_dual * stay,
@@ -163,13 +182,14 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
     length = _longest(program, point, ahead)
     now = _products(program, point)
     after = max(_products(program, point.moved(ahead, length)), 0.0)
-    count = int(program.usable.sum()) + point.shadow_prices.size + 2 * len(point.left)
+    count = int(program.usable.sum()) + int(program.limited.sum()) + point.shadow_prices.size + 2 * len(point.left)
     target = (after / max(now, _TINY)) ** 3 * now / count
     direction = system.direction(
         np.where(program.usable, target - products[0] - ahead.placed * ahead.placed_dual, 0.0),
-        target - products[1] - ahead.shadow_prices * ahead.spare,
-        target - products[2] - ahead.left_dual * ahead.left,
-        target - products[3] + ahead.stay_dual * ahead.left,
+        np.where(program.limited, target - products[1] + ahead.placed * ahead.most_dual, 0.0),
+        target - products[2] - ahead.shadow_prices * ahead.spare,
+        target - products[3] - ahead.left_dual * ahead.left,
+        target - products[4] + ahead.stay_dual * ahead.left,
     )
     return direction, min(1.0, _TOWARDS * _longest(program, point, direction)), system.cost
 
@@ -177,11 +197,12 @@ def _step(program: FluidProgram, point: _Point) -> tuple[_Point, float, float]:
 def _longest(program: FluidProgram, point: _Point, by: _Point) -> float:
     """How far a direction leads before it leaves the bounds, at most 1."""
     stay = program.leaving_most - point.left
+    below, rise = program.below_most(point.placed), np.where(program.limited, by.placed, 0.0)
     length = 1.0
     for value, change in (
-        (point.placed, by.placed), (point.spare, by.spare), (point.left, by.left), (stay, -by.left),
+        (point.placed, by.placed), (point.spare, by.spare), (point.left, by.left), (stay, -by.left), (below, -rise),
         (point.placed_dual, by.placed_dual), (point.shadow_prices, by.shadow_prices), (point.left_dual, by.left_dual),
-        (point.stay_dual, by.stay_dual),
+        (point.stay_dual, by.stay_dual), (point.most_dual, by.most_dual),
     ):  # fmt: skip
         steepest = float((-change / np.maximum(value, _TINY)).max(initial=0.0))
         length = min(length, 1.0 / steepest) if steepest > 0 else length
@@ -199,7 +220,7 @@ class _System:
         columns, first = amounts.shape[1], counted.shape[1]
         slopes, bends = program.slopes((point.placed.T @ counted) / program.nodes[:, np.newaxis])
         paid = program.arcs + counted @ slopes.T + requests @ point.shadow_prices.T
-        self._reduced = paid - point.prices[:, np.newaxis] - point.placed_dual
+        self._reduced = paid - point.prices[:, np.newaxis] - point.placed_dual + point.most_dual
         leaving = program.leaving_prices - _times(program.leaving_pods, point.prices)
         self._leaving = leaving - point.left_dual + point.stay_dual
         self._pods = program.pods - point.placed.sum(axis=1) - _times(program.leaving_pods.T, point.left)
@@ -209,7 +230,9 @@ class _System:
         )
         # By how much pods follow prices, and prices the loads.
         self._stay = program.leaving_most - point.left
-        self._follow = point.placed / point.placed_dual
+        self._below = program.below_most(point.placed)
+        held = point.placed_dual / np.maximum(point.placed, _TINY) + point.most_dual / self._below
+        self._follow = np.where(program.usable, 1.0 / held, 0.0)
         self._leave = 1.0 / (point.left_dual / point.left + point.stay_dual / self._stay)
         rise = np.zeros((states, columns, columns))
         rise[:, :first, :first] = bends / program.nodes[:, np.newaxis, np.newaxis]
@@ -228,11 +251,11 @@ class _System:
         self._schur = (schur + schur.T) / 2
         self._amounts, self._flat, self._first = amounts, flat, first
 
-    def direction(self, placed: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
+    def direction(self, placed: Float64s, most: Float64s, spare: Float64s, left: Float64s, stay: Float64s) -> _Point:
         """Where the products of bounds and multipliers change by so much, and all else gets right."""
         program, point = self._program, self._at
         states = program.arcs.shape[1]
-        pull = placed / np.maximum(point.placed, _TINY) - self._reduced
+        pull = placed / np.maximum(point.placed, _TINY) - most / self._below - self._reduced
         push = left / point.left - stay / self._stay - self._leaving
         drawn = self._follow * pull
         shift = np.zeros((states, self._amounts.shape[1]))
@@ -253,6 +276,7 @@ class _System:
             placed_dual=np.where(
                 program.usable, (placed - point.placed_dual * pods) / np.maximum(point.placed, _TINY), 0.0
             ),
+            most_dual=np.where(program.limited, (most + point.most_dual * pods) / self._below, 0.0),
             left_dual=(left - point.left_dual * leaves) / point.left,
             stay_dual=(stay + point.stay_dual * leaves) / self._stay,
             shadow_prices=node_prices[:, self._first :],

@@ -12,17 +12,22 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import DEFAULT_MEMORY_REQUEST, DEFAULT_MILLI_CPU_REQUEST, Int64s
 from flowcore.costs.model import Float64s, Load
 from flowcore.costs.potential import NodePotential
+from flowcore.model.cost_policy import Utilisation
+from flowcore.model.resources import CPU, MEMORY
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.rules.filters.node_resources_fit import count_fitting
 
 #: Pods of a node that are looked at in one go.
 _DEPTH = 8
 #: Potentials are rounded to whole numbers.
 _ROUNDING = 0.5
+#: Nothing that is divided by is smaller.
+_TINY = 1e-300
 #: Sums of floats are off by less than this part of what was added up.
 _FLOAT_ERROR = 1e-12
 
@@ -46,16 +51,20 @@ class Mixture:
 class Tangents:
     """For pods priced alike: the increase of a node's potential is at least the constant and what the pods pay.
 
-    A pod pays ``slopes @ counted + curvature @ counted**2 / 2``.
+    A pod pays ``slopes @ counted + curvature @ max(counted - added, 0)**2 / 2``: the potential is above its tangent by
+    the curvature times the square of how far the load is from where the tangent touches. Pods larger than what is
+    expected there lead beyond that point, the more of them the further.
 
     Attributes:
         slopes: float64[N, 4], along ``Demand.counted``.
-        curvature: float64[N, 4]; zero for nodes that are expected to get any pods.
+        curvature: float64[N, 4].
+        added: float64[N, 4], what nodes are expected to get, none negative.
         constants: float64[N], none positive.
     """
 
     slopes: Float64s
     curvature: Float64s | None
+    added: Float64s
     constants: Float64s
 
     def paid_by(self, demand: Demand) -> Float64s:
@@ -65,7 +74,8 @@ class Tangents:
             if counted:
                 paid += self.slopes[:, column] * counted
                 if self.curvature is not None:
-                    paid += self.curvature[:, column] * (counted * counted / 2)
+                    beyond = np.maximum(counted - self.added[:, column], 0.0)
+                    paid += self.curvature[:, column] * (beyond * beyond / 2)
         return paid
 
     @classmethod
@@ -86,12 +96,12 @@ class Tangents:
         slopes = potential.gradient(start)
         # A node that is expected to stay as it is costs nothing; its first pod makes up for rounding. Squares of sums
         # are no less than sums of squares: each of its pods pays for the curvature by itself.
-        curvature = potential.curvature(_fullest(start, demands))
+        fullest = _fullest(cost_matrix.capacity, start, potential.utilisation, demands)
         slopes[:, 3] -= np.maximum(before - exact + _ROUNDING, 0.0)
-        constants = np.zeros(len(before))
+        constants, covered, added = np.zeros(len(before)), np.ones(len(before)), np.zeros_like(slopes)
         if expected is not None and len(expected.nodes):
             nodes, own = expected.nodes, start.at(expected.nodes)
-            curvature[nodes], slopes[nodes] = 0.0, 0.0
+            slopes[nodes] = 0.0
             whole = np.maximum(sum(expected.weights), 1.0)
             above = -before[nodes] - _ROUNDING
             for load, weight in zip(expected.loads, expected.weights, strict=True):
@@ -99,11 +109,17 @@ class Tangents:
                 moved = np.column_stack([load.taken - own.taken, load.pods - own.pods])
                 value, gradient = potential.exact(load), potential.gradient(load)
                 slopes[nodes] += share[:, np.newaxis] * gradient
+                # Of several points the mean will do: what pods pay beyond one is convex in it.
+                added[nodes] += share[:, np.newaxis] * np.maximum(moved, 0.0)
+                fullest.taken[nodes] = np.maximum(fullest.taken[nodes], load.taken)
+                fullest.pods[nodes] = np.maximum(fullest.pods[nodes], load.pods)
                 linear = gradient * moved
                 error = _FLOAT_ERROR * (np.abs(value) + np.abs(linear).sum(axis=1))
                 above = above + share * (value - linear.sum(axis=1) - error)
             constants[nodes] = np.minimum(above, 0.0)
-        return cls(slopes, curvature, constants)
+            covered[nodes] = sum(expected.weights) / whole
+            added[nodes] /= np.maximum(covered[nodes], _TINY)[:, np.newaxis]
+        return cls(slopes, potential.curvature(fullest) * covered[:, np.newaxis], added, constants)
 
 
 def is_one_size(demands: Sequence[Demand]) -> bool:
@@ -112,8 +128,12 @@ def is_one_size(demands: Sequence[Demand]) -> bool:
     return all((demand.counted == first).all() for demand in demands[1:])
 
 
-def _fullest(start: Load, demands: Sequence[Demand]) -> Load:
-    """No node is fuller than this for pods of the demands, whatever the plan."""
+def _fullest(capacity: FreeCapacity, start: Load, utilisation: Utilisation, demands: Sequence[Demand]) -> Load:
+    """No node is fuller than this for pods of the demands, whatever the plan.
+
+    Args:
+        start: the load as the round begins.
+    """
     taken, pods = start.taken.copy(order="K"), start.pods.copy()
     for demand in demands:
         most = np.minimum(demand.counts, demand.count)
@@ -121,6 +141,13 @@ def _fullest(start: Load, demands: Sequence[Demand]) -> Load:
             if counted:
                 taken[:, column] += most * counted
         pods += most
+    np.minimum(pods, np.maximum(start.pods_allowed, start.pods), out=pods)
+    if utilisation is Utilisation.REQUESTED:
+        # Pods take no more than what is free, and each that requests nothing counts as a default.
+        for column, (name, default) in enumerate(((CPU, DEFAULT_MILLI_CPU_REQUEST), (MEMORY, DEFAULT_MEMORY_REQUEST))):
+            free = np.maximum(capacity.free[:, capacity.snapshot.resources.index(name)], 0)
+            most_taken = start.taken[:, column] + free + default * (pods - start.pods)
+            taken[:, column] = np.minimum(taken[:, column], most_taken)
     return Load(start.table, start.capacity, taken, start.pods_allowed, pods)
 
 
@@ -163,4 +190,4 @@ def _steps(
         nodes = nodes[deeper]
     slopes = np.zeros((len(price), 4))
     slopes[:, 3] = price
-    return Tangents(slopes, None, least.astype(np.float64))
+    return Tangents(slopes, None, np.zeros_like(slopes), least.astype(np.float64))
