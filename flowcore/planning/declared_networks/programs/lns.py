@@ -70,6 +70,14 @@ def short_arcs(ways: Ways, units: Int64s) -> Int64s:
     return np.nonzero(flows < ways.graph.minimums)[0]
 
 
+def lacks_something(ways: Ways, units: Int64s) -> bool:
+    """Whether an arc gets less than its minimum, or pods go nowhere."""
+    gone = np.zeros(len(ways.ends), dtype=np.int64)
+    np.add.at(gone, ways.tails, units)
+    counts = [supply.count for supply in ways.graph.supplies]
+    return bool(len(short_arcs(ways, units)) or (gone[ways.starts] != counts).any())
+
+
 def nodes_behind(ways: Ways, arc: int) -> list[int]:
     """The nodes that an arc leads to, if they are few; else none."""
     graph, behind = ways.graph, set[int]()

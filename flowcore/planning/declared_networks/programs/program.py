@@ -17,6 +17,7 @@ from flowcore.planning.declared_networks.programs.generation import RelaxedNetwo
 from flowcore.planning.declared_networks.programs.lns import (
     improve,
     lack_price,
+    lacks_something,
     nodes_behind,
     short_arcs,
 )
@@ -62,8 +63,12 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
                 return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     if relaxed is not None and not is_small:
         units = improve(ways, free, complete(ways, free, _around(ways, free, relaxed, seed)), bound, seed)
-        if len(short_arcs(ways, units)):
-            raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+        if lacks_something(ways, units):
+            hint = np.rint(relaxed.solution.values)
+            solved = solve_mip(relaxed.program, deterministic_time=_WORK, seed=seed, hint=hint)
+            if solved is None:
+                raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
+            units = relaxed.stated.units(solved.values)
         solution = NetworkSolution(graph, *ways.flow(units), bound)
         return replace(solution, bound=min(bound, solution.cost), proven=solution.cost <= bound)
     return _whole_program(ways, free, relaxed, seed)
