@@ -102,9 +102,9 @@ class _EvictionRound:
     ) -> None:
         self._problem, self._first, self._broken, self._lasting = problem, result, broken, lasting
         self._gains = _moves_for_gain(problem, modes)
-        self._waiting, demands = affordable(
-            problem, candidate, waiting_after(problem, result), restrict_to_gang_domains(problem, result)
-        )
+        waiting = waiting_after(problem, result)
+        restricted = restrict_to_gang_domains(problem, result, waiting)
+        self._waiting, demands = affordable(problem, candidate, waiting, restricted)
         highest = max((each.priority for each in self._waiting), default=-(2**31))
         revocable = _revocable(problem, result, highest)
         self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
@@ -170,11 +170,9 @@ class _EvictionRound:
             last = self._drop_what_breaks_rules(groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         if self._state.changed:
-            self._fill(search)
-            self._drop_what_breaks_rules(groups)
+            self._fill_and_check(search, groups)
         if self._is_small and self._decide_together(search):
-            self._fill(search)
-            self._drop_what_breaks_rules(groups)
+            self._fill_and_check(search, groups)
         search.find_replacements(self._holds)
         return groups
 
@@ -322,6 +320,13 @@ class _EvictionRound:
             worth = price // units[pod.pod_class.priority]
             items.append(Item(pod, number, preempts, worth, residents.get(pod.key, -1), demand.requests))
         return JointSearch(state, search.eligibility, items, search.fit_check, self._passes_all).improve()
+
+    def _fill_and_check(self, search: Search, groups: Mapping[str, Waiting]) -> None:
+        self._fill(search)
+        arrived = len(self._state.arrivals)
+        order = self._drop_what_breaks_rules(groups)
+        if len(self._state.arrivals) < arrived:
+            take_back(self._state, lambda: first_rejected(self._state, order) is None)
 
     def _fill(self, search: Search) -> None:
         """Places what fits into the room that is left in the end: nobody else leaves for it."""

@@ -79,15 +79,15 @@ def _choices(problem: Problem, number: int) -> tuple[Bools, ...] | None:
     return tuple(np.equal(domains.codes, code) for code in range(domains.count))
 
 
-def restrict_to_gang_domains(problem: Problem, result: RoundResult) -> tuple[Demand, ...]:
-    """The demands; where a result places pods of a gang in a topology domain, the gang's other pods are kept to it."""
+def restrict_to_gang_domains(problem: Problem, result: RoundResult, waiting: Sequence[Waiting]) -> tuple[Demand, ...]:
+    """The demands; where a result places pods of a gang in a topology domain, those that wait are kept to it."""
     snapshot = problem.snapshot
     if not any(gang.topology_key for gang in snapshot.gangs.values()):
         return problem.demands
     homes = {name: placement.node for placement in result.placements for name in placement.pod.gangs}
     demands = list(problem.demands)
-    for number, demand in enumerate(problem.demands):
-        for name in demand.group.pods[0].gangs:
+    for number in {number for waiter in waiting for number, _ in waiter.demands}:
+        for name in demands[number].group.pods[0].gangs:
             gang = snapshot.gangs.get(name)
             if gang is not None and gang.topology_key and name in homes:
                 codes = snapshot.table.column(gang.topology_key).codes

@@ -24,8 +24,8 @@ from flowcore.rules.filters import run_filters
 
 #: Nodes that any of the pods may use: with more, one pod is decided after the other.
 _MOST_NODES = 8
-#: Verdicts of all filters about who must leave for pods with rules: with more, too.
-_MOST_VERDICTS = 200
+#: Verdicts of all filters for pods with rules, in a cluster of up to so many nodes: with more, too.
+_MOST_VERDICTS, _FEW_NODES = 200, 1_000
 
 
 class JointSearch:
@@ -69,13 +69,15 @@ class JointSearch:
         self._nodes: list[int] = np.nonzero(possible)[0].tolist()
         self._placements = [item.resident for item in items if item.resident >= 0]
         self._shared: dict[tuple[int, int, int], bool] = {}
+        # A verdict is about all nodes of the cluster.
+        self._verdicts_left = _MOST_VERDICTS * _FEW_NODES // max(_FEW_NODES, len(state.free))
 
     def improve(self) -> bool:
         """Decides otherwise where that is better. Returns whether it was."""
         state, nodes = self._state, self._nodes
         ruled = sum(not check.by_node for check in self._checks.values())
         residents = sum(len(self._residents.on(node)) for node in nodes)
-        if len(nodes) > _MOST_NODES or ruled * residents > _MOST_VERDICTS:
+        if len(nodes) > _MOST_NODES or ruled * residents > self._verdicts_left:
             return False
         known = self._standing()
         for resident in list(state.leaving):
@@ -154,7 +156,8 @@ class JointSearch:
         for item in self._items:
             if item.resident >= 0 and int(residents.nodes[item.resident]) == node:
                 free += residents.usage[item.resident]
-        must_leave = {item.demand: self._must_leave(item, node, members) for item in self._items}
+        one_of_each = {item.demand: item for item in self._items}
+        must_leave = {demand: self._must_leave(item, node, members) for demand, item in one_of_each.items()}
         return NodeOptions(residents, members, free, self._items, self._levels, limits_of, limits, must_leave)
 
     def _must_leave(self, item: Item, node: int, members: Sequence[int]) -> int:
@@ -178,6 +181,8 @@ class JointSearch:
         low, high = sorted(item.demand for item in pods)
         key = (low, high, place)
         if key not in self._shared:
+            if self._verdicts_left <= 0:
+                return False
             node = self._nodes[place]
             gone = [resident for resident in self._residents.on(node) if self._residents.is_running(resident)]
             self._shared[key] = all(
@@ -188,16 +193,19 @@ class JointSearch:
 
     def _is_let_in(self, item: Item, node: int, without: Sequence[int], beside: Item | None = None) -> bool:
         """Whether every filter lets an item in on a node that some residents have left, beside another one."""
+        self._verdicts_left -= 1
         group = self._state.demands[item.demand].group
         arrivals = [] if beside is None else [Arrival(beside.pod, beside.demand, node, at_once=True)]
         snapshot = self._state.snapshot([*self._placements, *without], arrivals=arrivals)
         return bool(run_filters(group.pod_class, snapshot, group.signature).fits[node])
 
     def _accepts(self, plan: JointPlan) -> bool:
-        """Whether every filter passes for a plan."""
+        """Whether every filter passes for a plan, and nobody waits for others who may not."""
         checkpoint = self._state.checkpoint()
         self._decide(plan)
-        holds = self._holds()
+        # Nobody leaves for pods that may not preempt: they do not wait for the room of those that do.
+        modest = {item.pod.key for item in self._items if not item.preempts}
+        holds = all(each.at_once for each in self._state.arrivals if each.pod.key in modest) and self._holds()
         self._state.roll_back(checkpoint)
         return holds
 

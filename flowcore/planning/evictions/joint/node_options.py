@@ -15,6 +15,8 @@ from flowcore.planning.evictions.residents import Residents
 MOST_MEMBERS = 10
 #: Sets that are known of a node for the same pods: what leaves other nodes may make another one the best.
 _MOST_OPTIONS = 16
+#: Sets of a node that are judged one by one, for all pods: later ones are left aside.
+_MOST_JUDGEMENTS = 250
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -101,6 +103,7 @@ class NodeOptions:
         self._sets = np.array(order, dtype=np.int64)
         self._freed_in_order, self._is_within = self._freed[order], is_within[order]
         self._known: dict[int, tuple[NodeOption, ...]] = {}
+        self._judgements_left = _MOST_JUDGEMENTS
 
     def best(self, mask: int) -> tuple[NodeOption, ...]:
         """The best sets that let these items in together, the first one by itself the best."""
@@ -127,8 +130,12 @@ class NodeOptions:
         for chosen in self._sets[usable].tolist():
             if any(chosen & known == known for known in smaller):
                 continue
-            if several and not self._leave_for_others(items, chosen):
-                continue
+            if several:
+                if not self._judgements_left:
+                    break
+                self._judgements_left -= 1
+                if not self._leave_for_others(items, chosen):
+                    continue
             smaller.append(chosen)
             option = self._option(chosen)
             if not any(_is_as_good(known, option) for known in sufficient):

@@ -28,8 +28,9 @@ from flowcore.rules.verdicts import VerdictCache
 
 #: Nodes on which sets of moves are looked for, and sets that are really tried.
 _MAX_NODES, _MAX_TRIES = 96, 64
-#: With so many nodes where moves may help at most, more than one set of a node is tried.
-_FEW_NODES = 8
+#: With so many nodes where moves may help at most, and so many residents that may move, more than one set of a node is
+#: tried; and how often in a round.
+_FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
 
 #: How many move, what they are, their node, themselves, and the residents that they were chosen from.
 _Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
@@ -57,6 +58,7 @@ class Search:
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
+        self._retries_left = _MOST_RETRIES
         self.destinations = Destinations(state, policies, cache)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
@@ -162,9 +164,12 @@ class Search:
                 return True
             state.roll_back(checkpoint)
             # Another set of the same node may have room elsewhere.
-            for member in members if few else ():
-                for candidate in self._moves_off(this, node, [resident for resident in among if resident != member]):
-                    heapq.heappush(candidates, candidate)
+            for member in members if few and this.fit_check.by_node and len(among) <= _FEW_RESIDENTS else ():
+                if self._retries_left:
+                    self._retries_left -= 1
+                    rest = [resident for resident in among if resident != member]
+                    for candidate in self._moves_off(this, node, rest):
+                        heapq.heappush(candidates, candidate)
         return False
 
     def _moves_off(self, this: NodeSearch, node: int, among: Sequence[int]) -> list[_Moves]:
