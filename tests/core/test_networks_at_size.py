@@ -22,7 +22,7 @@ from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Policy
-from flowcore.planning.declared_networks import Graph, NetworkRefused, solve_network
+from flowcore.planning.declared_networks import Graph, NetworkRefused, Work, solve_network
 from flowcore.planning.declared_networks.programs import program, ways
 from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
 from flowcore.planning.declared_networks.programs.generation import generate, relax
@@ -92,7 +92,7 @@ def test_few_ways_cost_in_fractions_what_all_cost(case: DeclaredNetwork) -> None
     found = ways_of(graph_of(case))
     everything = relax(found, free, np.arange(len(found)))
     try:
-        few = generate(found, free, seed=0)
+        few = generate(found, free, 0, Work())
     except NetworkRefused:
         assert everything is None
         assert best is None
@@ -188,9 +188,8 @@ def planned(state: Snapshot) -> RoundResult:
     return result
 
 
-@pytest.mark.parametrize(
-    ("nodes", "kinds", "count"), [(200, 30, 420), pytest.param(1000, 50, 4000, marks=pytest.mark.slow)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("nodes", "kinds", "count"), [(200, 30, 420), (1000, 50, 4000)])
 def test_minimums_and_gains_on_many_nodes(nodes: int, kinds: int, count: int) -> None:
     """Not refused, within all bounds, and near to what is proven."""
     state = large_cluster(nodes, kinds, count)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, Supply, SupplyGroup, to_graph
 from flowcore.planning.declared_networks.programs.program import bound_of_program, solve_program
+from flowcore.planning.declared_networks.programs.work import Work
 from flowcore.planning.declared_networks.pure_flow import node_limits, solve_pure
 from flowcore.planning.declared_networks.solution import NetworkSolution, check_solution
 
@@ -14,13 +15,14 @@ __all__ = [
     "NetworkSolution",
     "Supply",
     "SupplyGroup",
+    "Work",
     "bound_of_network",
     "solve_network",
     "to_graph",
 ]
 
 
-def solve_network(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSolution:
+def solve_network(graph: Graph, free: Int64s, *, seed: int = 0, work: Work | None = None) -> NetworkSolution:
     """The flow of least cost, or the best that the time of a round allows.
 
     A minimum-cost flow where no arc has a gain, no pods go together and no node must tell sizes of pods apart; else an
@@ -28,12 +30,16 @@ def solve_network(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
 
     Args:
         free: int64[N, R], what is free on each node.
+        work: what it may take; None: as much as one network in a round.
 
     Raises:
         NetworkRefused: no flow meets the minimums and maximums, or none was found in time.
     """
     limits = _limits(graph, free)
-    solution = solve_program(graph, free, seed=seed) if limits is None else solve_pure(graph, limits)
+    if limits is None:
+        solution = solve_program(graph, free, seed=seed, work=work or Work())
+    else:
+        solution = solve_pure(graph, limits)
     check_solution(solution, free)
     return solution
 
@@ -44,17 +50,20 @@ def _waits_at_its_own_price(graph: Graph) -> bool:
     return bool((tails < len(graph.supplies)).all())
 
 
-def bound_of_network(graph: Graph, free: Int64s, *, seed: int = 0) -> int:
+def bound_of_network(graph: Graph, free: Int64s, *, seed: int = 0, work: Work | None = None) -> int:
     """A cost that no flow goes below.
 
     Args:
         free: int64[N, R], what is free on each node.
+        work: what it may take; None: as much as one network in a round.
 
     Raises:
         NetworkRefused: no flow meets the minimums and maximums, or none was found in time.
     """
     limits = _limits(graph, free)
-    return bound_of_program(graph, free, seed=seed) if limits is None else solve_pure(graph, limits).bound
+    if limits is None:
+        return bound_of_program(graph, free, seed=seed, work=work or Work())
+    return solve_pure(graph, limits).bound
 
 
 def _limits(graph: Graph, free: Int64s) -> Int64s | None:

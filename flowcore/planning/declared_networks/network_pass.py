@@ -21,6 +21,7 @@ from flowcore.planning.declared_networks import (
     Graph,
     NetworkRefused,
     NetworkSolution,
+    Work,
     bound_of_network,
     solve_network,
     to_graph,
@@ -94,7 +95,9 @@ class SolveNetworks(Pass):
         for turn, name in turns:
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
+            problem.charge(())
             _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
+            problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
         before = None if len(networks) == 1 and not others else problem.snapshot
         self._decided = Decided(tuple(cluster.placements), tuple(cluster.unplaced), cluster.slack, before)
@@ -172,8 +175,9 @@ class _PolicyNetwork:
             return
         try:
             commits = self._solve(waiting, capacity)
-        except NetworkRefused as error:
-            sentence = f"{self._named()} is refused: {error}"
+        except Exception as error:  # whatever network it is, other policies are served
+            why = str(error) if isinstance(error, NetworkRefused) else f"solving it raised {error!r}"
+            sentence = f"{self._named()} is refused: {why}"
             contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
             self._cluster.contradictions.append(contradiction)
             for network_class in waiting.classes:
@@ -205,8 +209,9 @@ class _PolicyNetwork:
             raise NetworkRefused(f"its method network raised {error!r}") from error
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
         first: NetworkSolution | None = None
+        work = Work()
         for _ in range(_MAX_CUTS):
-            solution = solve_network(graph, capacity.free, seed=self._seed)
+            solution = solve_network(graph, capacity.free, seed=self._seed, work=work)
             if first is None:
                 first = solution
             else:
@@ -214,7 +219,8 @@ class _PolicyNetwork:
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
-                return _Commits(solution, entries, remaining, self._least(network, waiting, pods, solution, capacity))
+                least = self._least(network, waiting, pods, solution, capacity, work)
+                return _Commits(solution, entries, remaining, least)
             graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
 
@@ -225,6 +231,7 @@ class _PolicyNetwork:
         pods: tuple[Pods, ...],
         solution: NetworkSolution,
         capacity: FreeCapacity,
+        work: Work,
     ) -> int:
         """A cost that no flow of the network goes below, with all room that there is before anybody is decided.
 
@@ -232,12 +239,14 @@ class _PolicyNetwork:
             solution: with the room that the network got, ``capacity``.
         """
         start = self._problem.start
-        if bool((start.free == capacity.free).all()):
+        # What rules between pods allow as the round begins, they may not later, or allow more.
+        is_ruled = any(each.demand.constraints.constrained for each in waiting.classes)
+        if not is_ruled and bool((start.free == capacity.free).all()):
             return solution.bound
         supplies = [each.supply(start, alone=True) for each in waiting.classes]
         graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index, waiting.groups)
         try:
-            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed))
+            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed, work=work))
         except NetworkRefused:  # it takes too long, as it has more room
             return 0
 

@@ -170,8 +170,9 @@ class _Scaled:
         blocks = PotentialColumns.of(cost_matrix.capacity, demands, states)
         counted = np.concatenate([block.counted for block in blocks], axis=1)
         room = np.where(asked, states.total(free) / scale, pods @ requests + 1.0)
-        with np.errstate(divide="ignore"):
-            by_room = np.min([room[:, each] / requests[:, each, np.newaxis] for each in range(len(resources))], axis=0)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            parts = [room[:, each] / requests[:, each, np.newaxis] for each in range(len(resources))]
+        by_room = np.fmin.reduce(parts)  # 0/0 says nothing
         most = np.where(most < _NARROW * by_room, most, np.inf)
         return cls(blocks, arcs, usable, most, counted, requests, room, resources, scale, asked)
 

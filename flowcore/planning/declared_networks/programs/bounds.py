@@ -7,7 +7,7 @@ Lagrangian relaxation (Ahuja, Magnanti, Orlin: Network Flows, chapter 16). A gro
 
 from __future__ import annotations
 
-from math import ceil
+from math import ceil, isfinite
 
 import numpy as np
 
@@ -69,7 +69,8 @@ def least_cost(ways: Ways, free: Int64s, prices: Prices, paid: Float64s) -> int:
         terms.append(_of_group(ways, group, prices.pods, of_gangs))
     # A sum is as exact as its parts are large: what ways earn is a part of what they cost.
     error = _ERROR * (sum(map(abs, terms)) + float((counts * (np.abs(of_units) + 2.0 * earned)).sum()))
-    return max(0, ceil(sum(terms) - error - 1e-6))
+    least = sum(terms) - error - 1e-6
+    return max(0, ceil(least)) if isfinite(least) else 0
 
 
 def _of_group(ways: Ways, group: SupplyGroup, earns: Float64s, arrivals: tuple[Float64s, ...]) -> float:

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.declared_networks.programs.ways import Float64s, Ways, gain_of
+from flowcore.planning.declared_networks.programs.work import Work
 
 #: Searches for the cheapest way at most.
 _MOST_STEPS = 400
@@ -20,7 +22,7 @@ _MOST_STEPS = 400
 _ANY = 2**40
 
 
-def complete(ways: Ways, free: Int64s, units: Int64s) -> Int64s:
+def complete(ways: Ways, free: Int64s, units: Int64s, work: Work) -> Int64s:
     """int64[E]: a flow with more pods on nodes, where that lowers its cost.
 
     Args:
@@ -29,8 +31,9 @@ def complete(ways: Ways, free: Int64s, units: Int64s) -> Int64s:
     """
     completion = _Completion(ways, free, units)
     for _ in range(_MOST_STEPS):
-        if not completion.step():
+        if work.is_done or not completion.step():
             break
+        work.scan(len(ways))
     return completion.units
 
 
@@ -121,7 +124,7 @@ class _Completion:
                 arc = ways.arcs[way]
                 most = min(most, int(int(graph.maximums[arc] - self._flows[arc]) / factor))
         most = min(most, int(min(int(self._fits[number, node]), waiting) / arrive))
-        whole = int(np.lcm.reduce([factor.denominator for _, factor in path]))
+        whole = lcm(*(factor.denominator for _, factor in path))
         if most * arrive > alike:
             # Pods of a lower price would follow: as few as possible, if they save anything together.
             most = max(whole, int(alike / arrive)) if most >= whole else 0

@@ -16,6 +16,7 @@ from flowcore.planning.declared_networks.graph import NetworkRefused
 from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
 from flowcore.planning.declared_networks.programs.statement import Prices, Statement
 from flowcore.planning.declared_networks.programs.ways import Ways
+from flowcore.planning.declared_networks.programs.work import Work
 from flowcore.planning.declared_networks.solution import shortage
 from flowcore.planning.solvers import LinearProgram, LinearSolution, solve_lp
 
@@ -43,13 +44,13 @@ class RelaxedNetwork:
     bound: int
 
 
-def generate(ways: Ways, free: Int64s, seed: int) -> RelaxedNetwork:
+def generate(ways: Ways, free: Int64s, seed: int, work: Work) -> RelaxedNetwork:
     """A program of ways that are worth something, solved in fractions.
 
     Raises:
         NetworkRefused: no flow meets the minimums and maximums, or none was found in time.
     """
-    return _Generation(ways, free, seed).run()
+    return _Generation(ways, free, seed, work).run()
 
 
 def relax(ways: Ways, free: Int64s, chosen: Int64s) -> RelaxedNetwork | None:
@@ -65,8 +66,8 @@ def relax(ways: Ways, free: Int64s, chosen: Int64s) -> RelaxedNetwork | None:
 
 
 class _Generation:
-    def __init__(self, ways: Ways, free: Int64s, seed: int) -> None:
-        self._ways, self._free = ways, free
+    def __init__(self, ways: Ways, free: Int64s, seed: int, work: Work) -> None:
+        self._ways, self._free, self._work = ways, free, work
         self._ranks = np.random.default_rng(seed).permutation(len(ways))
         self._chosen = self._cheapest()
 
@@ -75,6 +76,9 @@ class _Generation:
             self._find_flow()
         best, bound = None, 0
         for _ in range(_TURNS):
+            if best is not None and self._work.is_done:
+                break
+            self._work.program(len(self._ways), len(self._chosen))
             relaxed = relax(self._ways, self._free, self._chosen)
             if relaxed is None:
                 break
@@ -115,6 +119,7 @@ class _Generation:
         graph = self._ways.graph
         free_of_charge = np.zeros_like(graph.costs)
         for _ in range(_TURNS_TO_A_FLOW):
+            self._work.program(len(self._ways), len(self._chosen))
             stated = Statement(self._ways, self._free, self._chosen, elastic=True)
             program = stated.program()
             solution = solve_lp(program)

@@ -15,6 +15,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.declared_networks.programs.statement import Statement
 from flowcore.planning.declared_networks.programs.ways import Ways
 from flowcore.planning.declared_networks.programs.whole_part import whole_part
+from flowcore.planning.declared_networks.programs.work import Work
 from flowcore.planning.declared_networks.solution import NetworkSolution
 from flowcore.planning.solvers import solve_mip
 
@@ -27,9 +28,11 @@ _CLOSE = 0.02
 _GAIN = 1e-4
 #: CP-SAT's deterministic time for one: roughly seconds.
 _WORK = 0.3
+#: What one counts for, as columns of a linear program.
+_COLUMNS = 5_000
 
 
-def improve(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int) -> Int64s:
+def improve(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int, work: Work) -> Int64s:
     """int64[E]: a flow that lacks less, or costs no more and has more pods on nodes.
 
     Args:
@@ -41,7 +44,7 @@ def improve(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int) -> I
     for number in range(_MOST):
         waiting, opened = _waiting(ways, units), np.zeros(len(free), dtype=np.bool_)
         short = short_arcs(ways, units)
-        if fruitless == _PATIENCE or (not len(short) and _cost(ways, units) <= bound * (1.0 + _CLOSE)):
+        if work.is_done or fruitless == _PATIENCE or (not len(short) and _cost(ways, units) <= bound * (1.0 + _CLOSE)):
             break
         for arc in random.permutation(short)[:_ARCS].tolist():
             opened[nodes_behind(ways, arc)] = True
@@ -53,6 +56,7 @@ def improve(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int) -> I
             arriving &= units > 0
         opened[random.permutation(np.unique(ways.nodes[arriving]))[:_NODES]] = True
         coming = np.ones_like(waiting, dtype=np.bool_) if len(short) else waiting > 0
+        work.program(len(ways), _COLUMNS)
         better = decide(ways, free, units, opened, coming, seed + number)
         fruitless = 0 if better is not None else fruitless + 1
         units = units if better is None else better
@@ -82,11 +86,14 @@ def nodes_behind(ways: Ways, arc: int) -> list[int]:
     """The nodes that an arc leads to, if they are few; else none."""
     graph, behind = ways.graph, set[int]()
     vertices = {int(graph.heads[arc])}
+    seen = set(vertices)
     while vertices and len(behind) <= _NODES:
         vertex = vertices.pop()
         if graph.nodes[vertex] >= 0:
             behind.add(int(graph.nodes[vertex]))
-        vertices |= {int(graph.heads[onward]) for onward in graph.out_arcs[vertex]}
+        onward = {int(graph.heads[way]) for way in graph.out_arcs[vertex]} - seen
+        seen |= onward
+        vertices |= onward
     return sorted(behind) if len(behind) <= _NODES else []
 
 

@@ -24,6 +24,7 @@ from flowcore.planning.declared_networks.programs.lns import (
 from flowcore.planning.declared_networks.programs.statement import Statement
 from flowcore.planning.declared_networks.programs.ways import Float64s, Ways, ways_of
 from flowcore.planning.declared_networks.programs.whole_part import whole_part
+from flowcore.planning.declared_networks.programs.work import Work
 from flowcore.planning.declared_networks.solution import NetworkSolution, check_solution, shortage
 from flowcore.planning.solvers import LinearProgram, solve_lp, solve_mip
 
@@ -41,18 +42,19 @@ _WHOLE = 1e-6
 _EXACT = 2.0**53
 
 
-def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSolution:
+def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> NetworkSolution:
     """The best flow that is found in the time of a round; the solution says whether it is proven to be of least cost.
 
     Args:
         free: int64[N, R], what is free on each node.
+        work: what it may take.
 
     Raises:
         NetworkRefused: the program is too large, no flow meets the minimums and maximums, or none was found in time.
     """
     ways = ways_of(graph)
     is_small = len(ways) <= MOST_COLUMNS
-    relaxed = relax(ways, free, np.arange(len(ways))) if is_small else generate(ways, free, seed)
+    relaxed = relax(ways, free, np.arange(len(ways))) if is_small else generate(ways, free, seed, work)
     bound = 0 if relaxed is None else relaxed.bound
     if relaxed is not None:
         # A corner of the relaxation is often whole.
@@ -62,7 +64,7 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
             if _is_flow(corner, free):
                 return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     if relaxed is not None and not is_small:
-        units = improve(ways, free, complete(ways, free, _around(ways, free, relaxed, seed)), bound, seed)
+        units = _improved(ways, free, _around(ways, free, relaxed, seed, work), bound, seed, work)
         if lacks_something(ways, units):
             hint = np.rint(relaxed.solution.values)
             solved = solve_mip(relaxed.program, deterministic_time=_WORK, seed=seed, hint=hint)
@@ -74,14 +76,14 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int = 0) -> NetworkSoluti
     return _whole_program(ways, free, relaxed, seed)
 
 
-def bound_of_program(graph: Graph, free: Int64s, *, seed: int = 0) -> int:
+def bound_of_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> int:
     """A cost that no flow goes below.
 
     Raises:
         NetworkRefused: as ``solve_program`` says, as far as fractions tell.
     """
     ways = ways_of(graph)
-    relaxed = relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed)
+    relaxed = relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed, work)
     return 0 if relaxed is None else relaxed.bound
 
 
@@ -106,7 +108,11 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
     return replace(solution, bound=min(bound, solution.cost), proven=proven)
 
 
-def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int) -> Int64s:
+def _improved(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int, work: Work) -> Int64s:
+    return improve(ways, free, complete(ways, free, units, work), bound, seed, work)
+
+
+def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: Work) -> Int64s:
     """int64[E]: a flow near the one in fractions; it may lack something.
 
     Its whole part is kept. What is left is solved in fractions again, on nodes that have room for whole pods only, and
@@ -122,7 +128,13 @@ def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int) -> Int
     nodes, supplies = _settled(ways, chosen, values, free)
     kept = np.zeros(len(program.costs))
     for _ in range(_DIVES):
+        work.program(len(ways), len(chosen))
         whole = whole_part(ways, chosen, values, nodes=nodes, supplies=supplies)
+        # What is nearly whole is rounded up: a node may have too little room for that.
+        overfull = _overfull(ways, free, chosen, kept[: len(chosen)] + whole)
+        if overfull.any():
+            nodes = nodes & ~overfull
+            whole = whole_part(ways, chosen, values, nodes=nodes, supplies=supplies)
         kept[: len(chosen)] += whole
         rest = _beside(program, kept, _room_left(ways, free, chosen, kept[: len(chosen)]))
         solution = solve_lp(rest) if whole.any() else None
@@ -159,15 +171,28 @@ def _beside(program: LinearProgram, kept: Float64s, most: Float64s) -> LinearPro
     )
 
 
-def _room_left(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Float64s:
-    """float64[K]: how many whole pods their nodes still have room for; infinite for ways that end elsewhere."""
-    graph = ways.graph
-    requests = np.array([supply.requests for supply in graph.supplies], dtype=np.int64)
+def _overfull(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Bools:
+    """bool[N]: nodes that have less room than a part of a solution takes."""
+    overfull: Bools = (_room_beside(ways, free, chosen, kept) < np.minimum(free, 0)).any(axis=1)
+    return overfull
+
+
+def _room_beside(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Int64s:
+    """int64[N, R]: what a part of a solution leaves free."""
+    requests = np.array([supply.requests for supply in ways.graph.supplies], dtype=np.int64)
     arriving = np.nonzero(ways.nodes[chosen] >= 0)[0]
     nodes, supplies = ways.nodes[chosen[arriving]], ways.supplies[chosen[arriving]]
     room = free.copy()
     np.subtract.at(room, nodes, requests[supplies] * kept[arriving].astype(np.int64)[:, np.newaxis])
-    asked = requests[supplies]
+    return room
+
+
+def _room_left(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Float64s:
+    """float64[K]: how many whole pods their nodes still have room for; infinite for ways that end elsewhere."""
+    requests = np.array([supply.requests for supply in ways.graph.supplies], dtype=np.int64)
+    arriving = np.nonzero(ways.nodes[chosen] >= 0)[0]
+    nodes, supplies = ways.nodes[chosen[arriving]], ways.supplies[chosen[arriving]]
+    room, asked = _room_beside(ways, free, chosen, kept), requests[supplies]
     fits = np.where(asked > 0, np.maximum(room[nodes], 0) // np.maximum(asked, 1), np.iinfo(np.int64).max)
     most = np.full(len(chosen), np.inf)
     most[arriving] = fits.min(axis=1, initial=np.iinfo(np.int64).max)

@@ -19,7 +19,7 @@ from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
 
 Float64s = NDArray[np.float64]
 #: More ways than this take longer than a round has, as arrays.
-MOST_WAYS = 2_000_000
+MOST_WAYS = 200_000
 
 
 @dataclass(frozen=True, slots=True, eq=False)

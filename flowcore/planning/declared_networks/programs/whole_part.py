@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from math import lcm
 
 import numpy as np
 
@@ -51,8 +52,8 @@ def whole_part(
                 ended &= bool(nodes[node])
             if supplies is not None:
                 ended &= bool(supplies[ways.supplies[last]] and supplies[ways.supplies[chosen[first]]])
-            step = int(np.lcm.reduce([factor.denominator for _, factor in path]))
-            whole = int((amount + _WHOLE) // step) * step if ended else 0
+            step = lcm(*(factor.denominator for _, factor in path))
+            whole = int(amount + _WHOLE) // step * step if ended else 0
             for column, factor in path:
                 left[column] -= amount * float(factor)
                 kept[column] += int(whole * factor)

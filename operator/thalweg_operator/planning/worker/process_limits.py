@@ -20,8 +20,8 @@ _NO_LIMIT = 2**60
 _OOM_SCORE = Path("/proc/self/oom_score_adj")
 
 
-class RoundExpired(Exception):
-    """A round took longer than its deadline."""
+class RoundExpired(BaseException):
+    """A round took longer than its deadline. No handler of errors in what a round runs may take it for its own."""
 
 
 def container_memory(limits: tuple[Path, ...] = _CGROUP_LIMITS) -> int:
