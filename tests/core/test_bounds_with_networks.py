@@ -14,7 +14,10 @@ from flowcore.cluster.arrays.snapshot import Snapshot, non_zero_requests
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
+from flowcore.model.inter_pod_constraints import InterPodConstraints, SpreadConstraint
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.declared_networks.network_pass import SolveNetworks
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.objective import Objective
@@ -102,3 +105,25 @@ def test_no_plan_beside_a_network_beats_the_bound(
         assert result.cost == best
     elif {each.policy for each in pending} == policies.keys():
         assert BoundNote.NETWORKS in result.bound_notes
+
+
+class Anywhere(NetworkCostModel):
+    """Every pod may go to every node, for nothing."""
+
+    name = "Anywhere"
+
+    def network(self, view: NetworkView) -> Network:
+        return Network.of([Arc(pods, each) for pods in view.pods for each in view.nodes])
+
+
+def test_rules_that_allow_more_later_are_not_certified() -> None:
+    """A zone takes one more than the emptiest: one pod each as the round begins, and all six by turns."""
+    web = LabelSelector((Requirement("app", "In", ("web",)),))
+    even = InterPodConstraints(spread=(SpreadConstraint("zone", 1, web),))
+    alike = PodSignature("default", (("app", "web"),), constraints=even)
+    nodes = [node(f"n{number}", labels=(("zone", f"z{number}"),)) for number in range(3)]
+    pending = [pod(f"p{number}", 100, policy="net", kind=alike) for number in range(6)]
+    policies = {"net": Policy("net", cost=CostPolicy(Anywhere.name))}
+    result = run_round(snapshot(nodes, pending), policies, {**MODELS, Anywhere.name: Anywhere()})
+    assert not result.certified
+    assert result.lower_bound == 0, "all six may be placed"

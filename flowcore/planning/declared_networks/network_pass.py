@@ -174,10 +174,9 @@ class _PolicyNetwork:
         if not waiting.classes:
             return
         try:
-            commits = self._solve(waiting, capacity)
-        except Exception as error:  # whatever network it is, other policies are served
-            why = str(error) if isinstance(error, NetworkRefused) else f"solving it raised {error!r}"
-            sentence = f"{self._named()} is refused: {why}"
+            commits = self._solved(waiting, capacity)
+        except NetworkRefused as error:
+            sentence = f"{self._named()} is refused: {error}"
             contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
             self._cluster.contradictions.append(contradiction)
             for network_class in waiting.classes:
@@ -196,6 +195,14 @@ class _PolicyNetwork:
         self._cluster.unplaced.append(left)
 
     # --- the plan ---
+
+    def _solved(self, waiting: NetworkPods, capacity: FreeCapacity) -> _Commits:
+        try:
+            return self._solve(waiting, capacity)
+        except NetworkRefused:
+            raise
+        except Exception as error:  # whatever network it is, other policies are served
+            raise NetworkRefused(f"solving it raised {error!r}") from error
 
     def _solve(self, waiting: NetworkPods, capacity: FreeCapacity) -> _Commits:
         problem, classes = self._problem, waiting.classes

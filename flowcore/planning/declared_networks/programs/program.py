@@ -173,7 +173,7 @@ def _beside(program: LinearProgram, kept: Float64s, most: Float64s) -> LinearPro
 
 def _overfull(ways: Ways, free: Int64s, chosen: Int64s, kept: Float64s) -> Bools:
     """bool[N]: nodes that have less room than a part of a solution takes."""
-    overfull: Bools = (_room_beside(ways, free, chosen, kept) < np.minimum(free, 0)).any(axis=1)
+    overfull: Bools = np.any(_room_beside(ways, free, chosen, kept) < np.minimum(free, 0), axis=1)
     return overfull
 
 
