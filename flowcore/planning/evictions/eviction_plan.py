@@ -185,9 +185,7 @@ class _EvictionRound:
         for demand in problem.demands:
             if any(pod.key in waiting and pod.key not in arrived for pod in demand.group.pods):
                 # No node that can never hold the pod: one that nothing helps would keep all of them.
-                asked = demand.requests > 0
-                holds = (problem.snapshot.allocatable[:, asked] >= demand.requests[asked]).all(axis=1)
-                kept |= demand.allowed & holds
+                kept |= demand.allowed & demand.could_be_held(problem.snapshot)
         destinations = Destinations(state, problem.policies, problem.cache)
         placed = [placement.pod.signature for placement in self._first.placements]
         gains = GainMoves(state, problem.policies, problem.models, self._moves, destinations, placed)

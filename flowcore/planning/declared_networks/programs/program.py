@@ -54,7 +54,7 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
     """
     ways = ways_of(graph)
     is_small = len(ways) <= MOST_COLUMNS
-    relaxed = relax(ways, free, np.arange(len(ways))) if is_small else generate(ways, free, seed, work)
+    relaxed = _in_fractions(ways, free, seed, work)
     bound = 0 if relaxed is None else relaxed.bound
     if relaxed is not None:
         # A corner of the relaxation is often whole.
@@ -64,7 +64,8 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
             if _is_flow(corner, free):
                 return replace(corner, bound=min(bound, corner.cost), proven=corner.cost <= bound)
     if relaxed is not None and not is_small:
-        units = _improved(ways, free, _around(ways, free, relaxed, seed, work), bound, seed, work)
+        units = complete(ways, free, _around(ways, free, relaxed, seed, work), work)
+        units = improve(ways, free, units, bound, seed, work)
         if lacks_something(ways, units):
             hint = np.rint(relaxed.solution.values)
             solved = solve_mip(relaxed.program, deterministic_time=_WORK, seed=seed, hint=hint)
@@ -83,7 +84,7 @@ def bound_of_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> in
         NetworkRefused: as ``solve_program`` says, as far as fractions tell.
     """
     ways = ways_of(graph)
-    relaxed = relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed, work)
+    relaxed = _in_fractions(ways, free, seed, work)
     return 0 if relaxed is None else relaxed.bound
 
 
@@ -108,8 +109,9 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
     return replace(solution, bound=min(bound, solution.cost), proven=proven)
 
 
-def _improved(ways: Ways, free: Int64s, units: Int64s, bound: int, seed: int, work: Work) -> Int64s:
-    return improve(ways, free, complete(ways, free, units, work), bound, seed, work)
+def _in_fractions(ways: Ways, free: Int64s, seed: int, work: Work) -> RelaxedNetwork | None:
+    """The program of all ways, or of those that are worth something; None: the solver finds no flow."""
+    return relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed, work)
 
 
 def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: Work) -> Int64s:

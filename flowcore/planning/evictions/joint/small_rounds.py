@@ -27,9 +27,7 @@ def _possible(problem: Problem, waiting: Sequence[Waiting]) -> list[tuple[int, P
     pods = []
     for number, members in (entry for each in waiting for entry in each.demands):
         demand = problem.demands[number]
-        asked = demand.requests > 0
-        holds = (problem.snapshot.allocatable[:, asked] >= demand.requests[asked]).all(axis=1)
-        if (demand.allowed & holds).any():
+        if (demand.allowed & demand.could_be_held(problem.snapshot)).any():
             pods += [(number, pod) for pod in members]
     return pods
 

@@ -96,6 +96,12 @@ class Demand:
         """Whether its pods wait for as long as that costs less than every node that has room."""
         return self.policy.unscheduled.wait_for_cheaper_node
 
+    def could_be_held(self, snapshot: Snapshot) -> Bools:
+        """bool[N]: nodes that would have room for one of its pods if they were empty."""
+        asked = self.requests > 0
+        fits: Bools = np.all(snapshot.allocatable[:, asked] >= self.requests[asked], axis=1)
+        return fits
+
     def soft_costs(self, snapshot: Snapshot) -> SoftConstraintCosts | None:
         """What its preferences among the pods of the round cost; None: it has none."""
         preferences, group = self.constraints.soft_constraints, self.group
