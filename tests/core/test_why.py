@@ -294,7 +294,7 @@ def test_targets_that_do_not_wait(target: str, problem: str) -> None:
 
 
 @given(crowded_cases(ASPECTS))
-@settings(max_examples=examples(15))
+@settings(max_examples=examples(10))
 def test_every_waiting_pod_gets_an_answer_that_names_nobody_hidden(case: Case) -> None:
     """At most ten lines and a kind, the words of the plan, and neither nodes nor pods of other namespaces."""
     scenario = drawn_scenario(case)

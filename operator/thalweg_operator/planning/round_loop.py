@@ -156,7 +156,7 @@ class RoundLoop:
         return self._builder.learnt_costs
 
     def record_next_round(self, folder: Path) -> None:
-        """Has the next round recorded in a folder, also if there is nothing to plan."""
+        """Has the next round recorded in a folder: one with pods, or one without if no pod waits for its turn."""
         self._record_in = str(folder)
         self._batcher.trigger()
 
@@ -220,7 +220,8 @@ class RoundLoop:
         request, pod_count = pending_round.request, len(pending_round.pods)
         if pending_round.has_more:
             self._batcher.trigger()
-        request.record_in, self._record_in = self._record_in, ""
+        if pending_round.pods or not pending_round.deferred:
+            request.record_in, self._record_in = self._record_in, ""
         if not (pending_round.pods or has_changes(request) or request.record_in):
             self._finish_round(pending_round, None)
             return
