@@ -18,8 +18,8 @@ OTHERS = {
 }
 #: It runs those that the page shows.
 TOGETHER = {"performance.py"}
-#: It reads the openb trace, which is not here.
-WITH_TRACE = {"openb.py"}
+#: They read the openb trace, which is not here.
+WITH_TRACE = {"openb.py", "openb_day.py"}
 SHOWN = [each for each in MEASUREMENTS if not each.needs_openb]
 
 
