@@ -206,6 +206,9 @@ class FirstLook:
         queues = [sorted(queue, key=lambda item: item[0]) for queue in by_kind.values()]
         free, chosen = self._snapshot.free[home], list[PossibleMove]()
         before = int(self._stranded.costs(free[np.newaxis], np.array([home]), price)[0])
+        most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:_MOST_TOGETHER]
+        if before + most.max(initial=NO_GAIN) < 0:  # no more than that can come free
+            return None
         total = best = count = 0
         while queues and len(chosen) < _MOST_TOGETHER:
             nexts = [queue[-1] for queue in queues]

@@ -27,7 +27,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import RunningPod
 from flowcore.rules.filters import static_fits
 
-#: Kinds that count for each sort of GPU: those that hold the most. Each costs some passes over the nodes.
+#: Kinds that count for each sort of GPU. Each costs some passes over the nodes.
 _MOST_KINDS = 16
 _GPU = "/gpu"
 
@@ -68,7 +68,7 @@ class StrandedGPUs:
             for name, amount in pod_class.requests:
                 if name in columns:
                     held[columns[name]][_asking(pod_class)] += amount * count
-        return cls({column: _kinds(gpus, snapshot) for column, gpus in held.items() if gpus})
+        return cls({column: _kinds(gpus, column, snapshot) for column, gpus in held.items() if gpus})
 
     def costs(self, free: Int64s, nodes: Int64s, price: int) -> Int64s:
         """int64[len(nodes)], none negative: what the stranded GPUs of nodes cost.
@@ -124,13 +124,26 @@ def _asking(pod_class: PodClass) -> PodClass:
     )
 
 
-def _kinds(held: Counter[PodClass], snapshot: Snapshot) -> tuple[_Kind, ...]:
-    """Those that hold the most GPUs, by how many they hold."""
-    most = sorted(held.items(), key=lambda item: (-item[1], item[0].requests))[:_MOST_KINDS]
-    total = sum(gpus for _, gpus in most)
+def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_Kind, ...]:
+    """Those that hold the most GPUs, and for each number of GPUs one; the others count as that of their number.
+
+    Args:
+        held: GPUs of the pods of each class.
+    """
+    requests = {pod_class: snapshot.vector(pod_class.requests) for pod_class in held}
+    numbers = {pod_class: int(amounts[column]) for pod_class, amounts in requests.items()}
+    ranked = sorted(held, key=lambda pod_class: (-held[pod_class], pod_class.requests))
+    first: dict[int, PodClass] = {}
+    for pod_class in ranked:
+        first.setdefault(numbers[pod_class], pod_class)
+    kept = list(dict.fromkeys((*first.values(), *ranked)))[:_MOST_KINDS]
+    counted: Counter[PodClass] = Counter()
+    for pod_class in ranked:
+        counted[pod_class if pod_class in kept else first[numbers[pod_class]]] += held[pod_class]
+    total = sum(counted[pod_class] for pod_class in kept)
     return tuple(
-        _Kind(snapshot.vector(pod_class.requests), static_fits(pod_class, EMPTY_SIGNATURE, snapshot), gpus / total)
-        for pod_class, gpus in most
+        _Kind(requests[pod_class], static_fits(pod_class, EMPTY_SIGNATURE, snapshot), counted[pod_class] / total)
+        for pod_class in kept
     )
 
 
