@@ -211,8 +211,6 @@ def near(app: str) -> InterPodConstraints:
 def test_one_that_stays_keeps_the_others_of_its_node(fields: dict[str, Any]) -> None:
     """The node comes free only if all leave; where one stays on both nodes nobody moves, else the other node does."""
     policy = joining()
-    drawn = two_halves(policy)
-    assert drawn.running is not None
     nodes = [node(f"n{place}", 64, 8) for place in range(3)]
 
     def pods(*staying: int) -> list[Pod]:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs import CostModel
 from flowcore.costs.model import Load
 from flowcore.model.policies import Policy

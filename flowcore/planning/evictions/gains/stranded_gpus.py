@@ -137,9 +137,9 @@ def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_K
     for pod_class in ranked:
         first.setdefault(numbers[pod_class], pod_class)
     kept = list(dict.fromkeys((*first.values(), *ranked)))[:_MOST_KINDS]
-    counted: Counter[PodClass] = Counter()
+    counts_itself, counted = frozenset(kept), Counter[PodClass]()
     for pod_class in ranked:
-        counted[pod_class if pod_class in kept else first[numbers[pod_class]]] += held[pod_class]
+        counted[pod_class if pod_class in counts_itself else first[numbers[pod_class]]] += held[pod_class]
     total = sum(counted[pod_class] for pod_class in kept)
     return tuple(
         _Kind(requests[pod_class], static_fits(pod_class, EMPTY_SIGNATURE, snapshot), counted[pod_class] / total)
