@@ -3,14 +3,15 @@
     python bench/openb_day.py DATA_DIR
     python bench/openb_day.py DATA_DIR --percent 1,5 --nodes-kept 4
 
-No cluster takes part. The pods of the list come in its order, equally many every quarter of an hour, and each runs for a
-time that is drawn for it with a fixed seed, the same in every row. Each takes the node that kube-scheduler would choose
-(LeastAllocated), as if Thalweg only watched. Every fourth node is kept, so that the pods fill most of them. Then a
-round moves running pods for gain, at most so many percent of the day's pods in a day, by the hour. Moves are carried
-out at once: the pod runs on, and starts again where it goes.
+No cluster takes part. The pods of the list come in its order, equally many every quarter of an hour, and each runs for
+a time that is drawn for it with a fixed seed, the same in every row. Each takes the node that kube-scheduler would
+choose (LeastAllocated), as if Thalweg only watched. Every fourth node is kept, so that the pods fill most of them. Then
+a round moves running pods, for those that still wait and for gain: at most so many percent of the day's pods in a day,
+by the hour. Moves are carried out at once: the pod runs on, and starts again where it goes.
 
-A free GPU is stranded where no pod fits, on its node, of any kind that runs or waits and asks for GPUs. The benchmark
-counts it anew, by the pods' requests and node selectors.
+Stranded GPUs are counted anew after each round, by the requests and node selectors of all pods that run or wait: of the
+free GPUs so many as a pod could not use that is drawn among them, one with more GPUs as many times as likely. Its kind
+takes as many of a node's GPUs as its pods find room for there.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import math
 import random
 import statistics
 import time
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -38,6 +40,7 @@ from rich.table import Table
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.nodes import Node
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import (
     BUILT_IN,
     LostWork,
@@ -61,7 +64,7 @@ _WHOLE = 8
 _EXPLAINED = {
     "waiting": "pods that wait as the day ends",
     "GPUs": "in use, mean of the second half of the day",
-    "stranded": "free GPUs where no pod fits of any kind that runs or waits and asks for GPUs; the same mean",
+    "stranded": "free GPUs that no more pods could use of a kind that is drawn by its GPUs; the same mean",
     "whole nodes": f"with {_WHOLE} GPUs, all of them free; the same mean",
     "flaps": "moves to a node that the pod had left before, or within an hour of its start or last move",
     "CPU s": "of a round that may move pods, mean and longest",
@@ -78,6 +81,7 @@ class Row:
     stranded: float
     whole_nodes: float
     moves: int
+    for_gain: int
     flaps: int
     cpu_seconds: float
     longest: float
@@ -109,9 +113,9 @@ class Day:
         self._running: dict[str, _Running] = {}
         self._waiting: tuple[PendingPod, ...] = ()
         self._moves: list[tuple[float, Eviction]] = []
-        self._flaps = 0
+        self._joined = self._flaps = 0
         self._used: list[int] = []
-        self._stranded: list[int] = []
+        self._stranded: list[float] = []
         self._whole: list[int] = []
         self._seconds: list[float] = []
 
@@ -121,8 +125,7 @@ class Day:
         self._running = {key: each for key, each in self._running.items() if each.ends > now}
         waiting = (*self._waiting, *(msgspec.structs.replace(pod, created=now) for pod in arrivals))
         for pod, place in greedy.place(self._checker, waiting, greedy.Taste.LEAST, free=self._free()):
-            lasts = -self._runs_for * math.log(1 - random.Random(f"{_SEED} {pod.key}").random())
-            self._running[pod.key] = _Running(pod, self._table.nodes[place].name, now, now + lasts)
+            self._start(pod, self._table.nodes[place].name, now)
         self._waiting = tuple(pod for pod in waiting if pod.key not in self._running)
         if self._policy is not None:
             self._move(self._policy, now)
@@ -138,6 +141,7 @@ class Day:
             stranded=statistics.mean(self._stranded[half:]),
             whole_nodes=statistics.mean(self._whole[half:]),
             moves=len(self._moves),
+            for_gain=self._joined,
             flaps=self._flaps,
             cpu_seconds=statistics.mean(self._seconds) if self._seconds else 0.0,
             longest=max(self._seconds, default=0.0),
@@ -148,14 +152,20 @@ class Day:
         before = time.process_time()
         result = run_round(snapshot, {policy.name: policy})
         self._seconds.append(time.process_time() - before)
-        if result.placements:
-            raise BenchError(f"{len(result.placements)} pods have room that they did not get one by one")
+        self._joined += sum(bool(move.gain) for move in result.evictions)
         for move in result.evictions:
             pod = self._running[move.pod.key]
             self._flaps += move.to in pod.left or now - pod.started < _MIN_AGE
             pod.left.add(pod.node)
             pod.node, pod.started = move.to, now
             self._moves.append((now, move))
+        for placement in result.placements:
+            self._start(placement.pod, placement.node, now)
+        self._waiting = tuple(pod for pod in self._waiting if pod.key not in self._running)
+
+    def _start(self, pod: PendingPod, node: str, now: float) -> None:
+        lasts = -self._runs_for * math.log(1 - random.Random(f"{_SEED} {pod.key}").random())
+        self._running[pod.key] = _Running(pod, node, now, now + lasts)
 
     def _snapshot(self, policy: Policy, now: float) -> Snapshot:
         running = tuple(
@@ -197,15 +207,22 @@ class Day:
         checker, free = self._checker, self._free()
         wrong = sum(not checker.allowed(pod.pod_class)[place] for pod, place in self._placed())
         if (free < 0).any() or wrong:
-            raise BenchError(f"quarter {number}: a node is overcommitted, or one of {wrong} pods may not be on its node")
-        usable = np.zeros(len(free), dtype=np.bool_)
-        pods = (*(each.pod for each in self._running.values()), *self._waiting)
-        for asked in {pod.pod_class for pod in pods if checker.wanted(pod.pod_class)[self._gpu]}:
-            usable |= checker.fits(asked, free)
+            raise BenchError(
+                f"quarter {number}: a node is overcommitted, or one of {wrong} pods may not be on its node"
+            )
+        kinds = Counter(pod.pod_class for pod in (*(each.pod for each in self._running.values()), *self._waiting))
+        asked = {kind: int(checker.wanted(kind)[self._gpu]) * count for kind, count in kinds.items()}
         gpus, every = free[:, self._gpu], checker.snapshot.allocatable[:, self._gpu]
         self._used.append(int(every.sum() - gpus.sum()))
-        self._stranded.append(int(gpus[~usable].sum()))
+        useless = sum(share * (int(gpus.sum()) - self._useful(kind, free)) for kind, share in asked.items() if share)
+        self._stranded.append(useless / sum(asked.values()))
         self._whole.append(int(((every == _WHOLE) & (gpus == _WHOLE)).sum()))
+
+    def _useful(self, kind: PodClass, free: greedy.Int64s) -> int:
+        """GPUs that pods of a kind could still use."""
+        wanted, nodes = self._checker.wanted(kind), np.nonzero(self._checker.fits(kind, free))[0]
+        pods = (free[nodes][:, wanted > 0] // wanted[wanted > 0]).min(axis=1)
+        return int(pods.sum() * wanted[self._gpu])
 
 
 def _usage(pod: PendingPod) -> tuple[tuple[str, int], ...]:
@@ -222,7 +239,7 @@ def _policy(moves: int, per_stranded_gpu: int) -> Policy:
         per_node=_MOST,
         per_namespace=_MOST,
         per_owner=_MOST,
-        reasons=(ReschedulingReason.GAIN,),
+        reasons=(ReschedulingReason.WAITING_PODS, ReschedulingReason.GAIN),
         lost_work=LostWork.IGNORE,
         per_stranded_gpu=per_stranded_gpu,
     )
@@ -249,7 +266,7 @@ def _print(rows: list[Row], title: str) -> None:
             f"{row.gpus:.0f}",
             f"{row.stranded:.1f}",
             f"{row.whole_nodes:.1f}",
-            str(row.moves),
+            f"{row.moves}, {row.for_gain}",
             str(row.flaps),
             f"{row.cpu_seconds:.2f}, {row.longest:.2f}",
         )

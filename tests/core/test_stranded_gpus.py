@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_clusters import NOW, keeps_apart, node, running, selects, snapshot, waiting
+from support.eviction_clusters import NOW, keeps_apart, running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
 from support.profiles import examples
 
@@ -38,6 +38,7 @@ from flowcore.planning.round import Round, RoundResult, run_round
 
 GPU = "nvidia.com/gpu"
 HOSTNAME = "kubernetes.io/hostname"
+_MEMORY = 2**40
 STAYS: dict[str, Any] = {"owner": "", "immovable_reason": "stays"}
 _FREE = ReschedulingPolicy(
     mode=ReschedulingMode.ACT,
@@ -49,6 +50,12 @@ _FREE = ReschedulingPolicy(
 )
 #: What a waiting pod pays on a node that offers GPUs, which it does not want, is left out: it would do the work alone.
 _WEIGHTS = CostWeights(idle_resources=0)
+
+
+def node(name: str, cpu: int, gpu: int = 0) -> Node:
+    """A node with so many cores and GPUs, and with far more memory than its pods count for."""
+    allocatable = (("cpu", cpu), ("memory", _MEMORY), (GPU, gpu), ("pods", 110))
+    return Node(name, labels=((HOSTNAME, name), ("zone", name[-1])), allocatable=allocatable)
 
 
 def joining(model: str = "CPUMemory", **fields: Any) -> Policy:
@@ -154,7 +161,9 @@ def test_pods_of_a_node_leave_it_together() -> None:
     total, price = first.gain + second.gain, 10 * policy.unscheduled.per_waiting_second * 1.25
     assert abs(first.gain - second.gain) <= 1
     assert min(first.gain, second.gain) >= int(price) + policy.rescheduling.min_gain
-    said = f"it and another pod of {first.pod.node} cost {total:,} less elsewhere, and their moves cost {2 * int(price):,}"
+    said = (
+        f"it and another pod of {first.pod.node} cost {total:,} less elsewhere, and their moves cost {2 * int(price):,}"
+    )
     assert {first.reason, second.reason} == {said}
     check_evictions(drawn, result, {policy.name: policy})
 

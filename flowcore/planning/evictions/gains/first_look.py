@@ -203,7 +203,9 @@ class FirstLook:
         for move, gain in moves:
             margin = move.price + move.kind.policy.rescheduling.min_gain
             by_kind[id(move.kind)].append((gain - margin, move))
-        queues = [sorted(queue, key=lambda item: item[0]) for queue in by_kind.values()]
+        pods = self._residents.pods
+        # Of equal ones the same go in every round, whatever the order of the pods.
+        queues = [sorted(queue, key=lambda item: (item[0], pods[item[1].resident].key)) for queue in by_kind.values()]
         free, chosen = self._snapshot.free[home], list[PossibleMove]()
         before = int(self._stranded.costs(free[np.newaxis], np.array([home]), price)[0])
         most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:_MOST_TOGETHER]

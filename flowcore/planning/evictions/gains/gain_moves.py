@@ -10,6 +10,7 @@ import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
@@ -28,7 +29,7 @@ from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 
-#: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
+#: How often a pod is judged exactly in a round, alone and with others. Each look costs as much as to price a class.
 _MOST_LOOKS = 128
 
 
@@ -37,6 +38,11 @@ class _Looks:
 
     def __init__(self, namespaces: Collection[str]) -> None:
         self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
+
+    @classmethod
+    def of(cls, offers: Iterable[GainOffer | JointOffer], sort: type[GainOffer | JointOffer]) -> Self:
+        """Those for offers of a sort."""
+        return cls(set[str]().union(*(offer.namespaces for offer in offers if isinstance(offer, sort))))
 
     def take(self, namespace: str) -> bool:
         """Takes one for a pod of a namespace. Returns whether there was one for it."""
@@ -96,13 +102,15 @@ class GainMoves:
     def _decide(self, offers: Sequence[GainOffer | JointOffer], kept: Bools, holds: Callable[[], bool]) -> None:
         queue = [(-offer.surplus, number, offer) for number, offer in enumerate(offers)]
         heapq.heapify(queue)
-        moves, looks = 0, _Looks(set[str]().union(*(offer.namespaces for offer in offers)))
-        while queue and looks.left > 0:
+        # Many single moves may want the one best node: those together have looks of their own.
+        looks, joint_looks = _Looks.of(offers, GainOffer), _Looks.of(offers, JointOffer)
+        moves = 0
+        while queue:
             _, number, offer = heapq.heappop(queue)
             if isinstance(offer, JointOffer):
-                moves += self._move_together(offer, kept, looks, holds)
+                moves += self._move_together(offer, kept, joint_looks, holds) if joint_looks.left else 0
                 continue
-            if not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
+            if not looks.left or not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
                 continue
             move = offer.cheapest
             gain, node = self._best(move, kept)
@@ -239,9 +247,9 @@ class GainMoves:
 
     def _reason(self, move: PossibleMove, gain: int) -> str:
         nodes = self._state.snapshot().table.nodes
-        home, other = self._residents.nodes[move.resident], self._state.leaving[move.resident].to
+        home, node = self._residents.nodes[move.resident], self._state.leaving[move.resident].to
         return (
-            f"it costs {gain:,} less on {nodes[other].name} than on {nodes[home].name}, "
+            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
             f"and its move costs {move.price:,}"
         )
 

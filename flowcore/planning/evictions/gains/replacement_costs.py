@@ -56,5 +56,6 @@ class ReplacementCosts:
 
     @cached_property
     def _unit(self) -> tuple[float, ...]:
-        movable = np.nonzero(self._moves.gain_mask(self._networks))[0]
+        # Whoever leaves already counts too: without it nobody may be left to say what a mean pod is.
+        movable = np.nonzero(self._moves.ever_gaining(self._networks))[0]
         return unit_of(self._state.residents, movable, self._terminating.gone_from(self._state.snapshot()))

@@ -33,7 +33,7 @@ _GPU = "/gpu"
 
 
 @dataclass(frozen=True, eq=False)
-class _Kind:
+class _GPUPods:
     """Pods that ask for the same and may use the same nodes.
 
     Attributes:
@@ -55,7 +55,7 @@ class StrandedGPUs:
         kinds: of pods with GPUs, by the column of their GPUs.
     """
 
-    kinds: dict[int, tuple[_Kind, ...]]
+    kinds: dict[int, tuple[_GPUPods, ...]]
 
     @classmethod
     def of(cls, snapshot: Snapshot, running: Iterable[RunningPod]) -> Self:
@@ -124,7 +124,7 @@ def _asking(pod_class: PodClass) -> PodClass:
     )
 
 
-def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_Kind, ...]:
+def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_GPUPods, ...]:
     """Those that hold the most GPUs, and for each number of GPUs one; the others count as that of their number.
 
     Args:
@@ -142,7 +142,7 @@ def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_K
         counted[pod_class if pod_class in counts_itself else first[numbers[pod_class]]] += held[pod_class]
     total = sum(counted[pod_class] for pod_class in kept)
     return tuple(
-        _Kind(requests[pod_class], static_fits(pod_class, EMPTY_SIGNATURE, snapshot), counted[pod_class] / total)
+        _GPUPods(requests[pod_class], static_fits(pod_class, EMPTY_SIGNATURE, snapshot), counted[pod_class] / total)
         for pod_class in kept
     )
 
