@@ -150,7 +150,8 @@ def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_G
 def _pods(room: Int64s, requests: Int64s) -> Int64s:
     """int64[len(room)]: how many pods with such requests fit into the room of each row."""
     columns = np.nonzero(requests)[0].tolist()
-    pods = room[:, columns[0]] // requests[columns[0]]
+    pods: Int64s = room[:, columns[0]] // requests[columns[0]]
     for column in columns[1:]:
         pods = np.minimum(pods, room[:, column] // requests[column])
-    return np.maximum(pods, 0)
+    whole: Int64s = np.maximum(pods, 0)
+    return whole
