@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import attrgetter
 
 import numpy as np
 
@@ -148,11 +150,11 @@ class _EvictionRound:
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
-        for waiting in self._waiting:
-            self._place(search, waiting)
-            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
-            if waiting.group >= 0:
-                groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
+        for _, level in itertools.groupby(self._waiting, key=attrgetter("priority")):
+            self._place_level(search, tuple(level))
+        groups |= {
+            pod.key: waiting for waiting in self._waiting if waiting.group >= 0 for _, pods in waiting.demands for pod in pods
+        }
         preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
         if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
@@ -230,6 +232,22 @@ class _EvictionRound:
                     return checkpoint
                 state.roll_back(before)
         return before
+
+    def _place_level(self, search: Search, level: Sequence[Waiting]) -> None:
+        """Places the waiting pods of one priority."""
+        checkpoint, priority = self._state.checkpoint(), level[0].priority
+        for waiting in level:
+            self._place(search, waiting)
+            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
+        is_simple = not self._moves.any and self._reclaims is None and all(
+            waiting.allowed is None
+            and self._may_all_preempt(waiting)
+            and all(self._problem.demands[demand].group.pod_class.priority == priority for demand, _ in waiting.demands)
+            for waiting in level
+        )
+        if is_simple:
+            search.decide_together(checkpoint, priority)
+            self._problem.charge([pod for waiting in level for _, pods in waiting.demands for pod in pods])
 
     def _place(self, search: Search, waiting: Waiting) -> None:
         arrived = {arrival.pod.key for arrival in self._state.arrivals}

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
 from flowcore.planning.evictions.search.ladders import Ladders
@@ -238,6 +239,23 @@ class Search:
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
+
+    def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
+        """Decides again what was decided since a checkpoint, for pods of one priority, where fewer leave then.
+
+        Only pods that preempt may have come since, and only victims of preemptions may have left.
+        """
+
+        state = self._state
+
+        def promising(demand: int, may_leave: Bools) -> Int64s:
+            possible, requests = self.fit_check(demand).possible, state.demands[demand].requests
+            return self._ladders.bounds(possible, may_leave, state.free, requests).nodes
+
+        def place(demand: int, pods: Sequence[PendingPod]) -> int:
+            return self.place_all(demand, pods, preempts=True)
+
+        PatternSearch(state, self.eligibility, self.fit_check, promising, place).improve(checkpoint, priority)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room.
