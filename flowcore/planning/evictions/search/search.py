@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
-from flowcore.model.policies import Policy
+from flowcore.model.policies import Policy, VictimOrder
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
@@ -51,11 +51,17 @@ class Search:
         policies: Mapping[str, Policy],
         cache: VerdictCache,
         moves: MoveEligibility,
+        lost_work: Callable[[], Int64s],
         reclaims: ReclaimEligibility | None = None,
     ) -> None:
-        """``reclaims``: None: there are no queues."""
+        """Begins a search.
+
+        Args:
+            lost_work: gives int64[V], what is lost when a resident leaves; asked where a policy counts that.
+            reclaims: None: there are no queues.
+        """
         self._state, self._cache, self._moves = state, cache, moves
-        self.eligibility, self._reclaims = Eligibility(state), reclaims
+        self.eligibility, self._reclaims, self._lost_work = Eligibility(state), reclaims, lost_work
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
@@ -69,7 +75,9 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes)
+        by_lost_work = self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
+        lost_work = self._lost_work() if preempts and by_lost_work else None
+        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
             took = self._place_next(this, pods[placed:], preempts=preempts)
