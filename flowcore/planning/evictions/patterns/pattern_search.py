@@ -20,8 +20,8 @@ from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, Node
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.solvers.linear import Float64s
 
-#: Demands, and nodes, that are decided together.
-_MOST_DEMANDS, _MOST_NODES = 8, 2_000
+#: Demands, nodes and patterns that are decided together.
+_MOST_DEMANDS, _MOST_NODES, _MOST_COLUMNS = 8, 2_000, 20_000
 #: Beside the nodes of the plan so far, promising nodes: so many, and so many for each pod.
 _MORE_NODES, _MORE_FOR_A_POD = 64, 2
 #: Losses of neighbouring priorities differ by this factor at most, and so many priorities are told apart: a linear
@@ -93,6 +93,7 @@ class PatternSearch:
         nodes = self._nodes(demands, used, may_leave, int(wanted.sum()))
         choices: dict[int, NodePatterns] = {}
         patterns: list[Patterns] = []
+        columns = 0
         for node in nodes:
             choice = NodePatterns(state.free[node], self._kinds(node, may_leave, losses, limits), limits)
             most = np.array([self._check_of(demand).possible[node] for demand in demands]) * wanted
@@ -100,6 +101,9 @@ class PatternSearch:
             if len(found.losses):
                 choices[node] = choice
                 patterns.append(found)
+                columns += len(found.losses)
+            if columns > _MOST_COLUMNS:
+                break
         if not patterns:
             return
         kept = list(choices)
