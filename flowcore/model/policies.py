@@ -112,7 +112,7 @@ class PreemptionMode(StrEnum):
 
 
 class VictimOrder(StrEnum):
-    """Which pods leave for a waiting one, of those that may. The highest priority of them is always as low as can be."""
+    """Which pods leave for a waiting one, of those that may. Their highest priority is always as low as possible."""
 
     #: kube-scheduler's order: the lowest sum of priorities, the fewest, those that started last.
     KUBE_SCHEDULER = "KubeScheduler"

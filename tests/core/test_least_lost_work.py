@@ -95,8 +95,8 @@ def test_nobody_else_loses_less(seed: int) -> None:
         for number in range(2)
     ]
     wanted = draw.choice((2, 3, 4))
-    drawn = snapshot([node(f"n{place}") for place in range(4)][: len(pods) // 2], pods, [waiting("urgent", wanted, priority=10)],
-                     policy=POLICY)  # fmt: skip
+    nodes = [node(f"n{place}") for place in range(len(pods) // 2)]
+    drawn = snapshot(nodes, pods, [waiting("urgent", wanted, priority=10)], policy=POLICY)
     result = _planned(drawn)
     plans = []
     for place in range(len(pods) // 2):

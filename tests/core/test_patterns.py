@@ -51,7 +51,9 @@ def _fewest(drawn: Snapshot) -> int:
     sizes = Counter(dict(pod.pod_class.requests)["cpu"] for pod in drawn.pending)
     names = list(drawn.table.index)
     leaves = {pod.key: model.new_bool_var(pod.key) for pod in drawn.running.pods}
-    come = {(name, size): model.new_int_var(0, count, f"{name}{size}") for name in names for size, count in sizes.items()}
+    come = {
+        (name, size): model.new_int_var(0, count, f"{name}{size}") for name in names for size, count in sizes.items()
+    }
     for name in names:
         freed = sum(dict(pod.usage)["cpu"] * leaves[pod.key] for pod in drawn.running.pods if pod.node == name)
         model.add(sum(size * come[name, size] for size in sizes) <= freed)

@@ -144,7 +144,9 @@ class _EvictionRound:
     def _place_waiting(self) -> dict[str, Waiting]:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
         problem = self._problem
-        search = Search(self._state, problem.policies, problem.cache, self._moves, lambda: self._lost_work, self._reclaims)
+        search = Search(
+            self._state, problem.policies, problem.cache, self._moves, lambda: self._lost_work, self._reclaims
+        )
         costs = ReplacementCosts(self._state, problem.policies, problem.models, search.destinations, self._moves)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken, costs.of)
         evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting, costs.of)
@@ -154,10 +156,18 @@ class _EvictionRound:
         for _, level in itertools.groupby(self._waiting, key=attrgetter("priority")):
             self._place_level(search, tuple(level))
         groups |= {
-            pod.key: waiting for waiting in self._waiting if waiting.group >= 0 for _, pods in waiting.demands for pod in pods
+            pod.key: waiting
+            for waiting in self._waiting
+            if waiting.group >= 0
+            for _, pods in waiting.demands
+            for pod in pods
         }
         preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
-        if len(preempts) == 1 and not self._counts_lost_work and all(waiting.allowed is None for waiting in self._waiting):
+        if (
+            len(preempts) == 1
+            and not self._counts_lost_work
+            and all(waiting.allowed is None for waiting in self._waiting)
+        ):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
             free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]

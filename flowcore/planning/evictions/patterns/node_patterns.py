@@ -120,7 +120,7 @@ class NodePatterns:
 
 
 def _grid(most: Sequence[int], limit: int) -> Int64s:
-    """int64[Q, K]: all numbers up to ``most`` of each; the largest, of these the last, is cut while over ``limit`` rows."""
+    """int64[Q, K]: all numbers up to ``most``; the largest, of these the last, is cut while there are more rows."""
     most = list(most)
     while math.prod(count + 1 for count in most) > limit:
         largest = max(range(len(most)), key=lambda place: (most[place], place))

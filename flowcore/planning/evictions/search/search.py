@@ -253,7 +253,6 @@ class Search:
 
         Only pods that preempt may have come since, and only victims of preemptions may have left.
         """
-
         state = self._state
 
         def promising(demand: int, may_leave: Bools) -> Int64s:
