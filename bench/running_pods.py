@@ -7,10 +7,9 @@ No cluster takes part. `cpu`: 5,000 nodes with 50,000 running pods, of which 20,
 all of them fit, or 100 of them fit only if somebody leaves; with and without the running pods in the snapshot. `gang`:
 nodes of 8 GPUs with pods of 1, 2 and 4 of them, and a gang of 8 pods of 8 GPUs: moves of the plan, beside the fewest by
 CP-SAT, which may move pods in any order and onto room that other moves make. `quiet`: rounds in which nobody waits.
-`urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if all
-come at once, and if one comes after the other.
- `gain`: rounds on 5,000 nodes with 50,000 running pods in which nobody waits and no move gains, by a policy that moves
-pods for gain and by one that does not.
+`urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if
+all come at once, and if one comes after the other. `gain`: rounds on 5,000 nodes with 50,000 running pods in which
+nobody waits and no move gains, by a policy that moves pods for gain and by one that does not.
 """
 
 from __future__ import annotations

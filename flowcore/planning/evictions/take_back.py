@@ -71,6 +71,6 @@ def _enough(state: EvictionState, eviction: Sequence[int], asked: Mapping[int, I
             continue
         if node in asked and (lacking & (asked[node] > 0)).any():
             return False
-        if any(leaving.to == node for other, leaving in state.leaving.items() if other not in eviction):
+        if any(leaving.to == node for resident, leaving in state.leaving.items() if resident not in eviction):
             return False
     return True

@@ -54,9 +54,9 @@ def choose_patterns(
         add(counts[:, demand], float(count), np.inf)
     for name, most in limits.items():
         amounts = np.zeros(len(counts), dtype=np.int64)
-        for number, each in enumerate(patterns):
-            if name in each.limited:
-                amounts[starts[number] : starts[number + 1]] = each.limited[name]
+        for number, known in enumerate(patterns):
+            if name in known.limited:
+                amounts[starts[number] : starts[number + 1]] = known.limited[name]
         if int(amounts.sum()) > most:
             add(amounts, -np.inf, float(most))
     solved = solve_lp(

@@ -37,18 +37,18 @@ class PatternSearch:
         state: EvictionState,
         eligibility: Eligibility,
         check_of: Callable[[int], FitCheck],
-        promising: Callable[[int, Bools], Int64s],
+        node_order: Callable[[int, Bools], Int64s],
         place: Callable[[int, Sequence[PendingPod]], int],
     ) -> None:
         """Changes the state.
 
         Args:
             check_of: the fit check of a demand, by number.
-            promising: nodes for a demand where some residents may leave, bool[V], the most promising first.
+            node_order: nodes for a demand where some residents may leave, bool[V], the cheapest first.
             place: places pods of a demand one after the other, with victims; how many.
         """
         self._state, self._residents, self._eligibility = state, state.residents, eligibility
-        self._check_of, self._promising, self._place = check_of, promising, place
+        self._check_of, self._node_order, self._place = check_of, node_order, place
 
     def improve(self, checkpoint: Checkpoint, priority: int) -> bool:
         """Decides otherwise what was decided since a checkpoint, where fewer pods leave then; whether it did.
@@ -97,11 +97,11 @@ class PatternSearch:
         for node in nodes:
             choice = NodePatterns(state.free[node], self._kinds(node, may_leave, losses, limits), limits)
             most = np.array([self._check_of(demand).possible[node] for demand in demands]) * wanted
-            found = choice.patterns(requests, most)
-            if len(found.losses):
+            of_node = choice.patterns(requests, most)
+            if len(of_node.losses):
                 choices[node] = choice
-                patterns.append(found)
-                columns += len(found.losses)
+                patterns.append(of_node)
+                columns += len(of_node.losses)
             if columns > _MOST_COLUMNS:
                 break
         if not patterns:
@@ -119,7 +119,7 @@ class PatternSearch:
         more = _MORE_NODES + _MORE_FOR_A_POD * count
         nodes = dict.fromkeys(sorted(used))
         for demand in demands:
-            nodes |= dict.fromkeys(self._promising(demand, may_leave)[:more].tolist())
+            nodes |= dict.fromkeys(self._node_order(demand, may_leave)[:more].tolist())
         return list(nodes)[:_MOST_NODES]
 
     def _kinds(

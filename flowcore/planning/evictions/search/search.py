@@ -255,14 +255,14 @@ class Search:
         """
         state = self._state
 
-        def promising(demand: int, may_leave: Bools) -> Int64s:
+        def node_order(demand: int, may_leave: Bools) -> Int64s:
             possible, requests = self.fit_check(demand).possible, state.demands[demand].requests
             return self._ladders.bounds(possible, may_leave, state.free, requests).nodes
 
         def place(demand: int, pods: Sequence[PendingPod]) -> int:
             return self.place_all(demand, pods, preempts=True)
 
-        PatternSearch(state, self.eligibility, self.fit_check, promising, place).improve(checkpoint, priority)
+        PatternSearch(state, self.eligibility, self.fit_check, node_order, place).improve(checkpoint, priority)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room.
