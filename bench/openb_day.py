@@ -257,7 +257,7 @@ def simulate(trace: Snapshot, nodes: Sequence[Node], policy: Policy | None, runs
 def _print(rows: list[Row], title: str) -> None:
     table = Table(title=title)
     table.add_column("moved in the day, at most")
-    for column in ("waiting", "GPUs", "stranded", "whole nodes", "moves", "flaps", "CPU s"):
+    for column in ("waiting", "GPUs", "stranded", "whole nodes", "moves, for gain", "flaps", "CPU s"):
         table.add_column(column, justify="right")
     for row in rows:
         table.add_row(
@@ -278,13 +278,17 @@ def _print(rows: list[Row], title: str) -> None:
 @click.argument("folder", metavar="DATA_DIR", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--list", "which", type=click.Choice(LISTS), default="default", show_default=True, help="Which pods.")
 @click.option("--percent", default="1,5", show_default=True, callback=options.numbers, help="Of the day's pods.")
-@click.option("--runs-for", default=4.5, show_default=True, type=click.FloatRange(min=0.25), help="Hours, the mean.")
+@click.option("--runs-for", default=4.0, show_default=True, type=click.FloatRange(min=0.25), help="Hours, the mean.")
 @click.option("--nodes-kept", default=4, show_default=True, type=click.IntRange(min=1), help="One node of so many.")
+@click.option("--price", default=ReschedulingPolicy().per_stranded_gpu, show_default=True, type=click.IntRange(min=0),
+              help="Of a stranded GPU.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
-def main(folder: Path, which: str, percent: list[int], runs_for: float, nodes_kept: int, output: str) -> None:
+def main(
+    folder: Path, which: str, percent: list[int], runs_for: float, nodes_kept: int, price: int, output: str
+) -> None:
     """GPUs stranded, moves and flaps of a day, with and without moves for gain."""
     trace = load(folder, which, aged=True)
-    nodes, price = trace.table.nodes[::nodes_kept], ReschedulingPolicy().per_stranded_gpu
+    nodes = trace.table.nodes[::nodes_kept]
     cases = [("nobody", None)]
     for each in percent:
         moves = len(trace.pending) * each // 100
