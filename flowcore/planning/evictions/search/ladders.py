@@ -27,7 +27,7 @@ class Bounds:
     Attributes:
         nodes: int64[M].
         priority: int64[M], lower bound of the highest priority among the pods that leave.
-        total: float64[M], the sum of priorities (with kube-scheduler's offset) is at least this.
+        total: float64[M], the sum of priorities (with kube-scheduler's offset), or of other weights, is at least this.
         count: int64[M], lower bound of the pods that leave.
     """
 
@@ -44,7 +44,9 @@ class Ladders:
         self._residents = residents
         self._orders: dict[int, Int64s] = {}
 
-    def bounds(self, possible: Bools, may_leave: Bools, free: Int64s, requests: Int64s) -> Bounds:
+    def bounds(
+        self, possible: Bools, may_leave: Bools, free: Int64s, requests: Int64s, weights: Int64s | None = None
+    ) -> Bounds:
         """Bounds for one pod.
 
         Args:
@@ -52,6 +54,7 @@ class Ladders:
             may_leave: bool[V], residents that may leave.
             free: int64[N, R].
             requests: int64[R].
+            weights: int64[V], what is summed; None: priorities with kube-scheduler's offset.
         """
         if not may_leave.any():
             nobody = np.zeros(0, dtype=np.int64)
@@ -66,7 +69,8 @@ class Ladders:
         for place, column in enumerate(columns.tolist()):
             count = np.maximum(count, self._at_least(column, within, missing[:, place]))
         count = count[nodes]
-        total = count.astype(np.float64) * (self._least_important(within, len(free))[nodes] + PRIORITY_OFFSET)
+        summed = residents.priorities + PRIORITY_OFFSET if weights is None else weights
+        total = count.astype(np.float64) * self._least(summed, within, len(free))[nodes]
         order = np.lexsort((nodes, total, lowest[nodes]))
         return Bounds(nodes[order], lowest[nodes][order], total[order], count[order])
 
@@ -117,9 +121,10 @@ class Ladders:
         counts: Int64s = np.bincount(nodes[lacking], minlength=len(missing)) + (missing > 0)
         return counts
 
-    def _least_important(self, may_leave: Bools, count: int) -> Int64s:
-        """int64[N]: the lowest priority of a resident that may leave."""
-        lowest = np.full(count, 2**31, dtype=np.int64)
+    def _least(self, weights: Int64s, may_leave: Bools, count: int) -> Int64s:
+        """int64[N]: the least weight of a resident that may leave; 2**32: none may."""
+        least = np.full(count, 2**62, dtype=np.int64)
         chosen = np.nonzero(may_leave)[0]
-        np.minimum.at(lowest, self._residents.nodes[chosen], self._residents.priorities[chosen])
-        return lowest
+        np.minimum.at(least, self._residents.nodes[chosen], weights[chosen])
+        least[least == 2**62] = 2**32
+        return least
