@@ -191,6 +191,11 @@ class MoveEligibility:
         """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
         return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
 
+    def most_moves(self, policy: str) -> int:
+        """How many moves a policy allows in a round at most."""
+        rescheduling = self._policies[policy].rescheduling
+        return max(0, min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[policy]))
+
     def gaining(self, excluded: Collection[str] = ()) -> frozenset[str]:
         """Names of the policies that move for gain; ``excluded``: other policies."""
         return self._moving(ReschedulingReason.GAIN, excluded)
