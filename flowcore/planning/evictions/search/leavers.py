@@ -8,7 +8,6 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
-from flowcore.model.resources import Amounts
 from flowcore.planning.evictions.eligibility import highest_preempting
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.state import EvictionState
@@ -38,24 +37,20 @@ def prices_beside(problem: Problem, state: EvictionState, commits: Sequence[Comm
 
 
 def _with_residents(
-    snapshot: Snapshot, residents: Residents, without: Sequence[int], more: Iterable[tuple[int, int]] = ()
+    snapshot: Snapshot, residents: Residents, without: Sequence[int] | Int64s, more: Iterable[tuple[int, int]] = ()
 ) -> Snapshot:
     """A snapshot by what is used: without some residents, and with some on other nodes too."""
     used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
-    counted: dict[Amounts, tuple[int, int]] = {}
 
-    def change(chosen: Sequence[int], nodes: Int64s, sign: int) -> None:
-        for resident in chosen:
-            usage = residents.pods[resident].usage
-            if usage not in counted:
-                counted[usage] = non_zero_requests(usage)
-        rows = np.array([counted[residents.pods[resident].usage] for resident in chosen], dtype=np.int64)
-        np.add.at(used, nodes, sign * residents.usage[list(chosen)])
-        np.add.at(assumed, nodes, sign * rows.reshape(-1, 2))
+    def change(chosen: Int64s, nodes: Int64s, sign: int) -> None:
+        _, first, size_of = np.unique(residents.sizes[chosen], return_index=True, return_inverse=True)
+        counted = [non_zero_requests(residents.pods[resident].usage) for resident in chosen[first].tolist()]
+        np.add.at(used, nodes, sign * residents.usage[chosen])
+        np.add.at(assumed, nodes, sign * np.array(counted, dtype=np.int64).reshape(-1, 2)[size_of])
 
-    moved = list(more)
-    change(without, residents.nodes[list(without)], -1)
-    change([resident for resident, _ in moved], np.array([node for _, node in moved], dtype=np.int64), 1)
+    gone, came = np.array(without, dtype=np.int64), np.array(list(more), dtype=np.int64).reshape(-1, 2)
+    change(gone, residents.nodes[gone], -1)
+    change(came[:, 0], came[:, 1], 1)
     return snapshot.with_usage(used, np.maximum(assumed, 0), snapshot.ports, snapshot.pod_index)
 
 
@@ -83,5 +78,5 @@ def resident_room(
         leave_prices=np.where(leaves[chosen], 0, NEVER),
         move_prices=np.where(movable[chosen], 0, NEVER),
         before=FreeCapacity(start),
-        emptied=FreeCapacity(_with_residents(start, residents, chosen.tolist())),
+        emptied=FreeCapacity(_with_residents(start, residents, chosen)),
     )
