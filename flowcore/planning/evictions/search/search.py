@@ -6,7 +6,6 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
@@ -14,26 +13,19 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, PendingPod
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import EvictionKind
-from flowcore.planning.evictions.destinations import Destinations, KnownPlaces
-from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
-from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
 from flowcore.planning.evictions.search.ladders import Ladders
+from flowcore.planning.evictions.search.move_search import MoveSearch
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
-from flowcore.planning.evictions.search.victims import choose_victims
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.rules.verdicts import VerdictCache
 
-#: Nodes on which sets of moves are looked for, and sets that are really tried.
-_MAX_NODES, _MAX_TRIES = 96, 64
-#: With so many nodes where moves may help at most, and so many residents that may move, more than one set of a node is
-#: tried; and how often in a round.
-_FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
-
-#: How many move, what they are, their node, themselves, and the residents that they were chosen from.
-_Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
+#: Nodes of a demand that an integer program may use.
+_MOST_NODES = 64
 
 
 class Search:
@@ -58,8 +50,8 @@ class Search:
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
-        self._retries_left = _MOST_RETRIES
         self.destinations = Destinations(state, policies, cache)
+        self._move_search = MoveSearch(state, moves, self.destinations)
 
     def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
         """Places as many of these pods of a demand as possible, in their order; returns how many.
@@ -108,7 +100,7 @@ class Search:
             self._state.arrive(pods[0], this.number, node)
             return 1
         if self._moves.any and this.moves_help:
-            if self._move_for(this, pods[0]):
+            if self._move_search.place(this, pods[0]):
                 return 1
             this.moves_help = False  # room for the moved only becomes less
         if not preempts:
@@ -134,62 +126,6 @@ class Search:
         gangs = {residents.pods[member].gang for member in members} - {""}
         others = (resident for name in gangs for resident in residents.by_gang[name])
         return {int(residents.nodes[resident]) for resident in (*members, *others)}
-
-    def _move_for(self, this: NodeSearch, pod: PendingPod) -> bool:
-        """Moves pods off one node for a waiting pod, as few as possible."""
-        state, residents = self._state, self._state.residents
-        candidates: list[_Moves] = []
-        mask = self._moves.mask(this.priority) & self.destinations.may_fit()
-        places = KnownPlaces(self.destinations)
-        for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
-            movable = [
-                resident
-                for resident in residents.on(node)
-                if mask[resident] and self._moves.may_move(resident, this.priority) and places.has_any(resident)
-            ]
-            if movable:
-                candidates += self._moves_off(this, node, movable)
-        heapq.heapify(candidates)
-        few = len(candidates) <= _FEW_NODES
-        tried: set[tuple[int, ...]] = set()
-        while candidates and len(tried) < _MAX_TRIES:
-            _, _, node, members, among = heapq.heappop(candidates)
-            if members in tried:
-                continue
-            tried.add(members)
-            checkpoint = state.checkpoint()
-            if self._move(members, pod.key):
-                state.arrive(pod, this.number, node)
-                this.changed({node, *(state.leaving[resident].to for resident in members)})
-                return True
-            state.roll_back(checkpoint)
-            # Another set of the same node may have room elsewhere.
-            for member in members if few and this.fit_check.by_node and len(among) <= _FEW_RESIDENTS else ():
-                if self._retries_left:
-                    self._retries_left -= 1
-                    rest = [resident for resident in among if resident != member]
-                    for candidate in self._moves_off(this, node, rest):
-                        heapq.heappush(candidates, candidate)
-        return False
-
-    def _moves_off(self, this: NodeSearch, node: int, among: Sequence[int]) -> list[_Moves]:
-        """The best set of these residents of a node that makes room for a pod; none: all of them are not enough."""
-        each_alone = [PossibleEviction((resident,), (resident,)) for resident in among]
-        victims = choose_victims(self._state.residents, this.fit_check, node, [each_alone])
-        if victims is None:
-            return []
-        return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
-
-    def _move(self, members: Sequence[int], key: str) -> bool:
-        """Decides moves one by one, so that each counts for the limits of the next."""
-        order = sorted(members, key=lambda resident: -int(self._state.residents.usage[resident].max()))
-        for resident in order:
-            if not self._moves.may_move(resident, 2**31):
-                return False
-            self._state.let_leave(resident, self._moves.kind, [key])
-            if not self.destinations.reserve(resident, is_move=True):
-                return False
-        return True
 
     def improve(
         self,
@@ -227,7 +163,7 @@ class Search:
         for demand, pods, group in demands:
             fit_check = self.fit_check(demand)
             nodes = (
-                NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MAX_TRIES].tolist()
+                NodeSearch(state, demand, fit_check, self._ladders, None).bounds(may_leave).nodes[:_MOST_NODES].tolist()
             )
             candidates.append(Candidates(demand, tuple(pods), group, fit_check, tuple(nodes)))
         for demand in sorted({demand for demand, _, _ in placed}):
