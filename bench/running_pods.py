@@ -7,8 +7,9 @@ No cluster takes part. `cpu`: 5,000 nodes with 50,000 running pods, of which 20,
 all of them fit, or 100 of them fit only if somebody leaves; with and without the running pods in the snapshot. `gang`:
 nodes of 8 GPUs with pods of 1, 2 and 4 of them, and a gang of 8 pods of 8 GPUs: moves of the plan, beside the fewest by
 CP-SAT, which may move pods in any order and onto room that other moves make. `quiet`: rounds in which nobody waits.
-`gain`: rounds on 5,000 nodes with 50,000 running pods in which nobody waits and no move gains, by a policy that moves
-pods for gain and by one that does not.
+`urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if
+all come at once, and if one comes after the other. `gain`: rounds on 5,000 nodes with 50,000 running pods in which
+nobody waits and no move gains, by a policy that moves pods for gain and by one that does not.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.verdicts import VerdictCache
 
-PARTS = ("cpu", "gang", "quiet", "gain")
+PARTS = ("cpu", "gang", "quiet", "urgent", "gain")
 GPU = "nvidia.com/gpu"
 _MOST = 100_000
 _ACTS = msgspec.structs.replace(
@@ -188,6 +189,52 @@ def quiet(rounds: int) -> Row:
     return Row("quiet", f"{rounds:,} rounds, 600 running pods", 0, 0, 0, left, seconds)
 
 
+def urgent(nodes: int, repeat: int) -> list[Row]:
+    """Half as many urgent pods as nodes, at once, and one after the other; each evicts what leaves for it."""
+    draw = random.Random(7)
+    table = [Node(f"n{at:05}", allocatable=(("cpu", 16), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
+    running: list[RunningPod] = []
+    for node in table:
+        free = 16
+        while free:
+            size = draw.choice([each for each in (1, 2, 4) if each <= free])
+            running.append(
+                _running(f"r{len(running)}", node.name, {"cpu": size}, draw.choice((0, 10, 20)), moves=False)
+            )
+            free -= size
+    pending = [
+        PendingPod(f"bench/u{i}", f"u{i}", PodClass((("cpu", 2 + 4 * (i % 2)),), priority=1000), BUILT_IN.name)
+        for i in range(nodes // 2)
+    ]
+    policies, rows = {BUILT_IN.name: BUILT_IN}, []
+    for case, batches in (("at once", [pending]), ("one after the other", [[pod] for pod in pending])):
+        seconds = []
+        for _ in range(repeat if len(batches) == 1 else 1):
+            left, came, placed = {pod.key: pod for pod in running}, list[tuple[str, PodClass]](), 0
+            gone, spent = 0, 0.0
+            for batch in batches:
+                snapshot = build_snapshot(
+                    generation=1,
+                    now=_NOW,
+                    table=NodeTable.of(table),
+                    running=[*((pod.node, pod.usage, ()) for pod in left.values()),
+                             *((node, pod_class.requests, ()) for node, pod_class in came)],
+                    pending=tuple(batch),
+                )  # fmt: skip
+                snapshot = replace(snapshot, running=RunningPods(tuple(left.values())))
+                before = time.process_time()
+                result = run_round(snapshot, policies)
+                spent += time.process_time() - before
+                placed, gone = placed + len(result.placements), gone + len(result.evictions)
+                came += [(each.node, each.pod.pod_class) for each in result.placements]
+                for each in result.evictions:
+                    del left[each.pod.key]
+            seconds.append(spent)
+        median = statistics.median(seconds)
+        rows.append(Row("urgent", f"{nodes:,} nodes, {case}", placed, len(pending) - placed, gone, 0, median))
+    return rows
+
+
 def gain(nodes: int, repeat: int) -> list[Row]:
     """CPU time of rounds where no move gains: thirty sizes of pods, and the same on every thirtieth node."""
     table = [Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
@@ -218,7 +265,7 @@ def gain(nodes: int, repeat: int) -> list[Row]:
 
 @click.command()
 @click.option("--only", type=click.Choice(PARTS), help="One part.")
-@click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(min=50), help="Of parts cpu and gain.")
+@click.option("--nodes", default=5_000, show_default=True, type=click.IntRange(min=50), help="Of cpu, urgent, gain.")
 @click.option("--gang-nodes", default=30, show_default=True, type=click.IntRange(min=10), help="Of part gang.")
 @click.option("--seeds", default=5, show_default=True, type=click.IntRange(min=1), help="Clusters of part gang.")
 @click.option("--rounds", default=1_000, show_default=True, type=click.IntRange(min=1), help="Of part quiet.")
@@ -236,6 +283,8 @@ def main(only: str | None, nodes: int, gang_nodes: int, seeds: int, rounds: int,
         rows += [gang(gang_nodes, seed) for seed in range(1, seeds + 1)]
     if "quiet" in parts:
         rows.append(quiet(rounds))
+    if "urgent" in parts:
+        rows += urgent(nodes // 5, repeat)
     if "gain" in parts:
         rows += gain(nodes, repeat)
     if output == "json":

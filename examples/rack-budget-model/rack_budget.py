@@ -1,4 +1,4 @@
-"""At most three pods in a rack, on its emptiest machines; two pods of a pair share a rack, or both wait."""
+"""At most three pods in a rack, those that run among them, on its emptiest machines; pairs share a rack, or wait."""
 
 from collections.abc import Iterator
 
@@ -11,20 +11,21 @@ class RackBudget(NetworkCostModel):
     """For pods with the label budget=rack, on nodes with the label rack."""
 
     name = "RackBudget"
+    pod_labels = ("pair",)
 
     def network(self, view: NetworkView) -> Network:
         """Pods, or pairs of them, to the budgets of the racks, to their machines."""
-        racks, running = view.by_label("rack"), view.running({"budget": "rack"})
+        racks = view.by_label("rack")
+        everybody = (*view.pods, *view.placed({"budget": "rack"}))
         pairs = {pods.labels["pair"] for pods in view.pods if "pair" in pods.labels}
         arcs = [arc for name in sorted(pairs) for arc in pair(name, list(racks))]
-        for pods in view.pods:
+        for pods in everybody:
             if "pair" in pods.labels:
                 arcs.append(Arc(pods, f"pair {pods.labels['pair']}"))
             else:
                 arcs += [Arc(pods, f"budget of {rack}") for rack in racks]
         for rack, machines in racks.items():
-            there = sum(running.get(machine.name, 0) for machine in machines)
-            arcs.append(Arc(f"budget of {rack}", f"rack {rack}", maximum=max(0, BUDGET - there)))
+            arcs.append(Arc(f"budget of {rack}", f"rack {rack}", maximum=BUDGET))
             arcs += [Arc(f"rack {rack}", machine, cost=int(1000 * view.taken(machine))) for machine in machines]
         return Network.of(arcs)
 

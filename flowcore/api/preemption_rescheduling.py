@@ -16,6 +16,7 @@ from flowcore.model.policies import (
     ReschedulingMode,
     ReschedulingPolicy,
     ReschedulingReason,
+    VictimOrder,
 )
 
 _Limit = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
@@ -32,6 +33,7 @@ class WirePreemption(msgspec.Struct):
 
     mode: PreemptionMode = PreemptionMode.LOWER_PRIORITY
     after: str = "0s"
+    victims: VictimOrder = VictimOrder.KUBE_SCHEDULER
 
 
 class _WireLimits(msgspec.Struct, rename="camel"):
@@ -66,7 +68,7 @@ def parse_preemption(wire: WirePreemption) -> PreemptionPolicy:
     Raises:
         PolicyError: the duration is not valid.
     """
-    return PreemptionPolicy(wire.mode, parse_policy_seconds(wire.after, "spec.preemption.after"))
+    return PreemptionPolicy(wire.mode, parse_policy_seconds(wire.after, "spec.preemption.after"), wire.victims)
 
 
 def parse_rescheduling(wire: WireRescheduling, utilisation: Utilisation) -> ReschedulingPolicy:

@@ -10,7 +10,7 @@ A plug-in needs two things: a name, and a method ``network`` (``NetworkCostModel
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from fractions import Fraction
@@ -46,7 +46,8 @@ class Pods:
 
     Attributes:
         name: for sentences: one of them and how many more.
-        labels: without those that differ between the pods of one StatefulSet or Job.
+        labels: those that the model reads (``NetworkCostModel.pod_labels``), without those that differ between the pods
+            of one StatefulSet or Job.
         requests: what one pod asks for: millicores, bytes, counts.
         prices: int64[count], what leaving each pod pending costs, falling.
         costs: int64[N], what the policy's preferences for nodes cost on each node: positive, for models that want them.
@@ -68,8 +69,34 @@ class Pods:
         return len(self.prices)
 
 
-#: Where arcs begin and end: pods of the round, an aggregator by its name, a node of the cluster, or UNSCHEDULED.
-End = Pods | str | Node | Unscheduled
+@dataclass(frozen=True, slots=True, eq=False)
+class PlacedPods:
+    """Pods that have a node: the start of arcs to where they are, for a network whose bounds count them.
+
+    They are no pods of the round and stay. Before any waiting pod goes, units for them go to their node: by ways that
+    meet most minimums, of these by the cheapest. These units count for minimums, maximums and gains, and cost nothing.
+    What no way has room for is not counted.
+
+    Attributes:
+        labels: those that they were asked for by; they may have more.
+        node: where they run, or have a place reserved.
+        count: how many they are.
+    """
+
+    labels: Mapping[str, str]
+    node: Node
+    count: int
+
+    @property
+    def name(self) -> str:
+        """For sentences."""
+        listed = ", ".join(f"{key}={value}" for key, value in sorted(self.labels.items()))
+        return f"pods {listed} on {self.node.name}"
+
+
+#: Where arcs begin and end: pods of the round, pods that have a node, an aggregator by its name, a node of the cluster,
+#: or UNSCHEDULED.
+End = Pods | PlacedPods | str | Node | Unscheduled
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +104,8 @@ class Arc:
     """One arc of a network.
 
     Attributes:
-        tail, head: its ends. Flow comes from pods and aggregators, and goes to aggregators, nodes and UNSCHEDULED.
+        tail, head: its ends. Flow comes from pods and aggregators, and goes to aggregators, nodes and UNSCHEDULED. Arcs
+            of ``PlacedPods`` have no minimum.
         cost: of each unit that enters it; a whole number, not negative, 1000 for one whole node's utilisation.
         minimum, maximum: how many units enter it at least and at most; None: any number.
         gain: how many units leave it for each that enters: a whole number or a Fraction, above zero.
@@ -160,6 +188,16 @@ class NetworkView:
             counts[name] = counts.get(name, 0) + count
         return counts
 
+    def placed(self, labels: Mapping[str, str]) -> tuple[PlacedPods, ...]:
+        """The pods with these labels that run, or have a place reserved, by node: starts of arcs beside ``pods``.
+
+        A pod that several calls return counts for each of them.
+        """
+        nodes, index = self.nodes, self.table.index
+        return tuple(
+            PlacedPods(dict(labels), nodes[index[name]], count) for name, count in self.running(labels).items() if count
+        )
+
     def taken(self, node: Node) -> float:
         """Which share of a node's cpu or memory is taken, of the two the larger; 0 for an empty node."""
         return float(self._taken[self.table.index[node.name]])
@@ -185,12 +223,15 @@ class NetworkModel(CostModel, Protocol):
 
 
 class NetworkCostModel(FlatPotential, ABC):
-    """Base of a NetworkModel: a subclass adds ``name`` and ``network``.
+    """Base of a NetworkModel: a subclass adds ``name`` and ``network``, and may say which labels it reads.
 
     What other pods of the cluster pay does not depend on it: its nodes have no potential.
     """
 
     name: ClassVar[str]
+    #: The labels of waiting pods that ``network`` reads. Pods that differ in others only are one start of arcs, and the
+    #: model sees no others. None: all labels. Jobs bring labels of their own, so naming them keeps networks small.
+    pod_labels: ClassVar[Collection[str] | None] = None
 
     @abstractmethod
     def network(self, view: NetworkView) -> Network:

@@ -18,10 +18,12 @@ class KnownModels:
     Attributes:
         names: what a policy's ``cost.model`` may say.
         problems: why a plug-in is not used, by its name.
+        networks: the names of those that declare a network.
     """
 
     names: tuple[str, ...]
     problems: Mapping[str, str] = field(default_factory=dict)
+    networks: frozenset[str] = frozenset()
 
 
 class Utilisation(StrEnum):

@@ -111,6 +111,15 @@ class PreemptionMode(StrEnum):
     LOWER_PRIORITY = "LowerPriority"
 
 
+class VictimOrder(StrEnum):
+    """Which pods leave for a waiting one, of those that may. Their highest priority is always as low as possible."""
+
+    #: kube-scheduler's order: the lowest sum of priorities, the fewest, those that started last.
+    KUBE_SCHEDULER = "KubeScheduler"
+    #: Those that lose the least work (planning/evictions/gains/move_prices.py).
+    LEAST_LOST_WORK = "LeastLostWork"
+
+
 class ReschedulingMode(StrEnum):
     """Whether running pods are moved to other nodes."""
 
@@ -189,10 +198,12 @@ class PreemptionPolicy(msgspec.Struct, frozen=True):
 
     Attributes:
         after: seconds that a pod waits before it preempts, so that an autoscaler can bring a node first.
+        victims: which pods leave.
     """
 
     mode: PreemptionMode = PreemptionMode.LOWER_PRIORITY
     after: int = 0
+    victims: VictimOrder = VictimOrder.KUBE_SCHEDULER
 
 
 class ReschedulingPolicy(msgspec.Struct, frozen=True):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from unittest.mock import patch
 
 import msgspec
 import pytest
@@ -20,7 +21,8 @@ from flowcore.costs.network_model import Arc, Network, NetworkCostModel, Network
 from flowcore.model.cost_policy import CostPolicy, UnscheduledPrice
 from flowcore.model.gangs import Gang
 from flowcore.model.policies import Policy
-from flowcore.planning.declared_networks import NetworkRefused, solve_network
+from flowcore.planning import declared_networks as solving
+from flowcore.planning.declared_networks import NetworkRefused, SupplyGroup, solve_network
 from flowcore.planning.round import RoundResult, run_round
 
 
@@ -222,3 +224,128 @@ def test_waiting_for_nothing_is_no_plan() -> None:
     result = run_round(state, policies, {**MODELS, "Everywhere": Dear()})
     assert not result.placements
     assert result.certified
+
+
+def test_pods_of_other_controllers_count_only_where_there_are_too_few_others() -> None:
+    """Two nodes for four pods that say they are of the gang: its own two run, and the others wait."""
+    waiting = members(4, "g")
+    foreign = tuple(waiting[place].key for place in (0, 1))
+    result = planned(with_gangs([1000, 1000], waiting, Gang("g", 2, foreign_pods=foreign)))
+    assert {placement.pod.key for placement in result.placements} == {waiting[2].key, waiting[3].key}
+    result = planned(with_gangs([3000], waiting, Gang("g", 3, foreign_pods=foreign)))
+    assert {waiting[2].key, waiting[3].key} < {placement.pod.key for placement in result.placements}
+
+
+def test_own_pods_that_fit_nowhere_are_replaced_by_those_of_others() -> None:
+    """One of its own is too large for any node."""
+    waiting = [*members(1, "g"), *members(1, "g", cpu=9000), *members(1, "g", cpu=500)]
+    gang = Gang("g", 2, foreign_pods=(waiting[2].key,))
+    result = planned(with_gangs([4000], waiting, gang))
+    assert {placement.pod.key for placement in result.placements} == {waiting[0].key, waiting[2].key}
+
+
+def test_a_gang_that_is_begun_comes_before_others() -> None:
+    """What it has is no use without the rest; dearer pods get what it leaves, and the plan says what that may cost."""
+    others = members(2, priority=9)
+    for begun, expected in ((True, {"g": 2}), (False, {"": 2})):
+        gang = Gang("g", 2, partially_placed=begun)
+        result = planned(with_gangs([2000], [*members(2, "g"), *others], gang))
+        assert by_gang(result) == expected
+        assert result.certified is not begun
+
+
+def test_a_begun_gang_without_room_keeps_nothing_from_others() -> None:
+    """Three do not fit."""
+    gang = Gang("g", 3, partially_placed=True)
+    assert by_gang(planned(with_gangs([2000], [*members(3, "g"), *members(2)], gang))) == {"": 2}
+
+
+def test_spare_pods_of_a_begun_gang_are_like_any_others() -> None:
+    """It needs one, and two wait: the other one has its turn by its price."""
+    gang = Gang("g", 1, partially_placed=True)
+    result = planned(with_gangs([2000], [*members(2, "g"), *members(1, priority=9)], gang))
+    assert by_gang(result) == {"g": 1, "": 1}
+
+
+def test_a_pod_of_two_gangs_is_counted_once_in_what_they_need() -> None:
+    """Three pods make both gangs of two."""
+    waiting = [*members(1, "g"), *members(1, "g", "h"), *members(1, "h")]
+    result = planned(with_gangs([2000], waiting, Gang("g", 2), Gang("h", 2)))
+    told = {left.reason for left in result.unplaced}
+    assert told == {"G needs 3 pods at once, and the network of cost model Everywhere leaves them pending."}
+
+
+# -- networks that are flows but for their gangs -----------------------------------------------------------------------
+
+
+def test_whole_gangs_need_no_integer_program() -> None:
+    """Where the flow of least cost places each whole, it is the answer."""
+    state = with_gangs([4000, 4000], [*members(3, "g"), *members(3)], Gang("g", 3))
+    with patch.object(solving, "solve_program", side_effect=AssertionError("not asked for")):
+        result = planned(state)
+    assert len(result.placements) == 6
+    assert result.certified
+
+
+class OnlyFlows:
+    """No integer program, however small the network is."""
+
+    def __enter__(self) -> None:
+        self._patches = [
+            patch.object(solving, "MOST_COLUMNS", 0),
+            patch.object(solving, "solve_program", side_effect=NetworkRefused("an integer program")),
+        ]
+        for each in self._patches:
+            each.start()
+
+    def __exit__(self, *_: object) -> None:
+        for each in self._patches:
+            each.stop()
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(declared_networks(gains=False, sizes=False, groups=True))
+def test_a_flow_is_made_whole(case: DeclaredNetwork) -> None:
+    """Whatever gangs it breaks: it has enough of each or nobody, and no flow of whole gangs goes below its bound."""
+    case = replace(case, groups=tuple(_asking(case, replace(group, domains=())) for group in case.groups))
+    try:
+        best = case.cheapest()
+    except TooManySplits:
+        return
+    try:
+        with OnlyFlows():
+            solution = solve_network(case.graph(), case.capacity())
+    except NetworkRefused:
+        return
+    assert best is not None
+    assert solution.bound <= best <= solution.cost
+    assert solution.cost == best or not solution.proven
+
+
+def _asking(case: DeclaredNetwork, group: SupplyGroup) -> SupplyGroup:
+    """The group with the pods that it asks for: the first ones."""
+    required, lacking = [], group.needs[0][1]
+    for member in group.members:
+        count = min(lacking, case.pods[member].count)
+        required.append((member, count))
+        lacking -= count
+    return replace(group, required=tuple(required))
+
+
+@pytest.mark.parametrize(("priority", "expected"), [(1, {"g": 4}), (9000, {"": 3})])
+def test_the_dearer_of_two_decides_in_a_flow_too(priority: int, expected: dict[str, int]) -> None:
+    """Four nodes for four of a gang or for three others: those that cost more to leave."""
+    waiting = [*members(4, "g"), *members(3, priority=priority)]
+    with OnlyFlows():
+        result = planned(with_gangs([1000] * 4, waiting, Gang("g", 4)))
+    assert by_gang(result) == expected
+
+
+def test_many_gangs_in_a_flow() -> None:
+    """More gangs than are decided one by one, and room for half of them: all are whole or absent."""
+    gangs = [Gang(f"g{number}", 3) for number in range(20)]
+    waiting = [pod for number in range(20) for pod in members(3, f"g{number}", priority=number)]
+    with OnlyFlows():
+        result = planned(with_gangs([1000] * 31, waiting, *gangs))
+    assert set(by_gang(result).values()) == {3}
+    assert len(result.placements) >= 24

@@ -20,7 +20,7 @@ from flowcore.costs import MODELS
 from flowcore.costs.network_model import UNSCHEDULED, Arc, Network, NetworkCostModel, NetworkView
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.nodes import Node
-from flowcore.model.pod_index import PodSignature
+from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.planning.declared_networks import Graph, NetworkRefused, Work, solve_network
 from flowcore.planning.declared_networks.programs import program, ways
@@ -177,9 +177,9 @@ def waiting(name: str, kind: int) -> PendingPod:
     return pod(name, 300 + 110 * kind, (1 + kind % 4) * GI // 2, policy="large", kind=signature)
 
 
-def planned(state: Snapshot) -> RoundResult:
+def planned(state: Snapshot, model: NetworkCostModel | None = None) -> RoundResult:
     policies = {"large": Policy("large", cost=CostPolicy("Large"))}
-    result = run_round(state, policies, {**MODELS, "Large": Large()})
+    result = run_round(state, policies, {**MODELS, "Large": model or Large()})
     for check in (check_complete, check_capacity, check_filters):
         check(state, result)
     check_costs(result)
@@ -208,3 +208,33 @@ def test_minimums_and_gains_on_many_nodes(nodes: int, kinds: int, count: int) ->
 
 def _kind(waiting_pod: PendingPod) -> int:
     return int(dict(waiting_pod.signature.labels)["app"].removeprefix("app-"))
+
+
+class Counting(Large):
+    """The same bounds, in which pods that run count too."""
+
+    def _arcs(self, view: NetworkView) -> Iterator[Arc]:
+        yield from super()._arcs(view)
+        for number in range(50):
+            for alike in view.placed({"app": f"app-{number}"}):
+                yield Arc(alike, "all")
+
+
+@pytest.mark.slow
+def test_running_pods_on_many_nodes() -> None:
+    """A thousand nodes, fifty kinds, two thousand pods that run: nothing is refused, and they meet minimums."""
+    state = large_cluster(1000, 50, 3000)
+    draw = np.random.default_rng(11)
+    places = draw.integers(0, 1000, 2000)
+    kinds = [number for number in range(50) if number % 5]
+    index = PodIndex.of(
+        (state.table.nodes[place].name, PodSignature("default", (("app", f"app-{kinds[number % len(kinds)]}"),)))
+        for number, place in enumerate(places.tolist())
+    )
+    state = replace(state, pod_index=index)
+    result = planned(state, Counting())
+    runs = {state.table.nodes[place].name for place in places.tolist()}
+    alone = {placement.node for placement in result.placements if _kind(placement.pod) % 5}
+    by_rack = [[each.name for each in state.table.nodes if dict(each.labels)["rack"] == f"r{at}"] for at in range(10)]
+    assert all(name in runs | alone for names in by_rack for name in names[::3])
+    assert len(result.placements) > 2000

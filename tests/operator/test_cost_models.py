@@ -216,6 +216,9 @@ async def test_the_worker_solves_a_declared_network(site: Path) -> None:
             replies.append(await client.ask(request))
     finally:
         await client.stop()
+    assert known.networks == {"Twins"}
+    assert all(set(reply.network_seconds) == {"twins"} for reply in replies)
+    assert all(0 < reply.network_seconds["twins"] < reply.namespace_seconds["default"] for reply in replies)
     first, second = replies
     groups = {each.pod: (*first.atomic_groups, "")[each.atomic_group] for each in first.placements}
     assert groups == {0: "network of policy twins", 1: "network of policy twins", 2: ""}

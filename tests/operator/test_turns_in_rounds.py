@@ -2,8 +2,14 @@
 
 import asyncio
 
+import msgspec
 from support.fake_cluster.eviction_scene import EvictionScene
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
+from thalweg_operator.planning.worker.planner import run_request
+
+from flowcore.costs import MODELS
+from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.model.cost_policy import KnownModels
 
 
 async def test_a_node_that_comes_while_pods_are_gathered_helps_in_the_next_round() -> None:
@@ -53,3 +59,75 @@ async def test_a_price_that_pods_wait_for_is_not_forgotten_while_others_have_the
     await scene.loop._round()
     scene.loop._seconds_to_next_round()
     assert scene.loop._due_at == 1080.0, "once, and then at the regular time"
+
+
+class Counted(NetworkCostModel):
+    """All pods together or none: it notes how many it was asked about."""
+
+    name = "Counted"
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+
+    def network(self, view: NetworkView) -> Network:
+        count = sum(alike.count for alike in view.pods)
+        self.asked.append(count)
+        arcs = [Arc(alike, "all") for alike in view.pods]
+        return Network.of([*arcs, *(Arc("all", machine, minimum=3) for machine in view.nodes)])
+
+
+class NetworkScene(EvictionScene):
+    """A scene with a policy whose cost model declares a network, and the pods of each round."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.model = Counted()
+        self.policies.models = KnownModels((*MODELS, "Counted"), networks=frozenset({"Counted"}))
+        selects = {"podSelector": {"matchLabels": {"net": "yes"}}}
+        self.policies.offer("net", "u", 1, {"selects": selects, "cost": {"model": "Counted"}, "precedence": 5})
+        self.rounds: list[set[str]] = []
+        self.deadlines: list[float] = []
+
+    async def ask(self, request: RoundRequest) -> RoundReply:
+        self.rounds.append({entry.key.removeprefix("ns/") for entry in request.pending})
+        self.deadlines.append(request.deadline)
+        request = msgspec.msgpack.decode(msgspec.msgpack.encode(request), type=RoundRequest)
+        return run_request(self.replica, request, {**MODELS, "Counted": self.model})
+
+
+async def test_a_network_that_takes_long_is_in_rounds_of_its_own() -> None:
+    """All of its pods together, after those of others; and its rounds have time for it."""
+    scene = NetworkScene()
+    scene.node("n", 10_000)
+    for number in range(2):
+        scene.pod(f"net{number}", 100 + number, labels=(("net", "yes"),))
+    await scene.loop._round()
+    assert not scene.bound, "three are needed"
+    scene.loop._network_turns.took({"net": 6.0}, scene.now)  # on a slower machine
+    scene.now += 30.0
+    scene.pod("net2", 102, labels=(("net", "yes"),))
+    scene.pod("quiet", 100)
+    await scene.loop._round()
+    assert scene.bound == {"ns/quiet": "n"}
+    await scene.loop._round()
+    assert scene.rounds[-2:] == [{"quiet"}, {"net0", "net1", "net2"}]
+    assert set(scene.bound) == {"ns/quiet", "ns/net0", "ns/net1", "ns/net2"}
+    assert scene.deadlines[-1] > scene.deadlines[-2] + 19.0
+
+
+async def test_turns_of_namespaces_do_not_cut_a_network() -> None:
+    """Its pods are of three kinds; whatever its namespace costs, they are planned together."""
+    scene = NetworkScene()
+    scene.node("n", 10_000)
+    for number in range(3):
+        scene.pod(f"big{number}", 20_000 + number)
+    await scene.loop._round()
+    scene.loop._turns.took({"ns": 30.0}, scene.now)
+    for number in range(3):
+        scene.pod(f"net{number}", 100 + number, labels=(("net", "yes"),))
+    for _ in range(12):
+        scene.now += 20.0
+        scene.loop._turns.took({"ns": 30.0}, scene.now)
+        await scene.loop._round()
+    assert set(scene.model.asked) == {3}
+    assert set(scene.bound) == {"ns/net0", "ns/net1", "ns/net2"}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, Pods
+from flowcore.costs.network_model import UNSCHEDULED, Arc, End, Network, PlacedPods, Pods
 from flowcore.model.nodes import Node
+from flowcore.planning.declared_networks.placed_units import PlacedStart, placed_units
 
 #: More flow than this on one arc is a mistake of the model; sums stay far from overflow.
 MAX_FLOW = 2**31
@@ -26,6 +27,19 @@ _ONE = Fraction(1)
 
 class NetworkRefused(Exception):
     """A network that is not solved. The text is a clause for people: what is wrong, with the names of the ends."""
+
+
+class NetworkTooLarge(NetworkRefused):
+    """A network that a round has no time for.
+
+    Attributes:
+        share: which part of it a round has time for.
+    """
+
+    def __init__(self, problem: str, share: float) -> None:
+        """``problem``: a clause for people."""
+        super().__init__(problem)
+        self.share = share
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,17 +75,21 @@ class SupplyGroup:
         members: positions of its pods among the supplies.
         needs: of each of its gangs the pods and how many of them need a node at once.
         domains: of gangs whose pods go to one domain: the pods, and int64[N], the domain of each node, -1 for none.
+        required: of members, how many are the first that it asks for; a pod that several gangs need counts once.
+        is_begun: some of what it needs has a node already: it comes before others.
     """
 
     name: str
     members: tuple[int, ...]
     needs: tuple[tuple[tuple[int, ...], int], ...]
     domains: tuple[tuple[tuple[int, ...], Int64s], ...] = ()
+    required: tuple[tuple[int, int], ...] = ()
+    is_begun: bool = False
 
     @property
     def size(self) -> int:
-        """How many pods its gangs need."""
-        return sum(need for _, need in self.needs)
+        """How many pods it asks for."""
+        return sum(count for _, count in self.required)
 
 
 @dataclass(frozen=True, eq=False)
@@ -153,16 +171,22 @@ def to_graph(
         kind = type(network.arcs if isinstance(network, Network) else network).__name__
         raise NetworkRefused(f"the model returned {kind} in place of a Network, which has a tuple of arcs")
     if len(network.arcs) > MAX_ARCS:
-        raise NetworkRefused(f"it has {len(network.arcs)} arcs, and a round has time for {MAX_ARCS}")
+        problem = f"it has {len(network.arcs)} arcs, and a round has time for {MAX_ARCS}"
+        raise NetworkTooLarge(problem, MAX_ARCS / len(network.arcs))
     vertices = _Vertices(pods, index)
     for arc in network.arcs:
         _check_arc(arc, vertices)
-    declared = {arc.tail for arc in network.arcs if arc.head is UNSCHEDULED}
-    arcs = (*network.arcs, *(Arc(each, UNSCHEDULED) for each in pods if each not in declared))
+    of_placed = [arc for arc in network.arcs if isinstance(arc.tail, PlacedPods)]
+    own = tuple(arc for arc in network.arcs if not isinstance(arc.tail, PlacedPods)) if of_placed else network.arcs
+    declared = {arc.tail for arc in own if arc.head is UNSCHEDULED}
+    arcs = (*own, *(Arc(each, UNSCHEDULED) for each in pods if each not in declared))
     tails = np.array([vertices.number(arc.tail) for arc in arcs], dtype=np.int64)
     heads = np.array([vertices.number(arc.head) for arc in arcs], dtype=np.int64)
+    starts = _placed_starts(of_placed, vertices)
     names, gains = tuple(vertices.names), tuple(_ONE if arc.gain == 1 else Fraction(arc.gain) for arc in arcs)
     order = _topological(tails, heads, names)
+    if starts:
+        arcs = _beside(arcs, placed_units(starts, arcs, tails.tolist(), heads.tolist(), order))
     maximums = _reachable_maximums(arcs, tails, heads, gains, order, [each.count for each in supplies], names)
     for arc, most in zip(arcs, maximums.tolist(), strict=True):
         if arc.minimum > most:
@@ -184,6 +208,31 @@ def to_graph(
     )
 
 
+def _placed_starts(arcs: Sequence[Arc], vertices: _Vertices) -> list[PlacedStart]:
+    """Pods that have a node, with their arcs."""
+    pods: dict[int, PlacedPods] = {}
+    by_pods: dict[int, list[tuple[int, Arc]]] = {}
+    for arc in arcs:
+        if isinstance(arc.tail, PlacedPods) and arc.head is not UNSCHEDULED:
+            pods[id(arc.tail)] = arc.tail
+            by_pods.setdefault(id(arc.tail), []).append((vertices.number(arc.head), arc))
+    return [PlacedStart(vertices.number(pods[key].node), pods[key].count, of_pods) for key, of_pods in by_pods.items()]
+
+
+def _beside(arcs: Sequence[Arc], units: Sequence[int]) -> tuple[Arc, ...]:
+    """The arcs with what placed pods leave of their bounds."""
+    return tuple(
+        replace(
+            arc,
+            minimum=max(0, arc.minimum - sent),
+            maximum=None if arc.maximum is None else arc.maximum - sent,
+        )
+        if sent
+        else arc
+        for arc, sent in zip(arcs, units, strict=True)
+    )
+
+
 class _Vertices:
     """Numbers of the ends of arcs, given as they are asked for."""
 
@@ -199,11 +248,13 @@ class _Vertices:
         """Whether it is a pod of the round, a node of the cluster, or any aggregator."""
         if isinstance(end, Pods):
             return id(end) in self._pods
+        if isinstance(end, PlacedPods):
+            return end.node.name in self._index
         return end.name in self._index if isinstance(end, Node) else isinstance(end, str) or end is UNSCHEDULED
 
     def name(self, end: object) -> str:
         """An end as sentences name it."""
-        if isinstance(end, Pods | Node):
+        if isinstance(end, Pods | PlacedPods | Node):
             return end.name
         return end if isinstance(end, str) else UNSCHEDULED.name if end is UNSCHEDULED else repr(end)
 
@@ -238,9 +289,11 @@ def _check_arc(arc: Arc, vertices: _Vertices) -> None:
     for end in (arc.tail, arc.head):
         if not vertices.knows(end):
             raise NetworkRefused(f"{name} has an end that is not in the view: {vertices.name(end)}")
+    if isinstance(arc.tail, PlacedPods) and arc.minimum:
+        raise NetworkRefused(f"{name} begins at pods that have a node, and has a minimum: such arcs have none")
     if isinstance(arc.tail, Node) or arc.tail is UNSCHEDULED:
         raise NetworkRefused(f"{name} begins where flow ends: arcs begin at pods and aggregators")
-    if isinstance(arc.head, Pods):
+    if isinstance(arc.head, Pods | PlacedPods):
         raise NetworkRefused(f"{name} ends at pods: arcs end at aggregators, nodes and UNSCHEDULED")
     for field, value, most in (("cost", arc.cost, MAX_COST), ("minimum", arc.minimum, MAX_FLOW)):
         if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 <= value <= most:

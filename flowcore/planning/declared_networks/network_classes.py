@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TypeVar
 
@@ -36,12 +36,16 @@ class NetworkClass:
     Attributes:
         group: the number of the atomic group that needs them at once; -1: none does.
         gangs: the names of their gangs.
+        foreign: their gangs need them only where there are too few others.
+        required: how many of them their group needs, the first ones.
     """
 
     demand: Demand
     labels: Labels
     group: int = -1
     gangs: tuple[str, ...] = ()
+    foreign: bool = False
+    required: int = 0
 
     @property
     def name(self) -> str:
@@ -103,38 +107,100 @@ class NetworkPods:
     Attributes:
         classes: those that its network decides.
         groups: which of these are placed together or not at all.
-        kept_out: the others.
+        kept_out: pods that their gangs keep out.
+        beyond: those of more kinds than a round has time for.
     """
 
     classes: list[NetworkClass]
     groups: tuple[SupplyGroup, ...]
     kept_out: list[KeptOut]
+    beyond: tuple[NetworkClass, ...] = ()
+
+    def limited(self, most: int) -> NetworkPods:
+        """So many classes at most, groups with all of theirs or none: namespaces in turn, each with its dearest first.
+
+        So nobody's labels take the network's time from the pods of others.
+        """
+        if len(self.classes) <= most:
+            return self
+        kept, left = set[int](), most
+        for unit in self._by_turns():
+            if len(unit) <= left:
+                kept.update(unit)
+                left -= len(unit)
+        number = {place: position for position, place in enumerate(sorted(kept))}
+        return replace(
+            self,
+            classes=[self.classes[place] for place in number],
+            groups=tuple(_renumbered(group, number) for group in self.groups if group.members[0] in number),
+            beyond=(*self.beyond, *(each for place, each in enumerate(self.classes) if place not in number)),
+        )
+
+    def _by_turns(self) -> list[tuple[int, ...]]:
+        """Places of classes that stay together, one of each namespace after the other."""
+        alone = set(range(len(self.classes))) - {member for group in self.groups for member in group.members}
+        units = [*(group.members for group in self.groups), *((place,) for place in sorted(alone))]
+        units.sort(key=lambda unit: (-max(int(self.classes[place].demand.prices[0]) for place in unit), unit))
+        turns: dict[str, int] = {}
+        ranked = []
+        for rank, unit in enumerate(units):
+            namespace = self.classes[unit[0]].demand.group.signature.namespace
+            turn = turns[namespace] = turns.get(namespace, 0) + 1
+            ranked.append((turn, rank, unit))
+        return [unit for _, _, unit in sorted(ranked)]
 
 
-def network_pods(problem: Problem, policy: str) -> NetworkPods:
-    """The pods of a policy by class, with the gangs that the network places whole."""
+def _renumbered(group: SupplyGroup, number: Mapping[int, int]) -> SupplyGroup:
+    """A group whose members have other places."""
+
+    def places(members: Iterable[int]) -> tuple[int, ...]:
+        return tuple(number[member] for member in members)
+
+    return replace(
+        group,
+        members=places(group.members),
+        needs=tuple((places(members), need) for members, need in group.needs),
+        domains=tuple((places(members), domains) for members, domains in group.domains),
+        required=tuple((number[member], count) for member, count in group.required),
+    )
+
+
+def network_pods(problem: Problem, policy: str, labels: Collection[str] | None = None) -> NetworkPods:
+    """The pods of a policy by class, with the gangs that the network places whole.
+
+    Args:
+        labels: those that the model reads; None: all.
+    """
     problem = RestrictToGangDomains().apply(problem)
-    groups, group_of = problem.atomic_groups.all, problem.atomic_groups.group_of
+    groups, group_of, needed = problem.atomic_groups.all, problem.atomic_groups.group_of, problem.atomic_groups.needed
     outside = [_why_outside(problem, group, policy) for group in groups]
+    foreign = [frozenset(key for gang in group.gangs for key in gang.foreign_pods) for group in groups]
     classes, kept_out = list[NetworkClass](), list[KeptOut]()
     for index, demand in enumerate(problem.demands):
         if demand.policy.name != policy:
             continue
-        places: dict[tuple[str, Labels, int, tuple[str, ...]], list[int]] = {}
+        places: dict[tuple[str, Labels, int, tuple[str, ...], bool], list[int]] = {}
         for place, (pod, group) in enumerate(zip(demand.group.pods, group_of[index].tolist(), strict=True)):
             if group >= 0 and outside[group] is not None:
                 kept_out.append(KeptOut(pod, int(demand.prices[place]), *outside[group]))
                 continue
-            labels = tuple(each for each in pod.signature.labels if each[0] not in _LABELS_OF_ONE_POD)
             gangs = tuple(sorted(set(pod.gangs))) if group >= 0 else ()
-            places.setdefault((pod.signature.namespace, labels, group, gangs), []).append(place)
+            key = pod.signature.namespace, _read(pod.signature.labels, labels), group, gangs
+            places.setdefault((*key, group >= 0 and pod.key in foreign[group]), []).append(place)
         whole = priced(problem, demand) if places else demand
         classes += [
-            NetworkClass(_part(whole, places_of), labels, group, gangs)
-            for (_, labels, group, gangs), places_of in places.items()
+            NetworkClass(
+                _part(whole, places_of), read, group, gangs, is_foreign, int(needed[index][np.array(places_of)].sum())
+            )
+            for (_, read, group, gangs, is_foreign), places_of in places.items()
         ]
     wanted = dict.fromkeys(each.group for each in classes if each.group >= 0)
     return NetworkPods(classes, tuple(_supply_group(problem, classes, number) for number in wanted), kept_out)
+
+
+def _read(labels: Labels, read: Collection[str] | None) -> Labels:
+    """The labels that tell pods of a network apart."""
+    return tuple(each for each in labels if each[0] not in _LABELS_OF_ONE_POD and (read is None or each[0] in read))
 
 
 def _why_outside(problem: Problem, group: AtomicGroup, policy: str) -> tuple[str, str] | None:
@@ -147,15 +213,27 @@ def _why_outside(problem: Problem, group: AtomicGroup, policy: str) -> tuple[str
 
 
 def _supply_group(problem: Problem, classes: Sequence[NetworkClass], number: int) -> SupplyGroup:
-    group = problem.atomic_groups.all[number]
+    atomic_group = problem.atomic_groups.all[number]
     needs, domains = [], []
-    for gang in group.gangs:
+    for gang in atomic_group.gangs:
         members = tuple(place for place, each in enumerate(classes) if each.group == number and gang.name in each.gangs)
-        needs.append((members, max(0, gang.min_placed)))
+        need = max(0, gang.min_placed)
+        # Pods of other controllers count only where there are too few others that fit anywhere.
+        own = tuple(place for place in members if not classes[place].foreign and classes[place].demand.counts.any())
+        if own and any(classes[place].foreign for place in members):
+            needs.append((own, min(need, sum(classes[place].demand.count for place in own))))
+        needs.append((members, need))
         if gang.topology_key and not gang.domain:
             domains.append((members, problem.snapshot.table.column(gang.topology_key).codes.astype(np.int64)))
     everybody = tuple(place for place, each in enumerate(classes) if each.group == number)
-    return SupplyGroup(group.name, everybody, tuple(needs), tuple(domains))
+    return SupplyGroup(
+        atomic_group.name,
+        everybody,
+        tuple(needs),
+        tuple(domains),
+        tuple((place, classes[place].required) for place in everybody if classes[place].required),
+        is_begun=atomic_group.partially_placed,
+    )
 
 
 def _part(demand: Demand, places: Sequence[int]) -> Demand:

@@ -8,7 +8,7 @@ the network is solved again without them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,6 +21,7 @@ from flowcore.planning.declared_networks import (
     Graph,
     NetworkRefused,
     NetworkSolution,
+    NetworkTooLarge,
     Work,
     bound_of_network,
     solve_network,
@@ -46,6 +47,10 @@ from flowcore.rules.reasons.codes import NETWORK_REFUSED, NETWORK_UNSCHEDULED
 from flowcore.rules.reasons.reasons import Reason, reason_for
 from flowcore.rules.topology.round_constraints.waves import waves_of
 
+#: More kinds of pods than this take longer than a round has, whatever the network: each is asked about by itself.
+MAX_KINDS = 500
+#: How often a network that is too large is asked for again, with fewer kinds.
+_MAX_SHRINKS = 3
 #: How often a network is solved again because rules between pods, which it does not know, keep some of its plan out.
 _MAX_CUTS = 5
 
@@ -92,11 +97,14 @@ class SolveNetworks(Pass):
             for pod, price in zip(demand.group.pods, demand.prices, strict=True)
         }
         cluster = _Cluster(problem)
-        for turn, name in turns:
+        work = Work()
+        for place, (turn, name) in enumerate(turns):
             dearer = tuple(pod for pod in others if prices[pod.key] > -turn)
             capacity = cluster.without_room_for(dearer)
             problem.charge(())
-            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed).run(capacity)
+            part = work.part(len(turns) - place)
+            _PolicyNetwork(problem, problem.policies[name], networks[name], cluster, self._seed, part).run(capacity)
+            work.took(part)
             problem.charge([pod for pod in problem.snapshot.pending if pod.policy == name])
         # What networks take makes others pay more.
         before = None if len(networks) == 1 and not others else problem.snapshot
@@ -156,39 +164,68 @@ class _Needed:
             return "", False
         self._placed[group.name] += 1
         # Where gangs share pods, one pod may be needed by any of them.
-        return group.name, len(group.needs) == 1 and self._placed[group.name] > group.size
+        return group.name, len(group.needs) == 1 and self._placed[group.name] > group.needs[0][1]
 
 
 class _PolicyNetwork:
     """The network of one policy, asked for and solved."""
 
-    def __init__(self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int) -> None:
+    def __init__(
+        self, problem: Problem, policy: Policy, model: NetworkModel, cluster: _Cluster, seed: int, work: Work
+    ) -> None:
         self._problem, self._policy, self._model, self._cluster = problem, policy, model, cluster
-        self._seed = seed
+        self._seed, self._work = seed, work
 
     def run(self, capacity: FreeCapacity) -> None:
         """Decides the policy's pods with this capacity."""
-        waiting = network_pods(self._problem, self._policy.name)
-        for left in waiting.kept_out:
+        everybody = network_pods(self._problem, self._policy.name, _labels_read(self._model))
+        for left in everybody.kept_out:
             self._leave(left.pod, left.price, left.why, left.code)
-        if not waiting.classes:
+        if not everybody.classes:
             return
         try:
-            commits = self._solved(waiting, capacity)
+            waiting, commits = self._in_time(everybody.limited(MAX_KINDS), capacity)
         except NetworkRefused as error:
             sentence = f"{self._named()} is refused: {error}"
             contradiction = Contradiction(self._policy.name, sentence, lambda _: True)
             self._cluster.contradictions.append(contradiction)
-            for network_class in waiting.classes:
-                for pod, price in zip(
-                    network_class.demand.group.pods, network_class.demand.prices.tolist(), strict=True
-                ):
-                    self._leave(pod, price, sentence)
+            self._leave_all(everybody.classes, sentence)
             return
+        if waiting.beyond:
+            # What is known of the network is not known of one with more pods.
+            commits = replace(commits, least=0)
+            self._cluster.slack += sum(int(each.demand.prices.sum()) for each in waiting.beyond)
+            clause = (
+                f"its kind of pods is one of {len(everybody.classes)}, and {self._named()} has time for "
+                f"{len(waiting.classes)} in a round: a model that names the labels which it reads has fewer"
+            )
+            self._leave_all(waiting.beyond, clause)
         self._adopt(waiting, commits)
+
+    def _in_time(self, waiting: NetworkPods, capacity: FreeCapacity) -> tuple[NetworkPods, _Commits]:
+        """The network of all pods, or of as many kinds as a round has time for.
+
+        Raises:
+            NetworkRefused: it is not solved.
+        """
+        for _ in range(_MAX_SHRINKS):
+            try:
+                return waiting, self._solved(waiting, capacity)
+            except NetworkTooLarge as error:
+                fewer = waiting.limited(int(len(waiting.classes) * error.share))
+                if not fewer.classes:
+                    raise
+                waiting = fewer
+        return waiting, self._solved(waiting, capacity)
 
     def _named(self) -> str:
         return f"the network of cost model {self._policy.cost.model}"
+
+    def _leave_all(self, classes: Iterable[NetworkClass], clause: str) -> None:
+        for network_class in classes:
+            demand = network_class.demand
+            for pod, price in zip(demand.group.pods, demand.prices.tolist(), strict=True):
+                self._leave(pod, price, clause)
 
     def _leave(self, pod: PendingPod, price: int, clause: str, code: str = NETWORK_REFUSED) -> None:
         left = Unplaced(pod, _sentence(clause), int(price), code, more_nodes_help=False)
@@ -216,9 +253,8 @@ class _PolicyNetwork:
             raise NetworkRefused(f"its method network raised {error!r}") from error
         graph = to_graph(network, pods, supplies, problem.snapshot.table.index, waiting.groups)
         first: NetworkSolution | None = None
-        work = Work()
         for _ in range(_MAX_CUTS):
-            solution = solve_network(graph, capacity.free, seed=self._seed, work=work)
+            solution = solve_network(graph, capacity.free, seed=self._seed, work=self._work)
             if first is None:
                 first = solution
             else:
@@ -226,7 +262,7 @@ class _PolicyNetwork:
             remaining = capacity.copy()
             entries, rejected = _place(classes, solution, remaining)
             if not rejected:
-                least = self._least(network, waiting, pods, solution, capacity, work)
+                least = self._least(network, waiting, pods, solution, capacity)
                 return _Commits(solution, entries, remaining, least)
             graph = _without(graph, rejected, classes, entries, remaining)
         raise NetworkRefused("rules between its pods, which a network does not know, keep its placements out")
@@ -238,7 +274,6 @@ class _PolicyNetwork:
         pods: tuple[Pods, ...],
         solution: NetworkSolution,
         capacity: FreeCapacity,
-        work: Work,
     ) -> int:
         """A cost that no flow of the network goes below, with all room that there is before anybody is decided.
 
@@ -253,7 +288,7 @@ class _PolicyNetwork:
         supplies = [each.supply(start, alone=True) for each in waiting.classes]
         graph = to_graph(network, pods, supplies, self._problem.snapshot.table.index, waiting.groups)
         try:
-            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed, work=work))
+            return min(solution.bound, bound_of_network(graph, start.free, seed=self._seed, work=self._work))
         except NetworkRefused:  # it takes too long, as it has more room
             return 0
 
@@ -320,6 +355,12 @@ class _PolicyNetwork:
                     network_class.demand.group, before=self._problem.snapshot, after=after
                 )
         return reasons
+
+
+def _labels_read(model: NetworkModel) -> frozenset[str] | None:
+    """The labels that a model says it reads; None: it does not say."""
+    labels = getattr(model, "pod_labels", None)  # a NetworkModel need not have it
+    return frozenset(labels) if isinstance(labels, Collection) and not isinstance(labels, str) else None
 
 
 def _read_only(load: Load) -> Load:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.declared_networks.graph import Graph, NetworkRefused, Supply
 from flowcore.planning.declared_networks.solution import NetworkSolution, shortage
 from flowcore.planning.solvers import potentials, solve
@@ -66,7 +66,7 @@ def _limits_together(supplies: Sequence[Supply], free: Int64s) -> Int64s | None:
 
 
 def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
-    """The flow of least cost.
+    """The flow of least cost, whatever groups there are.
 
     Args:
         limits: int64[V] (``node_limits``).
@@ -74,17 +74,37 @@ def solve_pure(graph: Graph, limits: Int64s) -> NetworkSolution:
     Raises:
         NetworkRefused: no flow meets the minimums and maximums.
     """
+    count = len(graph.supplies)
+    solution = solve_within(graph, limits, np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_))
+    if solution is None:
+        raise NetworkRefused(_shortage(graph, limits))
+    return solution
+
+
+def solve_within(graph: Graph, limits: Int64s, least: Int64s, absent: Bools) -> NetworkSolution | None:
+    """The flow of least cost of those that place some pods and leave others; None: there is none.
+
+    Its bound is one for such flows only.
+
+    Args:
+        limits: int64[V] (``node_limits``).
+        least: int64[C], how many of the pods are placed at least.
+        absent: bool[C], pods that all wait.
+    """
+    closed = np.append(absent, np.zeros(len(graph.names) - len(absent), dtype=np.bool_))[graph.tails]
+    maximums = np.where(closed & (graph.heads != graph.unscheduled), 0, graph.maximums)
+    if (graph.minimums > maximums).any():
+        return None
     # A minimum is sent in any case: it is taken from the maximum, and is supply at the head and demand at the tail.
     ends, supplies = _ends(graph), _supplies(graph)
     np.subtract.at(supplies, graph.tails, graph.minimums)
     np.add.at(supplies, ends, graph.minimums)
-    to_sink = _arcs_to_sink(graph, limits, [each.prices for each in graph.supplies])
-    network = _flow_network(
-        (graph.tails, ends, graph.maximums - graph.minimums, graph.costs), to_sink, supplies=supplies
-    )
+    waiting = [each.prices[count:] for each, count in zip(graph.supplies, least.tolist(), strict=True)]
+    to_sink = _arcs_to_sink(graph, limits, waiting)
+    network = _flow_network((graph.tails, ends, maximums - graph.minimums, graph.costs), to_sink, supplies=supplies)
     solution = solve(network)
     if solution.flows is None:
-        raise NetworkRefused(_shortage(graph, limits))
+        return None
     flows = solution.flows[: len(graph.tails)] + graph.minimums
     unproven = NetworkSolution(graph, flows, _placements(graph, flows), 0)
     proven = potentials(network, solution.flows) is not None

@@ -82,7 +82,7 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
         _demand(bool(reached.get(node, 0) >> number & 1), graph, "has pods on a node that no arc leads them to")
     room = all(((asked <= free[node]) | (asked == 0)).all() for node, asked in used.items())
     _demand(room, graph, "has pods on a node without room for them")
-    whole = all(_is_whole(solution, group) for group in graph.groups)
+    whole = all(is_whole(solution, group) for group in graph.groups)
     _demand(whole, graph, "places a part of pods that need each other")
     for vertex in range(len(graph.names)):
         if vertex < len(graph.supplies):
@@ -96,7 +96,7 @@ def check_solution(solution: NetworkSolution, free: Int64s) -> None:
         _demand(kept, graph, f"loses or makes units of flow at {graph.names[vertex]}")
 
 
-def _is_whole(solution: NetworkSolution, group: SupplyGroup) -> bool:
+def is_whole(solution: NetworkSolution, group: SupplyGroup) -> bool:
     """Whether nobody of a group is placed, or enough of each of its gangs, each in one domain where it must be."""
     counts = solution.placed_counts
     if not any(counts[member] for member in group.members):

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property, partial
+from operator import attrgetter
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason
+from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts
+from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, move_prices
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
@@ -31,6 +33,7 @@ from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
+from flowcore.planning.problem.demands.demands import node_totals
 from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
@@ -140,21 +143,31 @@ class _EvictionRound:
 
     def _place_waiting(self) -> dict[str, Waiting]:
         """Pods leave for rules and for waiting pods. Returns the group of each waiting pod of one, by the pod's key."""
-        search = Search(self._state, self._problem.policies, self._problem.cache, self._moves, self._reclaims)
         problem = self._problem
+        search = Search(
+            self._state, problem.policies, problem.cache, self._moves, lambda: self._lost_work, self._reclaims
+        )
         costs = ReplacementCosts(self._state, problem.policies, problem.models, search.destinations, self._moves)
         evict_for_rules(self._state, search.destinations, self._moves, self._broken, costs.of)
         evict_for_lasting_rules(self._state, search.destinations, self._moves, self._lasting, costs.of)
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
-        for waiting in self._waiting:
-            self._place(search, waiting)
-            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
-            if waiting.group >= 0:
-                groups.update({pod.key: waiting for _, pods in waiting.demands for pod in pods})
+        for _, level in itertools.groupby(self._waiting, key=attrgetter("priority")):
+            self._place_level(search, tuple(level))
+        groups |= {
+            pod.key: waiting
+            for waiting in self._waiting
+            if waiting.group >= 0
+            for _, pods in waiting.demands
+            for pod in pods
+        }
         preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
-        if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
+        if (
+            len(preempts) == 1
+            and not self._counts_lost_work
+            and all(waiting.allowed is None for waiting in self._waiting)
+        ):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
             free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
@@ -230,6 +243,43 @@ class _EvictionRound:
                     return checkpoint
                 state.roll_back(before)
         return before
+
+    def _place_level(self, search: Search, level: Sequence[Waiting]) -> None:
+        """Places the waiting pods of one priority."""
+        checkpoint, priority = self._state.checkpoint(), level[0].priority
+        for waiting in level:
+            self._place(search, waiting)
+            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
+        others_leave = self._moves.any or self._reclaims is not None or self._counts_lost_work
+        is_simple = not others_leave and all(
+            waiting.allowed is None
+            and self._may_all_preempt(waiting)
+            and all(self._problem.demands[demand].group.pod_class.priority == priority for demand, _ in waiting.demands)
+            for waiting in level
+        )
+        if is_simple:
+            search.decide_together(checkpoint, priority)
+            self._problem.charge([pod for waiting in level for _, pods in waiting.demands for pod in pods])
+
+    @property
+    def _counts_lost_work(self) -> bool:
+        """Whether any policy of pods that wait has those leave that lose the least work."""
+        return any(
+            self._policy(demand).preemption.victims is VictimOrder.LEAST_LOST_WORK
+            for waiting in self._waiting
+            for demand, _ in waiting.demands
+        )
+
+    @cached_property
+    def _lost_work(self) -> Int64s:
+        """int64[V]: what is lost when a resident leaves; nothing by a placement that is taken back."""
+        residents, problem = self._state.residents, self._problem
+        everything, offering = node_totals(problem.snapshot)
+        tenths = 10 * (residents.usage * (offering / everything)).max(axis=1)
+        policies = dict.fromkeys((pod.policy for pod in residents.pods), BUILT_IN) | dict(problem.policies)
+        prices = move_prices(residents.pods, tenths, policies, problem.snapshot.now)
+        prices[residents.running_count :] = 0
+        return prices
 
     def _place(self, search: Search, waiting: Waiting) -> None:
         arrived = {arrival.pod.key for arrival in self._state.arrivals}

@@ -173,20 +173,27 @@ def _as_running(placement: Placement) -> RunningPod:
 
 
 #: What kube-scheduler compares nodes by, the smaller the better: PDB violations (none here), highest priority of a
-#: victim, sum of the priorities, number, earliest start of the most important victims (the later the better).
+#: victim, sum of the priorities (or what a policy has summed in their place), number, earliest start of the most
+#: important victims (the later the better).
 VictimsKey = tuple[float, float, float, float]
 
 
-def victims_key(residents: Residents, members: Iterable[int], shared_by: int = 1) -> VictimsKey:
+def victims_key(
+    residents: Residents, members: Sequence[int], shared_by: int = 1, lost_work: Int64s | None = None
+) -> VictimsKey:
     """The key of some victims.
 
     Args:
         shared_by: for how many pods they leave: their sum and number are divided by it.
+        lost_work: int64[V], what is summed in place of priorities; None: priorities.
     """
     pods = [residents.pods[member] for member in members]
     if not pods:
         return (-np.inf, 0.0, 0.0, 0.0)
     highest = max(pod.priority for pod in pods)
-    total = sum(pod.priority + PRIORITY_OFFSET for pod in pods)
+    if lost_work is None:
+        total = sum(pod.priority + PRIORITY_OFFSET for pod in pods)
+    else:
+        total = int(lost_work[list(members)].sum())
     earliest = min(pod.started or np.inf for pod in pods if pod.priority == highest)
     return float(highest), total / shared_by, len(pods) / shared_by, -earliest

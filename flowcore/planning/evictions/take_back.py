@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.running_pods import EvictionKind
@@ -24,12 +24,15 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
     )
     order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
     done: set[int] = set()
+    asked: dict[int, Int64s] = {}
+    for arrival in state.arrivals:
+        asked[arrival.node] = asked.get(arrival.node, 0) + state.demands[arrival.demand].requests
     for resident in order:
         if resident in done:
             continue
         eviction = _together(state, resident)
         done.update(eviction)
-        if not _enough(state, eviction):
+        if not _enough(state, eviction, asked):
             continue
         before = {member: state.leaving[member] for member in eviction}
         for member in eviction:
@@ -51,24 +54,23 @@ def _together(state: EvictionState, resident: int) -> Sequence[int]:
     return (resident,)
 
 
-def _enough(state: EvictionState, eviction: Sequence[int]) -> bool:
-    """Whether all that comes still has its resources if these stay."""
+def _enough(state: EvictionState, eviction: Sequence[int], asked: Mapping[int, Int64s]) -> bool:
+    """Whether all that comes still has its resources if these stay.
+
+    Args:
+        asked: for each node that pods come to, int64[R], what they ask for.
+    """
     residents = state.residents
-    arrivals: dict[int, list[int]] = {}
-    for place, arrival in enumerate(state.arrivals):
-        arrivals.setdefault(arrival.node, []).append(place)
-    targets = {
-        leaving.to for resident, leaving in state.leaving.items() if leaving.to >= 0 and resident not in eviction
-    }
     rest: dict[int, Int64s] = {}
     for member in eviction:
         node = int(residents.nodes[member])
         rest[node] = rest.get(node, state.free[node]) - residents.usage[member]
     for node, free in rest.items():
-        asked = sum(state.demands[state.arrivals[place].demand].requests for place in arrivals.get(node, ()))
-        if node in targets:
-            if (free < 0).any():
-                return False
-        elif arrivals.get(node) and ((free < 0) & (asked > 0)).any():
+        lacking = free < 0
+        if not lacking.any():
+            continue
+        if node in asked and (lacking & (asked[node] > 0)).any():
+            return False
+        if any(leaving.to == node for resident, leaving in state.leaving.items() if resident not in eviction):
             return False
     return True

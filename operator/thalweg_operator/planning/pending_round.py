@@ -24,7 +24,8 @@ class PendingRound:
         backing_off: pods that the quarantine leaves out for now, with the reason.
         awaiting_turn: pods of ``deferred`` that get the condition that they wait for their turn.
         deferred: pods whose turn comes later, each with its policy.
-        by_turns: whether turns chose the pods.
+        by_turns: whether turns of namespaces chose the pods.
+        by_networks: whether turns of networks did.
         has_more: whether other pods wait for the next round.
     """
 
@@ -37,6 +38,7 @@ class PendingRound:
     awaiting_turn: list[UnplacedPod] = field(default_factory=list)
     deferred: Sequence[tuple[Pod, Policy]] = ()
     by_turns: bool = False
+    by_networks: bool = False
     has_more: bool = False
 
     @property

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -37,7 +37,13 @@ from thalweg_operator.planning.reports.round_metrics import RoundMetrics, RoundT
 from thalweg_operator.planning.reports.round_reports import RoundReports
 from thalweg_operator.planning.reports.waiting_pods import WaitingMetrics
 from thalweg_operator.planning.round_request import RequestBuilder, has_changes
-from thalweg_operator.planning.turns import NamespaceTurns, TurnSelection, waits_for_turn
+from thalweg_operator.planning.turns import (
+    NamespaceTurns,
+    NetworkTurns,
+    TurnSelection,
+    waits_for_network,
+    waits_for_turn,
+)
 from thalweg_operator.planning.worker.client import WorkerClient
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.policies.store import PolicyStore
@@ -135,7 +141,9 @@ class RoundLoop:
             self.measured,
         )
         self._quarantine = Quarantine(cluster.gangs.first_in_group)
-        self._turns = NamespaceTurns(self._quarantine.class_key)
+        self._turns, self._network_turns = NamespaceTurns(self._planned_with), NetworkTurns()
+        #: The policy of waiting pods that declared networks decide, by key.
+        self._network_of: Mapping[str, str] = {}
         #: uids of pods that the next round has to plan: others may be evicted for them.
         self._retried: frozenset[str] = frozenset()
         self._prices = PriceReader()
@@ -208,8 +216,8 @@ class RoundLoop:
         next_retry = self._quarantine.next_retry(self._round_started)
         ends += [each for each in (next_retry, self._settles_at) if each is not None]
         self._due_at = min(ends)
-        next_turn = self._turns.next_at
-        return max(0.0, min(self._due_at, self._due_at if next_turn is None else next_turn) - now)
+        next_turns = [each for each in (self._turns.next_at, self._network_turns.next_at) if each is not None]
+        return max(0.0, min([self._due_at, *next_turns]) - now)
 
     async def _round(self) -> None:
         if not (self._worker_in_sync and self._worker.alive):
@@ -235,9 +243,12 @@ class RoundLoop:
             raise
         self._builder.backfill_records = reply.backfill_history.records
         if pending_round.pods:
-            self._deadline.round_took(reply.seconds)
+            # Networks have time of their own in a deadline: that of one tenant must not be a measure for others.
+            self._deadline.round_took(max(0.0, reply.seconds - sum(reply.network_seconds.values())))
             if pending_round.by_turns:
                 self._turns.took(reply.namespace_seconds, self._clock())
+            if pending_round.by_networks:
+                self._network_turns.took(reply.network_seconds, self._clock())
         self._quarantine.succeeded(self._clock())
         self._metrics.quarantined.set(len(self._quarantine))
         preempts = preempting(self._shell.cluster, request, reply)
@@ -270,6 +281,11 @@ class RoundLoop:
         self._shell.cluster.mark_all_dirty()
         await self._worker.ask(await self._builder.build(self._builder.planning_input(), [], reset=True))
         self._worker_in_sync = True
+
+    def _planned_with(self, pod: Pod) -> Hashable:
+        """Equal for pods that are planned together: a declared network counts all pods of its policy."""
+        network = self._network_of.get(pod.key)
+        return self._quarantine.class_key(pod) if network is None else ("network", network)
 
     async def _collect(self) -> PendingRound:
         cluster, ledger, now = self._shell.cluster, self._shell.ledger, self._clock()
@@ -305,18 +321,33 @@ class RoundLoop:
                 continue
             plannable.append(pod)
             governed[pod.key] = place
+        networks: list[TurnSelection] = []
         turns: list[TurnSelection] = []
         always = self._retried | {ledger.reservations[key].pod.uid for key in ledger.held}
 
+        def policy_of(pod: Pod) -> str:
+            return ordered[governed[pod.key]].name
+
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            turns.append(self._turns.choose(pods, planning_input.generation, helped, now, always))
+            changes = planning_input.generation, helped
+            networks.append(self._network_turns.choose(pods, policy_of, *changes, now, always))
+            if self._network_turns.own:
+                return networks[-1].pods
+            turns.append(self._turns.choose(networks[-1].pods, *changes, now, always))
             return turns[-1].pods
 
+        models = self._policies.models.networks
+        self._network_of = (
+            {pod.key: policy_of(pod) for pod in plannable if ordered[governed[pod.key]].cost.model in models}
+            if models
+            else {}
+        )
         selection = self._quarantine.choose(plannable, now, in_turn)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
-        if self._settles_at is not None and (self._settles_at <= now or not any(turn.deferred for turn in turns)):
+        deferred = [pod for turn in (*networks, *turns) for pod in turn.deferred]
+        if self._settles_at is not None and (self._settles_at <= now or not deferred):
             self._settles_at = None
 
         def left_out(pod: Pod, reason: str, code: str) -> UnplacedPod:
@@ -329,10 +360,18 @@ class RoundLoop:
             blocked,
             paused,
             [left_out(pod, reason, QUARANTINED) for pod, reason in selection.backing_off],
-            [left_out(pod, waits_for_turn(pod), AWAITING_TURN) for turn in turns for pod in turn.told],
-            [(pod, ordered[governed[pod.key]]) for turn in turns for pod in turn.deferred],
+            [
+                *(left_out(pod, waits_for_turn(pod), AWAITING_TURN) for turn in turns for pod in turn.told),
+                *(
+                    left_out(pod, waits_for_network(policy_of(pod)), AWAITING_TURN)
+                    for turn in networks
+                    for pod in turn.told
+                ),
+            ],
+            [(pod, ordered[governed[pod.key]]) for pod in deferred],
             by_turns=bool(turns),
-            has_more=selection.more or any(turn.more for turn in turns),
+            by_networks=bool(networks),
+            has_more=selection.more or any(turn.more for turn in (*networks, *turns)),
         )
 
     async def _deliver(self, pending_round: PendingRound, reply: RoundReply, retried: Collection[int]) -> None:
@@ -382,5 +421,6 @@ class RoundLoop:
         cluster = self._shell.cluster
         self._quarantine.retain(cluster.waiting.values())
         self._turns.retain(cluster.waiting.values())
+        self._network_turns.retain(cluster.waiting.values(), {policy.name for policy in request.policies})
         if request.number % CACHE_GENERATION == 0:
             cluster.policies.age()

@@ -125,6 +125,7 @@ class RequestBuilder:
         )
         changes.numa, changes.removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
         queues = round_input.queues
+        networks = any(policies[place].cost.model in self._policies.models.networks for _, place in pods)
         return RoundRequest(
             number=self._number,
             generation=planning_input.generation,
@@ -145,7 +146,7 @@ class RequestBuilder:
             running=running,
             removed_running=running_changes.removed,
             running_state=running_changes.state,
-            deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes)),
+            deadline=0.0 if reset else self._deadline.seconds_for(len(pods), len(classes), networks=networks),
         )
 
 

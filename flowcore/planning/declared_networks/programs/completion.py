@@ -31,7 +31,7 @@ def complete(ways: Ways, free: Int64s, units: Int64s, work: Work) -> Int64s:
     """
     completion = _Completion(ways, free, units)
     for _ in range(_MOST_STEPS):
-        if work.is_done or not completion.step():
+        if not completion.step():
             break
         work.scan(len(ways))
     return completion.units

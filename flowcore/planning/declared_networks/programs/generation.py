@@ -75,8 +75,10 @@ class _Generation:
         if self._ways.graph.minimums.any() or not self._may_all_wait():
             self._find_flow()
         best, bound = None, 0
+        # The rest is for whole pods.
+        enough = self._work.left // 2
         for _ in range(_TURNS):
-            if best is not None and self._work.is_done:
+            if best is not None and self._work.left <= enough:
                 break
             self._work.program(len(self._ways), len(self._chosen))
             relaxed = relax(self._ways, self._free, self._chosen)
@@ -119,6 +121,7 @@ class _Generation:
         graph = self._ways.graph
         free_of_charge = np.zeros_like(graph.costs)
         for _ in range(_TURNS_TO_A_FLOW):
+            self._work.demand(len(self._ways))
             self._work.program(len(self._ways), len(self._chosen))
             stated = Statement(self._ways, self._free, self._chosen, elastic=True)
             program = stated.program()

@@ -98,8 +98,9 @@ def nodes_behind(ways: Ways, arc: int) -> list[int]:
 
 
 def lack_price(ways: Ways) -> float:
-    """What each unit that is lacking costs while a flow is sought: more than any pod is worth."""
-    return 10.0 * max(float(supply.prices.max(initial=1)) for supply in ways.graph.supplies)
+    """What each unit that is lacking costs while a flow is sought: more than any pod is worth and any way costs."""
+    dearest = float(ways.dearest(np.where(ways.leaves, 0, ways.graph.costs[ways.arcs]))[ways.starts].max(initial=0.0))
+    return 10.0 * (max(float(supply.prices.max(initial=1)) for supply in ways.graph.supplies) + dearest)
 
 
 def _waiting(ways: Ways, units: Int64s) -> Int64s:

@@ -68,13 +68,14 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
         units = improve(ways, free, units, bound, seed, work)
         if lacks_something(ways, units):
             hint = np.rint(relaxed.solution.values)
-            solved = solve_mip(relaxed.program, deterministic_time=_WORK, seed=seed, hint=hint)
+            seconds = work.seconds(_WORK)
+            solved = solve_mip(relaxed.program, deterministic_time=seconds, seed=seed, hint=hint)
             if solved is None:
                 raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
             units = relaxed.stated.units(solved.values)
         solution = NetworkSolution(graph, *ways.flow(units), bound)
         return replace(solution, bound=min(bound, solution.cost), proven=solution.cost <= bound)
-    return _whole_program(ways, free, relaxed, seed)
+    return _whole_program(ways, free, relaxed, seed, work)
 
 
 def bound_of_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> int:
@@ -88,7 +89,7 @@ def bound_of_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> in
     return 0 if relaxed is None else relaxed.bound
 
 
-def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, seed: int) -> NetworkSolution:
+def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, seed: int, work: Work) -> NetworkSolution:
     """The best flow of all ways.
 
     Raises:
@@ -100,9 +101,9 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
         program, hint = stated.program(), stated.nothing_placed()
     else:
         stated, program, hint = relaxed.stated, relaxed.program, np.rint(relaxed.solution.values)
-    solved = solve_mip(program, deterministic_time=_WORK, seed=seed, hint=hint)
+    solved = solve_mip(program, deterministic_time=work.seconds(_WORK), seed=seed, hint=hint)
     if solved is None:
-        raise NetworkRefused(_reason(ways, free, seed))
+        raise NetworkRefused(_reason(ways, free, seed, work))
     solution = NetworkSolution(graph, *ways.flow(stated.units(solved.values)), bound)
     exact = float(np.abs(program.costs) @ program.variable_upper) < _EXACT
     proven = solution.cost <= bound or (solved.optimal and exact)
@@ -111,7 +112,10 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
 
 def _in_fractions(ways: Ways, free: Int64s, seed: int, work: Work) -> RelaxedNetwork | None:
     """The program of all ways, or of those that are worth something; None: the solver finds no flow."""
-    return relax(ways, free, np.arange(len(ways))) if len(ways) <= MOST_COLUMNS else generate(ways, free, seed, work)
+    if len(ways) > MOST_COLUMNS:
+        return generate(ways, free, seed, work)
+    work.program(len(ways), len(ways))
+    return relax(ways, free, np.arange(len(ways)))
 
 
 def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: Work) -> Int64s:
@@ -129,7 +133,9 @@ def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: 
     values = relaxed.solution.values[: len(chosen)]
     nodes, supplies = _settled(ways, chosen, values, free)
     kept = np.zeros(len(program.costs))
-    for _ in range(_DIVES):
+    for dive in range(_DIVES):
+        if dive and work.is_done:
+            break
         work.program(len(ways), len(chosen))
         whole = whole_part(ways, chosen, values, nodes=nodes, supplies=supplies)
         # What is nearly whole is rounded up: a node may have too little room for that.
@@ -152,7 +158,8 @@ def _around(ways: Ways, free: Int64s, relaxed: RelaxedNetwork, seed: int, work: 
     left[dear[np.argsort(reduced[dear], kind="stable")[_MOST_OPEN:]]] = 0.0
     near = kept[: len(chosen)] + np.minimum(np.rint(values), left[: len(chosen)])
     hint = stated.values(stated.units(near)) - kept
-    solved = solve_mip(replace(rest, variable_upper=left), deterministic_time=_WORK, seed=seed, hint=hint)
+    seconds = work.seconds(_WORK)
+    solved = solve_mip(replace(rest, variable_upper=left), deterministic_time=seconds, seed=seed, hint=hint)
     if solved is None:
         raise NetworkRefused("no flow that meets its minimums and maximums was found in the time of a round")
     return stated.units(kept + solved.values)
@@ -227,12 +234,13 @@ def _is_flow(solution: NetworkSolution, free: Int64s) -> bool:
     return True
 
 
-def _reason(ways: Ways, free: Int64s, seed: int) -> str:
+def _reason(ways: Ways, free: Int64s, seed: int, work: Work) -> str:
     """Why no flow was found: what is lacking at least, if that can be found out."""
     graph = ways.graph
     stated = Statement(ways, free, np.arange(len(ways)), elastic=True)
     program: LinearProgram = stated.program()
-    solved = solve_mip(program, deterministic_time=_WORK_OF_REASON, seed=seed, hint=stated.nothing_placed())
+    seconds = work.seconds(_WORK_OF_REASON)
+    solved = solve_mip(program, deterministic_time=seconds, seed=seed, hint=stated.nothing_placed())
     if solved is None or not solved.optimal or not solved.values @ program.costs:
         return "no flow that meets its minimums and maximums was found in the time of a round"
     flows, _ = ways.flow(stated.units(solved.values))

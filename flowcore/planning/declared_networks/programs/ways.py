@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
-from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
+from flowcore.planning.declared_networks.graph import Graph, NetworkTooLarge
 
 Float64s = NDArray[np.float64]
 #: More ways than this take longer than a round has, as arrays.
@@ -87,6 +87,19 @@ class Ways:
             taken = slice(level.first, level.end)
             onward = weights[taken] + self.factors[taken] * costs[self.heads[taken]]
             costs[level.states] = np.minimum.reduceat(onward, level.runs)
+        return costs
+
+    def dearest(self, weights: Float64s) -> Float64s:
+        """float64[S]: what the dearest way from each state to an end costs; 0 where there is none.
+
+        Args:
+            weights: float64[E], not negative: what a unit pays that takes a way.
+        """
+        costs = np.zeros(len(self.ends))
+        for level in self.levels:
+            taken = slice(level.first, level.end)
+            onward = weights[taken] + self.factors[taken] * costs[self.heads[taken]]
+            costs[level.states] = np.maximum.reduceat(onward, level.runs)
         return costs
 
     def least_arrivals(self) -> Float64s:
@@ -181,17 +194,23 @@ def _first_of_each(ways: Int64s, groups: Int64s, reduced: Float64s, ranks: Int64
     return ways[np.arange(len(ways)) - np.searchsorted(of_group, of_group) < count]
 
 
+def count_ways(graph: Graph) -> int:
+    """How many ways a graph has, those through gains counted once."""
+    return sum(graph.reached_by[tail].bit_count() for tail in graph.tails.tolist())
+
+
 def ways_of(graph: Graph) -> Ways:
     """The ways of a graph.
 
     Raises:
-        NetworkRefused: there are more than a round has time for.
+        NetworkTooLarge: there are more than a round has time for.
     """
-    count = sum(graph.reached_by[tail].bit_count() for tail in graph.tails.tolist())
+    count = count_ways(graph)
     if count > MOST_WAYS:
-        raise NetworkRefused(
+        raise NetworkTooLarge(
             f"its pods have {count} ways through its arcs, and a round has time for {MOST_WAYS}: use fewer arcs, or "
-            "fewer kinds of pods for each"
+            "fewer kinds of pods for each",
+            MOST_WAYS / count,
         )
     vertices, pods = _states(graph)
     first = np.searchsorted(vertices, np.arange(len(graph.names) + 1))

@@ -1,28 +1,38 @@
-"""What solving a network may take: it is counted, not timed, so that a round replays."""
+"""What solving networks may take: it is counted, not timed, so that a round replays."""
 
 from __future__ import annotations
 
 from flowcore.planning.declared_networks.graph import NetworkRefused
 
-#: Of one network in a round, with all that is solved again: some 20 seconds. Everything else in the round waits for it.
-MOST_WORK = 4_000_000
+#: Of all networks in a round, with all that is solved again: five to eleven seconds. All other pods wait for it.
+MOST_WORK = 2_000_000
 #: What a column of a linear program counts for, and by how many ways one is looked at for 1.
 _COLUMN, _SCANNED = 10, 100
+#: What a second of CP-SAT's deterministic time counts for, and the least that it is given.
+_SECOND, _LEAST_SECONDS = 200_000, 0.1
 
 
 class Work:
-    """Work that is left. A unit is a way that is priced, or a part of a column of a linear program."""
+    """Work that is left. A unit is a way that is priced, or a part of a column of a linear program.
+
+    Attributes:
+        most: units at the start.
+        left: units; below zero where the last part took more than there was.
+    """
 
     def __init__(self, most: int = MOST_WORK) -> None:
-        self._left = most
+        self.most = self.left = most
 
     @property
     def is_done(self) -> bool:
         """Whether nothing is left."""
-        return self._left <= 0
+        return self.left <= 0
 
-    def program(self, ways: int, columns: int) -> None:
-        """Counts a program with so many columns, and the prices of so many ways.
+    def demand(self, ways: int) -> None:
+        """Something is left, for a network without a flow so far.
+
+        Args:
+            ways: how many its pods have.
 
         Raises:
             NetworkRefused: nothing is left.
@@ -32,8 +42,29 @@ class Work:
                 "no flow that meets its minimums and maximums was found in the time of a round; its pods have "
                 f"{ways} ways through its arcs: use fewer arcs, or fewer kinds of pods"
             )
-        self._left -= ways + _COLUMN * columns
+
+    def program(self, ways: int, columns: int) -> None:
+        """Counts a linear program with so many columns, and the prices of so many ways."""
+        self.left -= ways + _COLUMN * columns
 
     def scan(self, ways: int) -> None:
         """Counts a look at so many ways."""
-        self._left -= ways // _SCANNED + 1
+        self.left -= ways // _SCANNED + 1
+
+    def flow(self, arcs: int) -> None:
+        """Counts a minimum-cost flow of so many arcs."""
+        self.left -= arcs
+
+    def seconds(self, wanted: float) -> float:
+        """CP-SAT's deterministic time for a program, which is counted: ``wanted``, or half of what is left."""
+        granted = max(_LEAST_SECONDS, min(wanted, self.left / 2 / _SECOND))
+        self.left -= int(granted * _SECOND)
+        return granted
+
+    def part(self, of: int) -> Work:
+        """An equal part for the next of so many networks; ``took`` counts what it takes of that."""
+        return Work(max(0, self.left) // of)
+
+    def took(self, part: Work) -> None:
+        """Counts what a network took of its part."""
+        self.left -= part.most - part.left

@@ -5,6 +5,7 @@ policy, in the cluster without it. So the way back would gain as much less than 
 """
 
 from flowcore.planning.evictions.gains.gain_moves import GainMoves
+from flowcore.planning.evictions.gains.move_prices import move_prices
 from flowcore.planning.evictions.gains.replacement_costs import ReplacementCosts
 
-__all__ = ["GainMoves", "ReplacementCosts"]
+__all__ = ["GainMoves", "ReplacementCosts", "move_prices"]

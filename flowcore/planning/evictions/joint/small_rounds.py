@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from flowcore.cluster.arrays.snapshot import PendingPod
+from flowcore.model.policies import VictimOrder
 from flowcore.planning.evictions.eligibility import may_preempt
 from flowcore.planning.evictions.waiting import Waiting
 from flowcore.planning.problem.demands.demands import Demand
@@ -36,7 +37,7 @@ def is_small(problem: Problem, result: RoundResult, candidate: Candidate, waitin
     """Whether all placements of a result may be decided again with the pods that wait.
 
     Not with gangs, queues, networks, volumes or NUMA zones, with pods that replace others or wait for a cheaper node,
-    with policies whose age crosses priorities, and with placements that pods need near them.
+    with policies whose age crosses priorities or that count lost work, and with placements that pods need near them.
     """
     if not waiting or len(result.placements) >= _MOST_PODS:
         return False
@@ -58,7 +59,8 @@ def _is_simple(problem: Problem, demand: Demand) -> bool:
     pod_class, policy = demand.group.pod_class, demand.policy
     has_zones = pod_class.numa is not None and problem.snapshot.numa is not None
     is_aged = policy.unscheduled.aging_crosses_priorities
-    return not (pod_class.volumes or has_zones or is_aged or demand.waits)
+    counts_lost_work = policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
+    return not (pod_class.volumes or has_zones or is_aged or counts_lost_work or demand.waits)
 
 
 def _needs_others(demand: Demand) -> bool:

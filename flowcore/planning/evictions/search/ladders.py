@@ -32,7 +32,7 @@ class Bounds:
     Attributes:
         nodes: int64[M].
         priority: int64[M], lower bound of the highest priority among the pods that leave.
-        total: float64[M], the sum of priorities (with kube-scheduler's offset) is at least this.
+        total: float64[M], the sum of priorities (with kube-scheduler's offset), or of other weights, is at least this.
         count: int64[M], lower bound of the pods that leave.
     """
 
@@ -91,7 +91,9 @@ class Ladders:
         levels, level_of = np.unique(self._residents.priorities, return_inverse=True)
         return levels, level_of.ravel()
 
-    def of_all_nodes(self, may_leave: Bools, tiers: Int64s, free: Int64s, requests: Int64s) -> NodeBounds:
+    def of_all_nodes(
+        self, may_leave: Bools, tiers: Int64s, free: Int64s, requests: Int64s, weights: Int64s
+    ) -> NodeBounds:
         """Bounds for one pod on all nodes.
 
         Args:
@@ -99,13 +101,16 @@ class Ladders:
             tiers: theirs.
             free: int64[N, R].
             requests: int64[R].
+            weights: int64[V], what is summed.
         """
         columns = np.nonzero(requests > 0)[0]
         largest_first = [order[may_leave[order]] for order in map(self._order, columns.tolist())]
         members, rows, missing = np.nonzero(may_leave)[0], np.arange(len(free)), requests[columns] - free[:, columns]
-        return self._bounds(members, largest_first, rows, tiers, columns, missing)
+        return self._bounds(members, largest_first, rows, tiers, columns, missing, weights)
 
-    def of_nodes(self, nodes: Int64s, may_leave: Bools, tiers: Int64s, free: Int64s, requests: Int64s) -> NodeBounds:
+    def of_nodes(
+        self, nodes: Int64s, may_leave: Bools, tiers: Int64s, free: Int64s, requests: Int64s, weights: Int64s
+    ) -> NodeBounds:
         """Bounds for one pod on some nodes, int64[M]; the rest as above."""
         residents, columns = self._residents, np.nonzero(requests > 0)[0]
         here = np.array([resident for node in nodes.tolist() for resident in residents.on(node)], dtype=np.int64)
@@ -117,7 +122,7 @@ class Ladders:
         rows = np.zeros(len(free), dtype=np.int64)
         rows[nodes] = np.arange(len(nodes))
         missing = requests[columns] - free[np.ix_(nodes, columns)]
-        return self._bounds(members, largest_first, rows, tiers, columns, missing)
+        return self._bounds(members, largest_first, rows, tiers, columns, missing, weights)
 
     def _bounds(
         self,
@@ -127,6 +132,7 @@ class Ladders:
         tiers: Int64s,
         columns: Int64s,
         missing: Int64s,
+        weights: Int64s,
     ) -> NodeBounds:
         """Bounds of M nodes.
 
@@ -136,6 +142,7 @@ class Ladders:
             rows: int64[N], the row of each of the nodes.
             columns: int64[C], resources that the pod asks for.
             missing: int64[M, C], what they lack.
+            weights: int64[V], what is summed.
         """
         residents = self._residents
         lowest, suffices = self._lowest_priorities(members, rows, tiers, columns, missing)
@@ -146,9 +153,10 @@ class Ladders:
         for place, (column, order) in enumerate(zip(columns.tolist(), largest_first, strict=True)):
             within = order[residents.priorities[order] < end[rows[residents.nodes[order]]]]
             count = np.maximum(count, self._at_least(column, within, rows, missing[:, place]))
-        least_important = np.full(len(missing), 2**31, dtype=np.int64)
-        np.minimum.at(least_important, rows[residents.nodes[members]], residents.priorities[members])
-        total = count.astype(np.float64) * (least_important + PRIORITY_OFFSET)
+        least = np.full(len(missing), 2**62, dtype=np.int64)
+        within = members[residents.priorities[members] < end[rows[residents.nodes[members]]]]
+        np.minimum.at(least, rows[residents.nodes[within]], weights[within])
+        total = count.astype(np.float64) * np.where(least == 2**62, 2**32, least)
         return NodeBounds(suffices, lowest, total, count)
 
     def _lowest_priorities(
@@ -196,9 +204,15 @@ class Ladders:
 class BoundsOfDemand:
     """Bounds for one pod of a demand; after a decision only the nodes are judged again that it has changed."""
 
-    def __init__(self, state: EvictionState, ladders: Ladders, requests: Int64s) -> None:
-        """``requests``: int64[R]."""
+    def __init__(self, state: EvictionState, ladders: Ladders, requests: Int64s, weights: Int64s | None = None) -> None:
+        """For one pod.
+
+        Args:
+            requests: int64[R].
+            weights: int64[V], what is summed; None: priorities with kube-scheduler's offset.
+        """
         self._state, self._ladders, self._requests = state, ladders, requests
+        self._weights = state.residents.priorities + PRIORITY_OFFSET if weights is None else weights
         #: Who may leave, their tiers, the bounds of all nodes, and the changes before that.
         self._known: tuple[Bools, Int64s, NodeBounds, int] | None = None
 
@@ -215,9 +229,9 @@ class BoundsOfDemand:
             stale[state.residents.nodes[may_leave != self._known[0]]] = True
         nodes = np.nonzero(stale)[0]
         if self._known is None or len(nodes) * _FEW_OF_NODES > len(possible):
-            bounds = ladders.of_all_nodes(may_leave, tiers, state.free, self._requests)
+            bounds = ladders.of_all_nodes(may_leave, tiers, state.free, self._requests, self._weights)
         else:
             bounds = self._known[2]
-            bounds.put(nodes, ladders.of_nodes(nodes, may_leave, tiers, state.free, self._requests))
+            bounds.put(nodes, ladders.of_nodes(nodes, may_leave, tiers, state.free, self._requests, self._weights))
         self._known = may_leave, tiers, bounds, state.changes
         return bounds.best_first(possible)

@@ -28,12 +28,23 @@ class NodeSearch:
     """Where the next pods of one demand go."""
 
     def __init__(
-        self, state: EvictionState, number: int, fit_check: FitCheck, ladders: Ladders, nodes: Bools | None
+        self,
+        state: EvictionState,
+        number: int,
+        fit_check: FitCheck,
+        ladders: Ladders,
+        nodes: Bools | None,
+        lost_work: Int64s | None = None,
     ) -> None:
-        """``nodes``: bool[N], nodes to choose from; None: all."""
-        self._state, self.number, self.fit_check = state, number, fit_check
+        """For one demand.
+
+        Args:
+            nodes: bool[N], nodes to choose from; None: all.
+            lost_work: int64[V], what victims are to lose least of; None: kube-scheduler's order.
+        """
+        self._state, self.number, self.fit_check, self._lost_work = state, number, fit_check, lost_work
         self._demand: Demand = state.demands[number]
-        self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests)
+        self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work)
         self.priority = self._demand.group.pod_class.priority
         self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
         #: Whether moves may make room for its next pod.
@@ -159,14 +170,14 @@ class NodeSearch:
         if not choices:
             return
         residents = self._state.residents
-        victims = choose_victims(residents, self.fit_check, node, choices)
+        victims = choose_victims(residents, self.fit_check, node, choices, lost_work=self._lost_work)
         if victims is None:
             return
         options = [victims]
         if count > 1 and self.fit_check.by_node:
             most = self._most(node, choices[0], count)
             if most > 1:
-                shared = choose_victims(residents, self.fit_check, node, choices, most)
+                shared = choose_victims(residents, self.fit_check, node, choices, most, self._lost_work)
                 if shared is not None:
                     options.append(shared)
         best = min(options, key=lambda option: (option.key[:3], -option.count, option.key))

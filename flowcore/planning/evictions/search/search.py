@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, PendingPod
-from flowcore.model.policies import Policy
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
+from flowcore.model.policies import Policy, VictimOrder
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
-from flowcore.planning.evictions.search.ladders import Ladders
+from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.move_search import MoveSearch
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
@@ -42,11 +43,17 @@ class Search:
         policies: Mapping[str, Policy],
         cache: VerdictCache,
         moves: MoveEligibility,
+        lost_work: Callable[[], Int64s],
         reclaims: ReclaimEligibility | None = None,
     ) -> None:
-        """``reclaims``: None: there are no queues."""
+        """Begins a search.
+
+        Args:
+            lost_work: gives int64[V], what is lost when a resident leaves; asked where a policy counts that.
+            reclaims: None: there are no queues.
+        """
         self._state, self._cache, self._moves = state, cache, moves
-        self.eligibility, self._reclaims = Eligibility(state), reclaims
+        self.eligibility, self._reclaims, self._lost_work = Eligibility(state), reclaims, lost_work
         self._ladders = Ladders(state.residents)
         self._before = state.snapshot()
         self._fit_checks: dict[tuple[int, int], FitCheck] = {}
@@ -60,7 +67,9 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes)
+        by_lost_work = self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
+        lost_work = self._lost_work() if preempts and by_lost_work else None
+        this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
             took = self._place_next(this, pods[placed:], preempts=preempts)
@@ -174,6 +183,22 @@ class Search:
             candidates.append(Candidates(demand, pods, -1, fit_check, tuple(nodes), residents))
         exact = ExactSearch(state, self.eligibility, self._moves, self.destinations, seed, preempts=preempts)
         exact.improve(checkpoint, candidates, priority)
+
+    def decide_together(self, checkpoint: Checkpoint, priority: int) -> None:
+        """Decides again what was decided since a checkpoint, for pods of one priority, where fewer leave then.
+
+        Only pods that preempt may have come since, and only victims of preemptions may have left.
+        """
+        state = self._state
+
+        def node_order(demand: int, may_leave: Bools) -> Int64s:
+            possible, requests = self.fit_check(demand).possible, state.demands[demand].requests
+            return BoundsOfDemand(state, self._ladders, requests).best_first(possible, may_leave).nodes
+
+        def place(demand: int, pods: Sequence[PendingPod]) -> int:
+            return self.place_all(demand, pods, preempts=True)
+
+        PatternSearch(state, self.eligibility, self.fit_check, node_order, place).improve(checkpoint, priority)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room.

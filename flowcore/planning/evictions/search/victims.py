@@ -1,4 +1,4 @@
-"""Whom one node loses for a waiting pod: kube-scheduler's choice, and fewer where possible.
+"""Whom one node loses for a waiting pod: kube-scheduler's choice and fewer where possible, or who loses least work.
 
 Source: SelectVictimsOnNode of plugins/defaultpreemption: all that may leave do, the pod must fit; then the most
 important first is taken back as long as the pod fits. What that leaves is not always the least: two small victims may
@@ -11,8 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.planning.evictions.eligibility import PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck, ResourceFit
+from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns
 from flowcore.planning.evictions.residents import Residents, VictimsKey, victims_key
 
 #: Sets that are tried on one node for fewer victims than kube-scheduler's.
@@ -35,21 +39,30 @@ class Victims:
 
 
 def choose_victims(
-    residents: Residents, fit_check: FitCheck, node: int, choices: Sequence[Sequence[PossibleEviction]], count: int = 1
+    residents: Residents,
+    fit_check: FitCheck,
+    node: int,
+    choices: Sequence[Sequence[PossibleEviction]],
+    count: int = 1,
+    lost_work: Int64s | None = None,
 ) -> Victims | None:
-    """The best victims on a node by kube-scheduler's order; None: the pods do not fit, whichever residents leave.
+    """The best victims on a node; None: the pods do not fit, whichever residents leave.
 
     Args:
         choices: sets of evictions, each the most important first; all of one set may leave together.
         count: pods that are to fit.
+        lost_work: int64[V], what the victims are to lose least of, after the highest priority; None: kube-scheduler's
+            order.
     """
     best: Victims | None = None
     for evictions in choices:
         leaving = _take_back(fit_check, node, evictions, count)
         if leaving is None:
             continue
-        victims = _victims(residents, node, leaving, count)
-        if len(leaving) > 1 and isinstance(fit_check, ResourceFit):
+        victims = _victims(residents, node, leaving, count, lost_work)
+        if lost_work is not None:
+            victims = _losing_least(residents, fit_check, evictions, victims, lost_work)
+        elif len(leaving) > 1 and isinstance(fit_check, ResourceFit):
             victims = min(
                 victims, _fewer(residents, fit_check, node, evictions, leaving, count), key=lambda option: option.key
             )
@@ -58,9 +71,15 @@ def choose_victims(
     return best
 
 
-def _victims(residents: Residents, node: int, evictions: Sequence[PossibleEviction], count: int) -> Victims:
+def _victims(
+    residents: Residents,
+    node: int,
+    evictions: Sequence[PossibleEviction],
+    count: int,
+    lost_work: Int64s | None = None,
+) -> Victims:
     members = tuple(dict.fromkeys(member for eviction in evictions for member in eviction.members))
-    return Victims(node, members, count, victims_key(residents, members, count))
+    return Victims(node, members, count, victims_key(residents, members, count, lost_work))
 
 
 def _take_back(
@@ -75,6 +94,40 @@ def _take_back(
         if fit_check.fits(node, _here(rest), count):
             leaving = rest
     return leaving
+
+
+def _losing_least(
+    residents: Residents,
+    fit_check: FitCheck,
+    evictions: Sequence[PossibleEviction],
+    known: Victims,
+    lost_work: Int64s,
+) -> Victims:
+    """Of the sets of no higher priority than the known one those that lose the least work: the dearest stay first."""
+    node, count, priorities = known.node, known.count, residents.priorities
+    allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= known.key[0]]
+    # At least 1: nobody leaves in vain because it loses nothing.
+    prices = {id(each): 1 + int(lost_work[list(each.members)].sum()) for each in allowed}
+    cheapest_first = sorted(allowed, key=lambda eviction: prices[id(eviction)])
+    options = [known]
+    leaving = _take_back(fit_check, node, cheapest_first[::-1], count)
+    if leaving is not None:
+        options.append(_victims(residents, node, leaving, count, lost_work))
+    if isinstance(fit_check, ResourceFit):
+        kinds = [
+            LeavingKind(
+                (place,),
+                np.sum([fit_check.usage(member) for member in eviction.here], axis=0, dtype=np.int64),
+                prices[id(eviction)],
+                (),
+            )
+            for place, eviction in enumerate(cheapest_first)
+        ]
+        missing = np.array(fit_check.missing(node, count), dtype=np.int64)
+        places = NodePatterns(np.zeros_like(missing), kinds, {}).members(missing)
+        if places:
+            options.append(_victims(residents, node, [cheapest_first[place] for place in places], count, lost_work))
+    return min(options, key=lambda option: option.key)
 
 
 def _here(evictions: Sequence[PossibleEviction]) -> list[int]:

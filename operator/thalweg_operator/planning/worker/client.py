@@ -85,7 +85,7 @@ class WorkerClient:
             except OSError as error:  # out of memory or processes
                 raise WorkerLost(f"the worker process cannot be started: {error}") from error
             greeting = greeting_decoder.decode(await self._greeting(self._process))
-            self._models = KnownModels(tuple(greeting.models), greeting.problems)
+            self._models = KnownModels(tuple(greeting.models), greeting.problems, frozenset(greeting.networks))
         return self._models
 
     async def _greeting(self, process: Process) -> bytes:

@@ -41,7 +41,7 @@ from thalweg_operator.planning.worker.replica import Replica
 
 def send_greeting(sink: BinaryIO, known: KnownModels) -> None:
     """Tells the operator that the worker is ready, and its cost models."""
-    body = reply_encoder.encode(Greeting(list(known.names), dict(known.problems)))
+    body = reply_encoder.encode(Greeting(list(known.names), dict(known.problems), sorted(known.networks)))
     sink.write(LENGTH.pack(len(body)) + body)
     sink.flush()
 

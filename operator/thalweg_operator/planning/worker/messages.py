@@ -249,10 +249,11 @@ def _joined(parts: Sequence[_Cut], **rest: Any) -> _Cut:
 
 
 class Greeting(msgspec.Struct):
-    """The first message of a worker: its cost models, and why others are not used."""
+    """The first message of a worker: its cost models, why others are not used, and which declare networks."""
 
     models: list[str]
     problems: dict[str, str]
+    networks: list[str] = []
 
 
 class NodePricesEntry(msgspec.Struct, frozen=True, array_like=True):
@@ -287,6 +288,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
         settles_in: seconds until waiting costs a pod as much as its cheapest node; 0: there is no such pod.
         phases: phases of the seconds that the round took, in order.
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
+        network_seconds: those for the pods of each policy whose cost model declares a network.
         filter_seconds: how long these phases waited for filters.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
@@ -303,6 +305,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
     backfill_history: BackfillHistory = BackfillHistory()
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}
+    network_seconds: dict[str, float] = {}
     problem: str = ""
     cause: str = ""
 

@@ -9,8 +9,9 @@ import msgspec
 
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
+from flowcore.costs.network_model import NetworkModel
 from flowcore.planning.plan_document import to_plan_document
-from flowcore.planning.round import Round, RoundResult, run_round
+from flowcore.planning.round import Round, RoundResult
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.improving_time import ImprovingTime
@@ -51,18 +52,22 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         # This plan is only shown, so it gets the first steps only, and no search.
         with stopwatch.phase("observed"):
             rest = replace(results[0].after, pending=observed_pods, running=None)
-            results.append(run_round(rest, policies, models, cache=cache, steps=_OBSERVED_STEPS))
+            shown = Round(rest, policies, models, cache=cache, charge=meter)
+            _run_steps(shown, _OBSERVED_STEPS, lambda: False, lambda: None)
+            results.append(shown.result())
     with stopwatch.phase("prices"):
         position_by_key = {waiting.key: i for i, waiting in enumerate(request.pending)}
         priced = list(first_prices(planned.node_prices(bound=len(delivered_pods) <= _FEW)))
         prices = list(encode_prices(request, position_by_key, priced))
         savings = savings_by_pod(priced, results[0].after.table.nodes)
     reply = _to_reply(request, position_by_key, results, savings, cache.take_stats())
+    networks = {name for name, policy in policies.items() if isinstance(models[policy.cost.model], NetworkModel)}
     return msgspec.structs.replace(
         reply,
         node_prices=prices,
         node_names=replica.names_to_tell() if prices else None,
         namespace_seconds=meter.seconds([*planned.groups, *([pod] for pod in observed_pods)]),
+        network_seconds=meter.policy_seconds(networks),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
         filter_seconds=cache.take_seconds(),

@@ -48,7 +48,7 @@ _HALF_LIFE = 60.0
 #: Seconds for a lot below which a namespace is forgotten: 500 such lots are less than ``CALM_BOUND``.
 _LEAST_COST = 0.0001
 #: Seconds that a pod waits for its first turn before its condition says so.
-_TOLD_AFTER = 2.0
+TOLD_AFTER = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,7 +222,7 @@ class NamespaceTurns:
         return TurnSelection(
             self._pods,
             [pod for pod in pods if pod.uid not in picked],
-            [pod for pod in new if now - self._waits_since[pod.uid] >= _TOLD_AFTER],
+            [pod for pod in new if now - self._waits_since[pod.uid] >= TOLD_AFTER],
             more=bool(new),
         )
 

@@ -1,0 +1,195 @@
+"""Who leaves for many urgent pods of one priority, decided for all of them together.
+
+One pod after the other takes the node where its victims are least, and so takes what others of the round need more:
+the small pod goes where one victim would have done for a large one. Here the nodes' patterns are chosen together, so
+that the same pods come and those that leave are less: fewer of the highest priority that leaves, then of the next one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
+from flowcore.planning.evictions.eligibility import Eligibility
+from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.patterns.master_program import choose_patterns
+from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns, Patterns
+from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.solvers.linear import Float64s
+
+#: Demands, nodes and patterns that are decided together.
+_MOST_DEMANDS, _MOST_NODES, _MOST_COLUMNS = 8, 2_000, 20_000
+#: Beside the nodes of the plan so far, promising nodes: so many, and so many for each pod.
+_MORE_NODES, _MORE_FOR_A_POD = 64, 2
+#: Losses of neighbouring priorities differ by this factor at most, and so many priorities are told apart: a linear
+#: program in floats knows no more.
+_MOST_FACTOR, _MOST_TIERS = 1_000, 4
+
+
+class PatternSearch:
+    """Decides again what a search decided for the pods of one priority."""
+
+    def __init__(
+        self,
+        state: EvictionState,
+        eligibility: Eligibility,
+        check_of: Callable[[int], FitCheck],
+        node_order: Callable[[int, Bools], Int64s],
+        place: Callable[[int, Sequence[PendingPod]], int],
+    ) -> None:
+        """Changes the state.
+
+        Args:
+            check_of: the fit check of a demand, by number.
+            node_order: nodes for a demand where some residents may leave, bool[V], the cheapest first.
+            place: places pods of a demand one after the other, with victims; how many.
+        """
+        self._state, self._residents, self._eligibility = state, state.residents, eligibility
+        self._check_of, self._node_order, self._place = check_of, node_order, place
+
+    def improve(self, checkpoint: Checkpoint, priority: int) -> bool:
+        """Decides otherwise what was decided since a checkpoint, where fewer pods leave then; whether it did.
+
+        Only preemptions and arrivals may have been decided, for pods of this priority that preempt.
+        """
+        state = self._state
+        pods: dict[int, list[PendingPod]] = {}
+        for arrival in state.arrivals[checkpoint.arrivals :]:
+            pods.setdefault(arrival.demand, []).append(arrival.pod)
+        arrived = sum(map(len, pods.values()))
+        if arrived < 2 or len(pods) > _MOST_DEMANDS or len(state.leaving) <= checkpoint.leaving:
+            return False
+        if not all(self._check_of(demand).by_node for demand in pods):
+            return False
+        decisions = state.decisions_since(checkpoint)
+        before = self._lost(checkpoint)
+        used = {arrival.node for arrival in decisions.arrivals}
+        state.roll_back(checkpoint)
+        self._decide(pods, used, priority, before)
+        if len(state.arrivals) - checkpoint.arrivals == arrived and self._lost(checkpoint) < before:
+            return True
+        state.roll_back(checkpoint)
+        state.replay(decisions)
+        return False
+
+    def _lost(self, checkpoint: Checkpoint) -> list[tuple[int, int]]:
+        """How many leave of each priority, the highest first: what plans with the same pods are compared by."""
+        leaving = list(self._state.leaving)[checkpoint.leaving :]
+        lost = Counter(self._residents.priorities[leaving].tolist())
+        return sorted(lost.items(), reverse=True)
+
+    def _decide(
+        self, pods: dict[int, list[PendingPod]], used: set[int], priority: int, before: Sequence[tuple[int, int]]
+    ) -> None:
+        state, demands = self._state, list(pods)
+        may_leave = self._eligibility.mask(priority)
+        wanted = np.array([len(pods[demand]) for demand in demands], dtype=np.int64)
+        requests = np.array([state.demands[demand].requests for demand in demands])
+        limits: dict[str, int] = {}
+        losses = _losses(self._residents.priorities[may_leave], before)
+        nodes = self._nodes(demands, used, may_leave, int(wanted.sum()))
+        choices: dict[int, NodePatterns] = {}
+        patterns: list[Patterns] = []
+        columns = 0
+        for node in nodes:
+            choice = NodePatterns(state.free[node], self._kinds(node, may_leave, losses, limits), limits)
+            most = np.array([self._check_of(demand).possible[node] for demand in demands]) * wanted
+            of_node = choice.patterns(requests, most)
+            if len(of_node.losses):
+                choices[node] = choice
+                patterns.append(of_node)
+                columns += len(of_node.losses)
+            if columns > _MOST_COLUMNS:
+                break
+        if not patterns:
+            return
+        kept = list(choices)
+        left = {demand: list(pods[demand]) for demand in demands}
+        for number, place in choose_patterns(patterns, self._prices(demands, kept, patterns), wanted, limits):
+            self._take(kept[number], choices[kept[number]], patterns[number].counts[place], left)
+        # Where the program splits a node, and where no pattern was found, pods come one after the other.
+        for demand, waiting in sorted(left.items(), key=lambda entry: -state.demands[entry[0]].dominant_share):
+            self._place(demand, waiting)
+
+    def _nodes(self, demands: Sequence[int], used: set[int], may_leave: Bools, count: int) -> list[int]:
+        """The nodes of the plan so far, then the most promising ones of each demand."""
+        more = _MORE_NODES + _MORE_FOR_A_POD * count
+        nodes = dict.fromkeys(sorted(used))
+        for demand in demands:
+            nodes |= dict.fromkeys(self._node_order(demand, may_leave)[:more].tolist())
+        return list(nodes)[:_MOST_NODES]
+
+    def _kinds(
+        self, node: int, may_leave: Bools, losses: dict[int, int], limits: dict[str, int]
+    ) -> Sequence[LeavingKind]:
+        """The pods that may leave a node; adds the limits that they count for."""
+        state, residents = self._state, self._residents
+        alike: dict[tuple[bytes, int, tuple[str, ...]], list[int]] = {}
+        for resident in reversed(residents.on(node)):
+            pod = residents.pods[resident]
+            loss = losses.get(pod.priority)
+            if loss is None or not may_leave[resident]:
+                continue
+            names = [f"budget {name}" for name in pod.budgets]
+            for name in pod.budgets:
+                limits.setdefault(f"budget {name}", max(0, state.budgets[name]))
+            if pod.gang:
+                names.append(f"gang {pod.gang}")
+                limits.setdefault(names[-1], max(0, self._eligibility.surplus(pod.gang)))
+            if all(limits[name] > 0 for name in names):
+                alike.setdefault((residents.usage[resident].tobytes(), loss, tuple(names)), []).append(resident)
+        return [
+            LeavingKind(tuple(members), residents.usage[members[0]], loss, names)
+            for (_, loss, names), members in alike.items()
+        ]
+
+    def _prices(self, demands: Sequence[int], nodes: Sequence[int], patterns: Sequence[Patterns]) -> list[Float64s]:
+        """Of equal losses the plan takes what costs less; all of it together counts for less than one loss."""
+        costs = np.array([self._state.priced(demand).first_cost[nodes] for demand in demands], dtype=np.float64)
+        prices = [each.counts @ costs[:, number] for number, each in enumerate(patterns)]
+        total = sum(float(np.abs(price).max()) for price in prices)
+        return [price / max(1.0, 2.0 * total) for price in prices]
+
+    def _take(self, node: int, choice: NodePatterns, counts: Int64s, left: dict[int, list[PendingPod]]) -> None:
+        """Lets pods come to a node, as many of the pattern's as are left, and others leave for them."""
+        state, residents = self._state, self._residents
+        coming = [
+            (demand, pod)
+            for (demand, pods), count in zip(left.items(), counts.tolist(), strict=True)
+            for pod in pods[:count]
+        ]
+        if not coming:
+            return
+        members = choice.members(np.sum([state.demands[demand].requests for demand, _ in coming], axis=0))
+        if members is None:
+            return
+        budgets = Counter(name for member in members for name in residents.pods[member].budgets)
+        gangs = Counter(residents.pods[member].gang for member in members if residents.pods[member].gang)
+        if any(state.budgets[name] < count for name, count in budgets.items()):
+            return
+        if any(self._eligibility.surplus(name) < count for name, count in gangs.items()):
+            return
+        for member in members:
+            state.let_leave(member, self._eligibility.kind, [pod.key for _, pod in coming])
+        for demand, pod in coming:
+            state.arrive(pod, demand, node)
+        for pods, count in zip(left.values(), counts.tolist(), strict=True):
+            del pods[:count]
+
+
+def _losses(priorities: Int64s, before: Sequence[tuple[int, int]]) -> dict[int, int]:
+    """What it is to lose a pod of each priority: more than all that a plan loses of the priorities below it.
+
+    Numbers allow that for the highest priorities only; the others count alike. Pods above all that the plan loses stay.
+
+    Args:
+        priorities: of pods that may leave.
+        before: how many a plan loses of each priority, the highest first.
+    """
+    factor = min(_MOST_FACTOR, 1 + sum(count for _, count in before))
+    tiers = np.unique(priorities[priorities <= before[0][0]]).tolist()
+    alike = max(0, len(tiers) - _MOST_TIERS)
+    return {priority: factor ** max(0, tier - alike) for tier, priority in enumerate(tiers)}

@@ -1,0 +1,16 @@
+"""Who is planned in a round, where not all that waits is: namespaces take turns, and so do large networks."""
+
+from __future__ import annotations
+
+from thalweg_operator.planning.turns.namespaces import BOUND, CALM_BOUND, NamespaceTurns, TurnSelection, waits_for_turn
+from thalweg_operator.planning.turns.networks import NetworkTurns, waits_for_network
+
+__all__ = [
+    "BOUND",
+    "CALM_BOUND",
+    "NamespaceTurns",
+    "NetworkTurns",
+    "TurnSelection",
+    "waits_for_network",
+    "waits_for_turn",
+]
