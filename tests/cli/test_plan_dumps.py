@@ -195,7 +195,15 @@ def test_it_says_what_every_plan_leaves() -> None:
     assert listed[1] == f"in the whole cluster {sentence}"
     assert sentence in thalweg("status", "-f", "-", stdin=as_list([gpus, *pods])).stdout.splitlines()
     known = plan_of(gpus, *pods)["leftAtLeast"]
-    assert known == {"waiting": 1, "pods": 1, "resource": "example.com/gpu", "asked": 2, "amount": 2}
+    assert known == {
+        "waiting": 1,
+        "pods": 1,
+        "resource": "example.com/gpu",
+        "asked": 2,
+        "amount": 2,
+        "levels": [],
+        "furtherLevels": 0,
+    }
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,10 +12,10 @@ import numpy as np
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from support.model import GI, amounts, node, pod, snapshot
-from support.plans_with_leavers import beside, cost_of, costs_of_all_plans
+from support.plans_with_leavers import beside, cost_of, costs_of_all_plans, keeps_shares
 from support.profiles import examples
 
-from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.cost_policy import CostPolicy, CostWeights, UnscheduledPrice
 from flowcore.model.gangs import Gang
@@ -196,7 +197,13 @@ def test_no_plan_within_the_order_of_queues_beats_the_bound(
     result = run_round(cluster, policies)
     held = {each.pod.key: each.price for each in result.unplaced if each.code == QUEUE_LIMIT}
     let_in = replace(cluster, pending=tuple(each for each in pending if each.key not in held))
-    best = min(costs_of_all_plans(let_in, policies, pods if result.evictions else (), ())) + sum(held.values())
+    highest = max(each.pod_class.priority for each in let_in.pending) if let_in.pending else 0
+
+    def keeps(leavers: Collection[RunningPod], come: Collection[PendingPod]) -> bool:
+        return keeps_shares(let_in, [each for each in leavers if each.priority >= highest], come)
+
+    some = pods if result.evictions else ()
+    best = min(costs_of_all_plans(let_in, policies, some, (), keeps=keeps)) + sum(held.values())
     assert 0 < result.lower_bound <= best
     if result.certified:
         assert result.cost == best

@@ -28,7 +28,7 @@ from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
-from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
 from flowcore.planning.round import pods_left, run_round
 
 _MOVES = msgspec.structs.replace(
@@ -66,8 +66,10 @@ def _asking(cpu: int, gpu: int) -> Amounts:
     return tuple((name, amount) for name, amount in (("cpu", cpu), ("nvidia.com/gpu", gpu)) if amount)
 
 
-def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[int, int]]:
-    """Pods and GPUs that each plan leaves, if rooms alone decide: waiting pods come, running ones stay, move or leave.
+def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[list[int], int]]:
+    """Priorities of the pods, and GPUs, that each plan leaves, if rooms alone decide.
+
+    Waiting pods come, running ones stay, move or leave.
 
     A running pod leaves for a waiting one of a higher priority that got a node. It moves if the policy moves pods.
     """
@@ -105,8 +107,9 @@ def _all_outcomes(cluster: Snapshot, policy: Policy) -> Iterator[tuple[int, int]
                     come[to] += requests
             # A node may hold more than it offers already: then nothing more of that comes.
             if ((free >= 0) | (come == 0)).all():
-                left = [requests for requests, to in zip(asked, chosen, strict=True) if to is None]
-                yield len(left), sum(int(requests[gpu]) for requests in left) if gpu >= 0 else 0
+                left = [number for number, to in enumerate(chosen) if to is None]
+                priorities = [cluster.pending[number].pod_class.priority for number in left]
+                yield priorities, sum(int(asked[number][gpu]) for number in left) if gpu >= 0 else 0
 
 
 @settings(max_examples=examples(150), deadline=None)
@@ -148,7 +151,11 @@ def test_no_plan_leaves_fewer(
         return
     known, outcomes = result.left_at_least, list(_all_outcomes(cluster, policy))
     assert known.waiting == len(result.unplaced)
-    assert known.pods <= min(pods for pods, _ in outcomes) <= known.waiting
+    assert known.pods <= min(len(pods) for pods, _ in outcomes) <= known.waiting
+    for level in known.levels:
+        counts = [sum(priority >= level.priority for priority in pods) for pods, _ in outcomes]
+        assert level.waiting == sum(each.pod.pod_class.priority >= level.priority for each in result.unplaced)
+        assert level.pods <= min(counts) <= level.waiting
     if known.resource:
         assert known.amount <= min(gpus for _, gpus in outcomes) <= known.asked
 
@@ -245,6 +252,16 @@ def test_moves_make_no_more_room_in_all(policy: Policy, least: int) -> None:
     assert (known.waiting, known.pods) == (least, least)
 
 
+def test_a_budget_that_lets_nobody_go_keeps_room_taken() -> None:
+    """An urgent pod needs the room of one that a PodDisruptionBudget protects."""
+    guarded = msgspec.structs.replace(_runs("r", "n", _asking(2000, 0), 0), budgets=("b",))
+    cluster = _crowd([node("n", 2000)], [pod("p", 2000, priority=5)], [guarded])
+    cluster = replace(cluster, running=RunningPods((guarded,), budgets={"b": 0}))
+    assert run_round(cluster).left_at_least == LeftAtLeast(1, 1)
+    cluster = replace(cluster, running=RunningPods((guarded,), budgets={"b": 1}))
+    assert run_round(cluster).left_at_least is None
+
+
 def test_a_gang_that_cannot_be_whole_is_left_whole() -> None:
     """Five pods come together or not at all, and there are three GPUs."""
     pending = [msgspec.structs.replace(pod(f"p{number}", 100, gpu=1), gangs=("g",)) for number in range(5)]
@@ -293,6 +310,30 @@ def test_gpus_are_counted_beside_pods() -> None:
     known = run_round(snapshot([node("n", gpu=3)], waiting)).left_at_least
     assert known is not None
     assert (known.pods, known.resource, known.amount) == (1, "nvidia.com/gpu", 1)
+
+
+def test_each_priority_that_waits_has_a_row() -> None:
+    """Two nodes, four urgent pods of a node each, two that are less urgent, and one that fits beside nobody."""
+    nodes = [node(f"n{number}", 2000) for number in range(2)]
+    urgent = [pod(f"u{number}", 2000, priority=10) for number in range(4)]
+    others = [pod(f"o{number}", 2000, priority=5) for number in range(2)]
+    known = run_round(snapshot(nodes, [*urgent, *others, pod("low", 2000)])).left_at_least
+    assert known is not None
+    assert known.levels == (LeftOfLevel(10, 2, 2), LeftOfLevel(5, 4, 4), LeftOfLevel(0, 5, 5))
+    assert known.further_levels == 0
+    assert msgspec.to_builtins(known)["levels"][0] == {"priority": 10, "waiting": 2, "pods": 2}
+    known = run_round(snapshot(nodes, urgent)).left_at_least
+    assert known == LeftAtLeast(2, 2), "one priority needs no rows"
+
+
+def test_of_many_priorities_the_highest_have_rows() -> None:
+    """Twelve pods that no node has room for, each of a priority of its own."""
+    known = run_round(snapshot([node("n", 100)], [pod(f"p{each}", 200, priority=each) for each in range(12)]))
+    assert known.left_at_least is not None
+    assert [(each.priority, each.pods) for each in known.left_at_least.levels] == [
+        (11 - place, place + 1) for place in range(10)
+    ]
+    assert known.left_at_least.further_levels == 2
 
 
 @pytest.mark.slow

@@ -24,8 +24,9 @@ from flowcore.model.pod_index import PodIndex, PodSignature
 from flowcore.model.policies import Policy
 from flowcore.planning.declared_networks import Graph, NetworkRefused, Work, solve_network
 from flowcore.planning.declared_networks.programs import program, ways
-from flowcore.planning.declared_networks.programs.bounds import least_cost, weights
+from flowcore.planning.declared_networks.programs.bounds import least_alone, least_cost, weights
 from flowcore.planning.declared_networks.programs.generation import generate, relax
+from flowcore.planning.declared_networks.programs.program import bound_of_program
 from flowcore.planning.declared_networks.programs.statement import Prices
 from flowcore.planning.declared_networks.programs.ways import ways_of
 from flowcore.planning.declared_networks.solution import check_solution
@@ -82,6 +83,24 @@ def test_no_flow_costs_less_than_the_bound_of_any_prices(case: DeclaredNetwork, 
     found, prices = ways_of(case.graph()), drawn_prices(data, case)
     paid = weights(found, prices, case.graph().costs)
     assert least_cost(found, case.capacity(), prices, paid) <= best
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(declared_networks(groups=True))
+def test_no_flow_costs_less_than_pods_alone(case: DeclaredNetwork) -> None:
+    """The bound that needs no solver, where a network is not solved in fractions."""
+    best = cheapest(case)
+    assume(best is not None)
+    assert best is not None
+    assert 0 <= least_alone(ways_of(case.graph())) <= best
+
+
+def test_a_network_without_a_flow_in_time_has_a_bound() -> None:
+    """Three pods pay 30 at least on their way to the node, or 10 and 20 of them less to wait."""
+    kind = pods("p", [100, 20, 10], nodes=1)
+    case = DeclaredNetwork((kind,), (Node("n0"),), ((1,),), ((4,),), (Arc(kind, "a"), Arc("a", Node("n0"), cost=30)))
+    with patch.object(program, "_in_fractions", side_effect=NetworkRefused("it takes too long")):
+        assert bound_of_program(graph_of(case), case.capacity(), seed=0, work=Work()) in (60, 90)
 
 
 @settings(max_examples=examples(150), deadline=None)

@@ -109,7 +109,15 @@ def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
     answer = msgspec.json.decode(CliRunner().invoke(main, ["replay", str(path), "-o", "json"]).stdout)
     assert answer["placements"] == {"default/p": "a"}
     assert answer["waiting"].keys() == {"default/large"}
-    assert answer["leftAtLeast"] == {"waiting": 1, "pods": 1, "resource": "", "asked": 0, "amount": 0}
+    assert answer["leftAtLeast"] == {
+        "waiting": 1,
+        "pods": 1,
+        "resource": "",
+        "asked": 0,
+        "amount": 0,
+        "levels": [],
+        "furtherLevels": 0,
+    }
 
 
 def test_the_command_says_whether_the_plan_is_the_same(tmp_path: Path) -> None:

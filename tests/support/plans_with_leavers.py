@@ -1,14 +1,15 @@
 """Every plan of a small cluster in which running pods leave or move too, and what it costs."""
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import product
 
 import numpy as np
 from support.all_plans import all_plans
 
-from flowcore.cluster.arrays.snapshot import Snapshot, non_zero_requests
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot, non_zero_requests
 from flowcore.costs import MODELS
+from flowcore.costs.shares.shares import Shares
 from flowcore.model.policies import Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.problem.demands.demands import Demand
@@ -45,12 +46,14 @@ def costs_of_all_plans(
     leave: Collection[RunningPod],
     move: Collection[RunningPod],
     prices: Mapping[tuple[RunningPod, bool], int] = _NO_PRICES,
+    keeps: Callable[[Collection[RunningPod], Sequence[PendingPod]], bool] = lambda _leavers, _come: True,
 ) -> Iterator[int]:
     """The cost of each plan.
 
     Args:
         leave, move: running pods that may leave, and that may move.
         prices: of a pod that leaves, and that moves (True).
+        keeps: whether a plan in which these leave and those come keeps the limits.
     """
     demands, names = priced_demands(cluster, policies), [node.name for node in cluster.table.nodes]
     pods = list(dict.fromkeys([*leave, *move]))
@@ -66,8 +69,15 @@ def costs_of_all_plans(
         start = FreeCapacity(staying)
         extra = sum(prices.get((pod, bool(to)), 0) for pod, to in zip(pods, chosen, strict=True) if to is not None)
         for commits in all_plans(demands, start):
-            if _has_gangs_whole(demands, commits):
+            come = [pod for number, count in _counts(commits) for pod in demands[number].group.pods[:count]]
+            leavers = [pod for pod, to in zip(pods, chosen, strict=True) if to is not None]
+            if _has_gangs_whole(demands, commits) and keeps(leavers, come):
                 yield extra + Objective(demands, start).total(commits)
+
+
+def _counts(commits: Sequence[Commit]) -> Iterable[tuple[int, int]]:
+    """How many pods of each demand are placed."""
+    return Counter(commit.demand for commit in commits).items()
 
 
 def _has_gangs_whole(demands: Sequence[Demand], commits: Sequence[Commit]) -> bool:
@@ -88,3 +98,16 @@ def cost_of(cluster: Snapshot, policies: Mapping[str, Policy], result: RoundResu
         pod.key: int(price) for demand in demands for pod, price in zip(demand.group.pods, demand.prices, strict=True)
     }
     return Objective(demands, start).placed(commits) + sum(prices[each.pod.key] for each in result.unplaced)
+
+
+def keeps_shares(cluster: Snapshot, leavers: Collection[RunningPod], come: Collection[PendingPod]) -> bool:
+    """Whether each queue had more than its fair share until the last of some pods left it, beside all that come."""
+    shares = Shares(cluster)
+    for queue in {pod.queue for pod in leavers}:
+        members = [pod for pod in leavers if pod.queue == queue]
+        held = shares.used[queue] + sum(shares.added_by(pod) for pod in come if pod.queue == queue)
+        held = held - sum(shares.request(pod.usage) for pod in members)
+        before_last = max(shares.dominant(held + shares.request(pod.usage)) for pod in members)
+        if before_last <= shares.fair_share[queue]:
+            return False
+    return True

@@ -11,7 +11,7 @@ And no pod leaves that has not run for the least time of its queue (docs/explana
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from copy import copy
 from itertools import zip_longest
 
@@ -21,8 +21,11 @@ from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.costs.shares.filling import EPSILON, Float64s
 from flowcore.costs.shares.shares import Shares
 from flowcore.model.queues import ReclaimMode
+from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod
 
+#: Sums of amounts are off by less than this part of them.
+_FLOAT_ERROR = 1e-13
 #: Pods from this priority on are never evicted for a share: system-node-critical and system-cluster-critical have it.
 SYSTEM_PRIORITY = 2_000_000_000
 
@@ -51,6 +54,25 @@ class Reclaim:
     def leave(self, pod: RunningPod) -> None:
         """A pod leaves, whatever for."""
         self._change(pod.queue, -self._shares.request(pod.usage))
+
+    def request(self, usage: Amounts) -> Float64s:
+        """float64[R]: what a running pod holds."""
+        return self._shares.request(usage)
+
+    def surplus(self, queue: str, comers: Iterable[PendingPod]) -> Float64s:
+        """float64[R]: what a queue has beyond its fair share of each resource if all of these pods come, or less; or 0.
+
+        A pod leaves a queue for a share only if the queue has more than its fair share of some resource then. So the
+        pods that left it before hold less than this of that resource.
+        """
+        shares, name = self._shares, self._shares.path(queue)[-1]
+        most = self._used[name].copy()
+        for pod in comers:
+            if pod.queue == queue:
+                most += shares.added_by(pod)
+        fair = shares.fair_share[name] * shares.capacity * (1.0 + EPSILON)
+        surplus: Float64s = np.where(shares.capacity > 0, most - fair + _FLOAT_ERROR * (most + fair), 0.0)
+        return np.maximum(surplus, 0.0)
 
     def may_reclaim(self, pod: PendingPod) -> bool:
         """Whether the pod's queue takes back what it lent, and has at most its fair share with the pod.

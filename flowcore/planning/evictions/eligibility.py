@@ -194,6 +194,11 @@ class MoveEligibility:
         """bool[V]: residents that policies let go, for waiting pods or for gain, whatever is decided."""
         return self._movable | self._may_ever_move(ReschedulingReason.GAIN)
 
+    def most_moves(self, policy: str) -> int:
+        """How many moves a policy allows in a round at most."""
+        rescheduling = self._policies[policy].rescheduling
+        return max(0, min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[policy]))
+
     def gaining(self, excluded: Collection[str] = ()) -> frozenset[str]:
         """Names of the policies that move for gain; ``excluded``: other policies."""
         return self._moving(ReschedulingReason.GAIN, excluded)
@@ -231,13 +236,17 @@ class MoveEligibility:
         movable[list(self._state.leaving)] = False
         return movable
 
-    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that may be moved for gain, but for budgets and limits.
+    def ever_gaining(self, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that policies let go for gain, those that leave too.
 
         Args:
             excluded: names of policies that move none for gain.
         """
-        movable = self._may_ever_move(ReschedulingReason.GAIN, excluded)
+        return self._may_ever_move(ReschedulingReason.GAIN, excluded)
+
+    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that may be moved for gain, but for budgets and limits; ``excluded``: as above."""
+        movable = self.ever_gaining(excluded)
         movable[list(self._state.leaving)] = False
         return movable
 

@@ -72,7 +72,9 @@ def plan_evictions(
         # The bound of the first part is of plans in which nobody leaves, or for gain only and after them.
         least = candidate.decided.least_cost
         bound = least + acting.bound(candidate.decided.before, relaxed, is_short=bool(planned.unplaced))
-        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note not in (BoundNote.ALONE, BoundNote.RULES)))
+        # Where pods wait the round in fractions is solved with the room of those that may leave.
+        notes = problem.bound_notes(relaxed=bool(relaxed or planned.unplaced), networks=beside_networks)
+        notes = (BoundNote.RUNNING_PODS, *(note for note in notes if note is not BoundNote.RULES))
     planned = planned.bounded_by(bound, notes)
     if any(policy.rescheduling.mode is ReschedulingMode.PROPOSE for policy in problem.policies.values()):
         proposed = _moves(
@@ -214,14 +216,12 @@ class _EvictionRound:
             is_short: whether pods wait although others leave.
         """
         pods = self._state.residents.pods
-        others = np.zeros(len(pods), dtype=np.bool_) if self._reclaims is None else self._reclaims.reclaimable
         breaking = {rule.pod.key for rule in self._broken}
         if self._lasting.any_broken:
             # One that leaves may break a rule of another.
             breaking |= {pod.key for pod in self._lasting.pods}
-        if breaking:
-            others = others | np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
-        room = resident_room(self._problem, before, self._state, others, self._moves.movable)
+        breaks = np.array([pod.key in breaking for pod in pods], dtype=np.bool_)
+        room = resident_room(self._problem, before, self._state, self._moves, self._reclaims, breaks)
         return resident_bound(self._problem, room, relaxed, is_short=is_short)
 
     def _place_with_held(self, search: Search) -> Checkpoint:

@@ -85,12 +85,11 @@ class Admission:
         # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
         is_many = sum(demand.count for demand in problem.demands) >= _MANY
         is_bounded = is_many and self._relax(**_ROUGH)
-        if not is_bounded:
-            self.bound = (
-                lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
-                if problem.demands
-                else self.best.cost
-            )
+        # What pods pay alone may be more than what rough prices say.
+        alone = self.best.cost
+        if problem.demands:
+            alone = lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
+        self.bound = max(self.bound, alone)
         yield
         if self.best.cost == self.bound or (is_bounded and not is_short):
             return

@@ -23,7 +23,8 @@ def bound_beside(problem: Problem, before: Snapshot, *, is_short: bool) -> int:
         is_short: whether pods of the problem wait.
     """
     nobody, start = np.zeros(0, dtype=np.int64), FreeCapacity(before)
-    room = ResidentRoom(nobody, np.zeros((0, start.free.shape[1]), dtype=np.int64), nobody, nobody, start, start)
+    usage = np.zeros((0, start.free.shape[1]), dtype=np.int64)
+    room = ResidentRoom(nobody, usage, nobody, nobody, start, start, others_come=True)
     return resident_bound(problem, room, is_short=is_short)
 
 
@@ -38,15 +39,18 @@ def resident_bound(
     """
     demands, groups = demands_beside(problem, room), problem.atomic_groups.all
     if not demands:
-        return 0
+        return 0  # no pods, no cost
     gone, best = room.gone, 0
     emptied = CostMatrix(demands, room.emptied)
     solution = relax(emptied) if is_short else None
     for prices in [None] if solution is None else [None, solution.shadow_prices]:
         best = max(best, lower_bound(emptied, shadow_prices=prices, atomic_groups=groups, residents=gone))
-    if bool((room.leave_prices > 0).any()):
+    if room.limits or bool((room.leave_prices > 0).any()):
         present = CostMatrix(demands, room.before)
-        for known in relaxed:
-            prices = known.shadow_prices
+        known = [*relaxed] if solution is None else [*relaxed, solution]
+        if is_short and room.expected is not None and (likely := relax(CostMatrix(demands, room.expected))) is not None:
+            known.append(likely)
+        for solved in known:
+            prices = solved.shadow_prices
             best = max(best, lower_bound(present, shadow_prices=prices, atomic_groups=groups, residents=room))
     return best

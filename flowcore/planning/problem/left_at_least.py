@@ -5,6 +5,20 @@ from __future__ import annotations
 import msgspec
 
 
+class LeftOfLevel(msgspec.Struct, frozen=True, rename="camel"):
+    """What a plan leaves of the pods of one priority and of all higher ones, and what no plan can beat.
+
+    Attributes:
+        priority: the lowest of these pods.
+        waiting: how many of them the plan leaves.
+        pods: no plan leaves fewer of them; 0: nothing is known.
+    """
+
+    priority: int
+    waiting: int
+    pods: int
+
+
 class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
     """What a plan leaves, and what no plan can beat, plans that evict or move running pods among them.
 
@@ -14,6 +28,8 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
         resource: the extended resource that these pods ask for most; "": none.
         asked: how much of it the pods ask for that the plan leaves.
         amount: pods that ask for less of it together are left by no plan; 0: nothing is known.
+        levels: one for each priority of pods that wait, the highest first; none where all pods have one priority.
+        further_levels: lower priorities of pods that wait, for which none was computed: there are many.
     """
 
     waiting: int
@@ -21,6 +37,8 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
     resource: str = ""
     asked: int = 0
     amount: int = 0
+    levels: tuple[LeftOfLevel, ...] = ()
+    further_levels: int = 0
 
     @property
     def sentence(self) -> str:

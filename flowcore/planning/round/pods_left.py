@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.costs.shares.kept_out import LeftByLimits, QueueLimits
 from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, ReschedulingMode
@@ -22,7 +23,7 @@ from flowcore.planning.evictions.eligibility import highest_preempting
 from flowcore.planning.methods.left_prices import left_prices, pooled
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.cost_matrix import FitCounts, spare_room
-from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Unplaced
 from flowcore.rules.filters import pod_independent_fits
@@ -31,6 +32,10 @@ from flowcore.rules.filters.node_resources_fit import count_fitting
 #: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
 #: small as the smallest, that may go anywhere.
 _MOST_MOVED = 200
+#: Priorities of waiting pods of which each has a bound of its own, the highest first: each costs a linear program.
+_MOST_LEVELS = 10
+#: No pod has a lower priority.
+_LOWEST_PRIORITY = -(2**31)
 #: Sums of what pods count for stay below this.
 _LARGEST_SUM = 2**60
 
@@ -45,22 +50,85 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     """
     if not unplaced:
         return None
-    if not problem.demands:
-        return LeftAtLeast(len(unplaced), 0)
-    leaving = _Leaving.of(problem, begun)
-    # Passes have taken room for the pods that they decided. Other plans may give it to others.
-    if leaving.any or problem.snapshot.used is not begun.used:
-        bounds = _Bounds.with_leaving(problem, begun, leaving)
-    else:
-        bounds = _Bounds.of(problem)
-    pods = bounds.least(np.ones(len(problem.demands), dtype=np.int64))
-    resource, asked = _most_asked(begun, unplaced)
-    if not resource:
+    least = _LeastPods(problem, begun)
+    pods, amount = least.of(_LOWEST_PRIORITY), 0
+    if least.bounds is None:
         return LeftAtLeast(len(unplaced), pods)
-    requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
-    amount = bounds.least(requests)
-    # So much of it is asked for by so many pods at least.
-    return LeftAtLeast(len(unplaced), max(pods, -(-amount // max(1, int(requests.max())))), resource, asked, amount)
+    resource, asked = _most_asked(begun, unplaced)
+    if resource:
+        requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
+        amount = least.bounds.least(requests)
+        # So much of it is asked for by so many pods at least.
+        pods = max(pods, -(-amount // max(1, int(requests.max()))))
+    levels, further = _by_level(problem, least, unplaced, pods)
+    # Who is left of higher priorities is left.
+    pods = max([pods, *(level.pods for level in levels)])
+    return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further)
+
+
+class _LeastPods:
+    """How many pods every plan leaves, of all pods or of the higher priorities.
+
+    Attributes:
+        bounds: of the pods that were not decided before the rest; None: there are none.
+    """
+
+    def __init__(self, problem: Problem, begun: Snapshot) -> None:
+        self._demands = problem.demands
+        self.bounds: _Bounds | None = None
+        if problem.demands:
+            leaving = _Leaving.of(problem, begun)
+            # Passes have taken room for the pods that they decided. Other plans may give it to others.
+            if leaving.any or problem.snapshot.used is not begun.used:
+                self.bounds = _Bounds.with_leaving(problem, begun, leaving)
+            else:
+                self.bounds = _Bounds.of(problem)
+        self._limits: QueueLimits | None = None
+        if begun.queues is not None and any(queue.limit for queue in begun.queues.queues):
+            running = () if begun.running is None else begun.running.pods
+            self._limits = QueueLimits(begun, (pod for pod in running if _may_leave(pod)))
+
+    def of(self, lowest: int) -> int:
+        """The least number of pods of this priority and of higher ones that a plan leaves.
+
+        Limits of queues keep some out whichever they let in; of the pods of other queues room keeps some out.
+        """
+        kept = LeftByLimits() if self._limits is None else self._limits.kept_out(lowest)
+        if self.bounds is None:
+            return kept.pods
+        of_level = np.array([demand.group.pod_class.priority >= lowest for demand in self._demands])
+        least = self.bounds.least(of_level.astype(np.int64))
+        if not kept.pods:
+            return least
+        apart = [kept.queues.isdisjoint(pod.queue for pod in demand.group.pods) for demand in self._demands]
+        others = of_level & np.array(apart)
+        return max(least, kept.pods + (self.bounds.least(others.astype(np.int64)) if others.any() else 0))
+
+
+def _may_leave(pod: RunningPod) -> bool:
+    """Whether a running pod may leave its node in some round."""
+    return not pod.unevictable_reason or pod.during_execution is DuringExecution.EVICT
+
+
+def _by_level(
+    problem: Problem, least: _LeastPods, unplaced: Sequence[Unplaced], pods: int
+) -> tuple[tuple[LeftOfLevel, ...], int]:
+    """What every plan leaves of each priority of pods that wait and of all higher ones; how many have no answer.
+
+    Args:
+        pods: what every plan leaves of all pods.
+    """
+    waiting = Counter(each.pod.pod_class.priority for each in unplaced)
+    priorities = {*waiting, *(demand.group.pod_class.priority for demand in problem.demands)}
+    if len(priorities) < 2:
+        return (), 0
+    levels: list[LeftOfLevel] = []
+    left = known = 0
+    for priority in sorted(waiting, reverse=True)[:_MOST_LEVELS]:
+        left += waiting[priority]
+        known = max(known, pods if priority == min(priorities) else least.of(priority))
+        levels.append(LeftOfLevel(priority, left, known))
+    return tuple(levels), len(waiting) - len(levels)
 
 
 def _most_asked(snapshot: Snapshot, unplaced: Sequence[Unplaced]) -> tuple[str, int]:
@@ -158,7 +226,7 @@ def _hopeless(problem: Problem, counts: Sequence[FitCounts]) -> Int64s:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Leaving:
-    """Running pods that may leave their node in this round.
+    """Running pods that may leave their node in this round: not those of PodDisruptionBudgets that let nobody go.
 
     Attributes:
         any: whether there are any.
@@ -182,9 +250,10 @@ class _Leaving:
         leaving: Counter[tuple[Amounts, str]] = Counter()
         moved: dict[tuple[PodClass, Amounts], list[RunningPod]] = {}
         for pod in running.pods:
-            evictable, during = not pod.unevictable_reason, pod.during_execution
             if pod.node not in index:
                 continue
+            guarded = any(running.budgets.get(budget, 0) <= 0 for budget in pod.budgets)
+            evictable, during = not (pod.unevictable_reason or guarded), pod.during_execution
             if during is DuringExecution.EVICT or (evictable and (pod.priority < highest or pod.queue)):
                 leaving[pod.usage, pod.node] += 1
             elif during is DuringExecution.REPLACE or (evictable and pod.policy in moving):

@@ -33,6 +33,7 @@ from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
+from flowcore.planning.problem.bounds.least_cost import shared_limits
 from flowcore.planning.problem.bounds.tangents import is_one_size
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.objective import unplaced_counts
@@ -79,7 +80,9 @@ class Portfolio:
         self.solves = self.arcs = self.bound = 0
         self.improved_by = set[str]()
         self.best = problem.nothing_placed() if first is None else first
+        #: The round in fractions, and whether it was tried.
         self._relaxation: RelaxedSolution | None = None
+        self._has_relaxed = False
         self.relaxed: list[RelaxedSolution] = []
         self._search: LargeNeighbourhoodSearch | LocalSearch | Reinsertion | None = None
         #: What of its gain is in the best candidate already.
@@ -127,17 +130,20 @@ class Portfolio:
         elif self._runs("fill"):
             self.offer(fill(problem))
         self._first_bound()
-        if pods > _FEW_BY_PRICE and self._relaxation is None and not self._is_solved:
+        if pods > _FEW_BY_PRICE and not self._is_solved:
             self._relax()
         self._built = self.best
         # If room is short for very many pods, what knows the relaxation comes first; it does not know penalties.
         scarce = pods > _FEW_BY_PRICE and not self._is_solved and self._is_scarce
         self._is_floor_late = scarce and not WithoutPenalties.any(problem)
+        has_shares = False
         if self._is_floor_late and not shares_come_first:
             # Within the first step: fill alone leaves far more, and the budget may end here.
-            yield from self._place_shares(self._unconstrained, self.best)
-        else:
-            yield
+            for _ in self._place_shares(self._unconstrained, self.best):
+                has_shares = True
+                yield
+        if not has_shares:
+            yield  # without shares, as where the round in fractions failed, the first step ends with fill
         if self._is_solved:
             return
         builders: list[tuple[str, Callable[[], Candidate]]] = []
@@ -284,12 +290,18 @@ class Portfolio:
 
     def _relax(self) -> None:
         """The round in fractions: its prices give a bound, and say later what pods are worth."""
+        if self._has_relaxed:
+            return  # what has failed would fail again
+        self._has_relaxed = True
         matrix = self._problem.cost_matrix
         self._relaxation = relaxed = relax(matrix)
         if relaxed is not None:
             self.relaxed.append(relaxed)
             bound = lower_bound(matrix, shadow_prices=relaxed.shadow_prices, loads=relaxed.loads)
             self.bound = max(self.bound, bound)
+            if shared_limits(matrix.demands):
+                # The round in fractions does not know these: then room may have no price at all.
+                self.bound = max(self.bound, lower_bound(matrix, loads=relaxed.loads))
 
     @property
     def _is_close(self) -> bool:

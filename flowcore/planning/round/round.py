@@ -21,6 +21,7 @@ from flowcore.planning.methods.cp_sat import Subproblem, solve_exact
 from flowcore.planning.methods.level_order import in_level_order
 from flowcore.planning.methods.one_by_one import is_quick
 from flowcore.planning.methods.relaxation import RelaxedSolution
+from flowcore.planning.problem.bounds.bounds import first_bound
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.levels import (
     as_candidate_of,
@@ -438,4 +439,5 @@ def run_one_by_one(
     problem = apply_all(passes, Problem(snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
-    return build_result(problem, invert_all(passes, portfolio.best), bound=0, relaxed=False, steps=0)
+    bound = first_bound(problem.cost_matrix)
+    return build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)

@@ -87,3 +87,30 @@ def _of_group(ways: Ways, group: SupplyGroup, earns: Float64s, arrivals: tuple[F
         count = sum(supplies[member].count for member in members)
         present -= count * float(of_domains.max(initial=0.0))
     return min(absent, present + max(more))
+
+
+def least_alone(ways: Ways) -> int:
+    """``least_cost`` at prices that need no solver: each pod has all room, and takes its cheapest way or waits."""
+    graph = ways.graph
+    costs = np.where(ways.leaves, 0, graph.costs[ways.arcs]).astype(np.float64)
+    at_node = ways.nodes >= 0
+    placing = ways.costs(np.where(ways.ends[ways.heads] & ~at_node, np.inf, costs))[ways.starts]
+    waiting = ways.costs(np.where(at_node, np.inf, costs))[ways.starts]
+    dearest = np.array([float(supply.prices.max(initial=0)) for supply in graph.supplies])
+    # So a pod pays the same on its way whether it is placed or waits; what cannot wait earns nothing.
+    earned = np.zeros(len(dearest))
+    can_wait = np.isfinite(waiting)
+    earned[can_wait] = np.minimum(placing[can_wait] - waiting[can_wait], dearest[can_wait])
+    shape = len(graph.supplies[0].fits), len(graph.supplies[0].requests)
+    prices = Prices(
+        arcs=np.zeros(len(graph.tails)),
+        room=np.zeros(shape),
+        pods=earned,
+        crowding=np.zeros(len(ways)),
+        fits=np.zeros((len(dearest), shape[0])),
+        arrivals=tuple(
+            tuple(np.zeros(int(domains.max(initial=-1)) + 1) for _, domains in group.domains) for group in graph.groups
+        ),
+        starts=np.zeros(len(dearest)),
+    )
+    return least_cost(ways, np.zeros(shape, dtype=np.int64), prices, weights(ways, prices, graph.costs))

@@ -12,6 +12,7 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.declared_networks.graph import Graph, NetworkRefused
+from flowcore.planning.declared_networks.programs.bounds import least_alone
 from flowcore.planning.declared_networks.programs.completion import complete
 from flowcore.planning.declared_networks.programs.generation import RelaxedNetwork, generate, relax
 from flowcore.planning.declared_networks.programs.lns import (
@@ -55,7 +56,7 @@ def solve_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> Netwo
     ways = ways_of(graph)
     is_small = len(ways) <= MOST_COLUMNS
     relaxed = _in_fractions(ways, free, seed, work)
-    bound = 0 if relaxed is None else relaxed.bound
+    bound = _bound(ways, relaxed)
     if relaxed is not None:
         # A corner of the relaxation is often whole.
         whole = np.rint(relaxed.solution.values)
@@ -82,11 +83,19 @@ def bound_of_program(graph: Graph, free: Int64s, *, seed: int, work: Work) -> in
     """A cost that no flow goes below.
 
     Raises:
-        NetworkRefused: as ``solve_program`` says, as far as fractions tell.
+        NetworkRefused: it has more ways than a round has time for.
     """
     ways = ways_of(graph)
-    relaxed = _in_fractions(ways, free, seed, work)
-    return 0 if relaxed is None else relaxed.bound
+    try:
+        relaxed = _in_fractions(ways, free, seed, work)
+    except NetworkRefused:  # no flow was found in time, as there is more room
+        relaxed = None
+    return _bound(ways, relaxed)
+
+
+def _bound(ways: Ways, relaxed: RelaxedNetwork | None) -> int:
+    """A cost that no flow goes below: that of pods alone, or more where the network was solved in fractions."""
+    return max(least_alone(ways), 0 if relaxed is None else relaxed.bound)
 
 
 def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, seed: int, work: Work) -> NetworkSolution:
@@ -95,7 +104,7 @@ def _whole_program(ways: Ways, free: Int64s, relaxed: RelaxedNetwork | None, see
     Raises:
         NetworkRefused: none was found.
     """
-    graph, bound = ways.graph, 0 if relaxed is None else relaxed.bound
+    graph, bound = ways.graph, _bound(ways, relaxed)
     if relaxed is None:
         stated = Statement(ways, free, np.arange(len(ways)), elastic=False)
         program, hint = stated.program(), stated.nothing_placed()

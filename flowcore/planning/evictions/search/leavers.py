@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
-from flowcore.planning.evictions.eligibility import highest_preempting
+from flowcore.planning.evictions.eligibility import MoveEligibility, highest_preempting
 from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
+from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom
 from flowcore.planning.problem.objective import Objective
@@ -55,28 +57,69 @@ def _with_residents(
 
 
 def resident_room(
-    problem: Problem, before: Snapshot | None, state: EvictionState, others: Bools, movable: Bools
+    problem: Problem,
+    before: Snapshot | None,
+    state: EvictionState,
+    moves: MoveEligibility,
+    reclaims: ReclaimEligibility | None,
+    breaking: Bools,
 ) -> ResidentRoom:
     """The room of running pods that leave in some plan: for a pod of a higher priority, or for another reason.
 
     Args:
         before: the cluster before any pod of the round was decided; None: that of the problem.
         state: of a plan; its residents run, or are placed in the same round.
-        others: bool[V], residents that may leave for anything but a pod of a higher priority.
-        movable: bool[V], residents that may move.
+        reclaims: None: there are no queues.
+        breaking: bool[V], residents that may leave for a rule, whoever allows it.
     """
     residents, start = state.residents, problem.snapshot if before is None else before
-    pods = itertools.chain.from_iterable(demand.group.pods for demand in problem.demands)
-    highest = highest_preempting(pods, problem.policies, problem.snapshot.now)
-    leaves = (residents.evictable & (residents.priorities < highest)) | others
+    running = np.arange(len(residents.pods)) < residents.running_count
+    comers = [pod for demand in problem.demands for pod in demand.group.pods]
+    highest = highest_preempting(comers, problem.policies, problem.snapshot.now)
+    movable = moves.movable
+    preempted = residents.evictable & (residents.priorities < highest)
+    reclaimed = np.zeros_like(preempted) if reclaims is None else reclaims.reclaimable
+    leaves = preempted | reclaimed | breaking
+    only_moved = movable & ~leaves
     leaves[list(state.leaving)] = True
-    chosen = np.nonzero((leaves | movable)[: residents.running_count])[0]
+    limits = limits_of_leaving(
+        residents,
+        (leaves | movable) & running & ~breaking,
+        reclaimed & ~preempted & ~movable,
+        only_moved,
+        moves,
+        reclaims,
+        comers,
+    )
+    may_leave = (leaves | movable) & running
+    for limit in limits:
+        if limit.is_closed:
+            may_leave[limit.pods] = False
+    limits = [limit for limit in limits if not limit.is_closed]
+    chosen = np.nonzero(may_leave)[0]
     nodes, usage = residents.nodes[chosen], residents.usage[chosen]
+    expected = None
+    if limits:
+        # As much room as may come free, spread over all that may leave: single nodes would have no price.
+        shares = np.ones(len(residents.pods))
+        for limit in limits:
+            shares[limit.pods] = limit.share
+        room = np.zeros(start.used.shape)
+        np.add.at(room, nodes, usage * shares[chosen, np.newaxis])
+        used = start.used - room.astype(np.int64)
+        expected = FreeCapacity(start.with_usage(used, start.non_zero_requested, start.ports, start.pod_index))
+    emptied = _with_residents(start, residents, chosen)
+    if start.pod_index.has_terms or any(demand.group.signature.constraints is not None for demand in problem.demands):
+        gone = [(residents.pods[number].node, residents.pods[number].signature) for number in chosen.tolist()]
+        emptied = replace(emptied, pod_index=emptied.pod_index.with_changes((), gone))
     return ResidentRoom(
         nodes,
         usage,
         leave_prices=np.where(leaves[chosen], 0, NEVER),
         move_prices=np.where(movable[chosen], 0, NEVER),
         before=FreeCapacity(start),
-        emptied=FreeCapacity(_with_residents(start, residents, chosen)),
+        emptied=FreeCapacity(emptied),
+        limits=renumbered(limits, may_leave),
+        expected=expected,
+        others_come=before is not None,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 import numpy as np
@@ -14,6 +14,7 @@ from flowcore.planning.evictions.eligibility import Eligibility, PossibleEvictio
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
 from flowcore.planning.problem.result import Placement
 
 #: Nodes that are looked at for one pod, and of these those where enough pods may leave.
@@ -28,6 +29,7 @@ class ReclaimEligibility(Eligibility):
     def __init__(self, state: EvictionState, reclaim: Reclaim, placements: Sequence[Placement]) -> None:
         """``placements``: those of the first part of the round."""
         super().__init__(state)
+        self._begun, self._placements = reclaim, placements
         self._first = reclaim.fork()
         for placement in placements:
             self._first.place(placement.pod)
@@ -48,6 +50,25 @@ class ReclaimEligibility(Eligibility):
     def reclaimable(self) -> Bools:
         """bool[V]: residents that may be evicted for a share at all."""
         return self._reclaimable
+
+    def limits(self, members: Bools, comers: Iterable[PendingPod]) -> list[LeavingLimit]:
+        """What each queue gives back at most: before the last pod leaves it has more than its fair share.
+
+        Args:
+            members: bool[V], residents that leave for a share only.
+            comers: pods that may come; with them and the placements of the first part a queue has most.
+        """
+        pods = {pod.key: pod for pod in (*comers, *(placement.pod for placement in self._placements))}
+        rows = []
+        for queue in sorted(set(self._queues[members].tolist())):
+            numbers = np.nonzero(members & (self._queues == queue))[0]
+            usages = [self._residents.pods[number].usage for number in numbers.tolist()]
+            rows_of = {usage: self._begun.request(usage) for usage in dict.fromkeys(usages)}
+            surplus = self._begun.surplus(queue, pods.values())
+            counted = np.nonzero(surplus > 0)[0]
+            amounts = np.array([rows_of[usage] for usage in usages]).T[counted]
+            rows.append(LeavingLimit(numbers, amounts, surplus[counted]))
+        return rows
 
     def _reclaim(self) -> Reclaim:
         """The shares with all decisions so far."""

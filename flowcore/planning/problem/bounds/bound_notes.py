@@ -33,7 +33,9 @@ _CLAUSES = {
     BoundNote.PREFERENCES: "what pods of the plan cost beside each other as nothing",
     BoundNote.GANGS: "gangs pod by pod, not by the room that they need at once",
     BoundNote.NETWORKS: "each declared network as if it were alone, and other pods as if networks left them all room",
-    BoundNote.RUNNING_PODS: "running pods that may leave as gone, and rules between pods as none",
+    BoundNote.RUNNING_PODS: (
+        "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
+    ),
     BoundNote.PRIORITIES: "a priority by its part in the cost, though a higher one comes first whatever that costs",
 }
 

@@ -18,7 +18,7 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 from flowcore.costs.potential import NodePotential
 from flowcore.planning.problem.bounds.least_arc import least_arc
-from flowcore.planning.problem.bounds.least_cost import cheapest_plan, least_cost
+from flowcore.planning.problem.bounds.least_cost import SharedLimit, cheapest_plan, least_cost, shared_limits
 from flowcore.planning.problem.bounds.resident_room import ResidentRoom
 from flowcore.planning.problem.bounds.tangents import Mixture, Tangents, is_one_size
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -114,6 +114,9 @@ def lower_bound(
     total, as_groups = 0, 0
     raising = pods_by_counter([(demand.constraints, demand.count) for demand in demands])
     grouped = {demand for unit in atomic_groups for demand in unit.demands}
+    rows = shared_limits(demands)
+    in_rows = {number for row in rows for number in row.demands}
+    shared: dict[int, _Priced] = {}
     for index, demand in enumerate(demands):
         increase = (
             residents.least_increase(demand) if residents is not None else tangents[demand.potential].paid_by(demand)
@@ -126,7 +129,10 @@ def lower_bound(
         paid.append(int(whole[demand.counts > 0].min(initial=scale.most)))
         least = _least_of(demand, whole, prices, raising)
         total += least
+        if index in in_rows:
+            shared[index] = _Priced(demand, whole, prices, least)
         as_groups += int(np.minimum(prices, paid[index]).sum()) if index in grouped else least
+    total += sum(_gained_by(row, shared, raising) for row in rows)
     # Each pod's own price bounds what groups cost beyond it; capacities of domains and nodes do so in another way.
     surcharge = sum(_atomic_group_surcharge(unit, demands, paid, scale.parts) for unit in atomic_groups)
     total = max(total, as_groups + surcharge)
@@ -137,8 +143,7 @@ def lower_bound(
         given = np.sum([price * spare[:, resource] for resource, price in priced], axis=0)
         total -= -int(scale.down(-given[given > 0]).sum())
     if shadow_prices is not None and residents is not None:
-        saved_by_leaving = residents.saved_by_leaving(shadow_prices)
-        total -= -int(scale.down(-saved_by_leaving[saved_by_leaving > 0]).sum())
+        total -= residents.most_saved(-scale.down(-residents.saved_by_leaving(shadow_prices)))
     return max(0, -(-total // scale.parts))
 
 
@@ -177,6 +182,31 @@ def _least_of(demand: Demand, cost: Int64s, prices: Int64s, raising: Mapping[Dom
         return capacities_of(constraints, lambda counter: counter.initial, demand.counts, pods, raising, below)
 
     return int(least_cost(cost, demand.counts, prices, capacities)[0])
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Priced:
+    """A demand of a row, with the arguments of ``_least_of`` and its result."""
+
+    demand: Demand
+    cost: Int64s
+    prices: Int64s
+    least: int
+
+
+def _gained_by(row: SharedLimit, priced: Mapping[int, _Priced], raising: Mapping[DomainCounter, int]) -> int:
+    """How much more the pods of a row pay at least than by themselves: each that is placed pays the price of the row.
+
+    The row gives back its price for as many as it lets in. Any price is valid; this one is what the first pod that does
+    not come would save, if all nodes cost as much as the cheapest.
+    """
+    members = [priced[number] for number in row.demands]
+    saved = np.concatenate([each.prices - each.cost[each.demand.counts > 0].min(initial=2**_BITS) for each in members])
+    price = int(np.sort(saved)[::-1][row.most])
+    if price <= 0:
+        return 0
+    paid = sum(_least_of(each.demand, each.cost + price, each.prices, raising) for each in members)
+    return max(0, paid - price * row.most - sum(each.least for each in members))
 
 
 def _alike(demands: Sequence[Demand]) -> dict[NodePotential, list[Demand]]:

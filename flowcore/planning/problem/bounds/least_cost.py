@@ -6,12 +6,16 @@ is around gives the cheapest plan for every number of pods (a matroid), and its 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
+from flowcore.planning.problem.demands.demands import Demand
+from flowcore.rules.topology.counters import DomainCounter
+from flowcore.rules.topology.domain_limits import remaining
 from flowcore.rules.topology.round_constraints.capacities import DomainCapacities
 
 #: How many numbers of pods in the emptiest domain of a spread constraint are looked at one by one.
@@ -100,3 +104,49 @@ def _within(taken: Int64s, domain: Int64s, most: Int64s) -> Int64s:
     shares = np.empty_like(taken)
     shares[order] = np.clip(most[domain[order]] - before, 0, ordered)
     return shares
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLimit:
+    """Limits of domains that pods of several demands share.
+
+    Attributes:
+        demands: their places.
+        most: no plan places more pods of these together.
+    """
+
+    demands: tuple[int, ...]
+    most: int
+
+
+def shared_limits(demands: Sequence[Demand]) -> list[SharedLimit]:
+    """Limits that keep some pods of several demands out, the one that keeps most out first; a demand is in one at most.
+
+    A row across nodes and demands: anti-affinity and caps that hold for all of them and count all of them.
+    """
+    limited: dict[DomainCounter, list[int]] = {}
+    for place, demand in enumerate(demands):
+        for counter in demand.constraints.limits:
+            if counter in demand.constraints.increments:
+                limited.setdefault(counter, []).append(place)
+    lacking: list[tuple[int, SharedLimit]] = []
+    for counter, places in limited.items():
+        if len(places) > 1:
+            most = _most_together(counter, [demands[place] for place in places])
+            lacking.append((sum(demands[place].count for place in places) - most, SharedLimit(tuple(places), most)))
+    rows: list[SharedLimit] = []
+    taken: set[int] = set()
+    for lack, row in sorted(lacking, key=lambda entry: -entry[0]):
+        if lack > 0 and taken.isdisjoint(row.demands):
+            taken.update(row.demands)
+            rows.append(row)
+    return rows
+
+
+def _most_together(counter: DomainCounter, demands: Sequence[Demand]) -> int:
+    limit = max(demand.constraints.limits[counter] for demand in demands)
+    fits = np.sum([np.minimum(demand.counts, demand.count) for demand in demands], axis=0)
+    inside = counter.domains.totals(fits)
+    most = np.minimum(inside, remaining(limit, counter.initial))
+    most[-1] = inside[-1]  # in no domain: nothing is counted
+    return int(most.sum())

@@ -16,13 +16,15 @@ from flowcore.cluster.arrays.snapshot import DEFAULT_MEMORY_REQUEST, DEFAULT_MIL
 from flowcore.costs.model import Float64s, Load
 from flowcore.model.cost_policy import Utilisation
 from flowcore.planning.problem.bounds.least_arc import least_arc
+from flowcore.planning.problem.bounds.leaving_limits import LeavingLimit
+from flowcore.planning.problem.bounds.rules_beside import rules_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem, priced
 from flowcore.rules.filters import static_fits
 from flowcore.rules.filters.node_resources_fit import count_fitting
-from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED
+from flowcore.rules.filters.registry import RUNNING_TERMS, run_filter
 
 #: The price of what a pod may not do.
 NEVER = 2**62
@@ -40,6 +42,9 @@ class ResidentRoom:
         leave_prices, move_prices: int64[V], none negative; ``NEVER``: it may not.
         before: the capacity with all of them there, and nothing planned.
         emptied: the capacity without any of them.
+        limits: what limits how many of them leave or move; no pod is in two.
+        expected: a capacity with about as many of them gone as limits let leave; None: that without limits.
+        others_come: whether pods may come that are neither in the problem nor replacements of these.
     """
 
     nodes: Int64s
@@ -48,12 +53,15 @@ class ResidentRoom:
     move_prices: Int64s
     before: FreeCapacity
     emptied: FreeCapacity
+    limits: tuple[LeavingLimit, ...] = ()
+    expected: FreeCapacity | None = None
+    others_come: bool = False
 
     @property
     def gone(self) -> ResidentRoom:
         """The same without any of them: whoever left has left for nothing."""
         nobody = self.nodes[:0]
-        return replace(self, nodes=nobody, usage=self.usage[:0], leave_prices=nobody, move_prices=nobody)
+        return replace(self, nodes=nobody, usage=self.usage[:0], leave_prices=nobody, move_prices=nobody, limits=())
 
     @property
     def _moving(self) -> Bools:
@@ -76,6 +84,19 @@ class ResidentRoom:
             least[moving] = np.minimum(least[moving], self.move_prices[moving] + cheapest[kind.ravel()])
         given: Float64s = np.maximum(staying - least, 0.0)
         return given
+
+    def most_saved(self, saved: Int64s) -> int:
+        """What those that leave together in a plan save at most.
+
+        Args:
+            saved: int64[V], what each saves by leaving, none negative.
+        """
+        is_limited = np.zeros(len(saved), dtype=np.bool_)
+        total = 0
+        for limit in self.limits:
+            is_limited[limit.pods] = True
+            total += limit.most_saved(saved[limit.pods])
+        return total + int(saved[~is_limited].sum())
 
     def spare(self, cost_matrix: CostMatrix) -> Int64s:
         """int64[N, R]: what pods of the round, and those that move, can take of what is free."""
@@ -113,16 +134,21 @@ def _fullest(before: Load) -> Load:
 def demands_beside(problem: Problem, room: ResidentRoom) -> tuple[Demand, ...]:
     """The demands of a problem, each on all nodes that may take its pods wherever the pods of a room are.
 
-    What reads nothing but the node still rejects nodes. Rules between pods, ports, volumes and zones do not: who leaves
-    may be who stood against it.
+    What reads nothing but the node still rejects nodes. So do rules between pods, as far as pods that stay stand
+    against others. Ports, volumes and zones do not: who leaves may be who has them.
     """
     fitting = []
-    for demand in (priced(problem, each) for each in problem.demands):
+    before, emptied = room.before.snapshot, room.emptied.snapshot
+    demands = [priced(problem, demand) for demand in problem.demands]
+    rules = rules_beside(demands, before, emptied, more=room.others_come)
+    for demand, constraints in zip(demands, rules, strict=True):
         group = demand.group
         allowed = static_fits(group.pod_class, group.signature, problem.snapshot, problem.cache.run_filter)
+        for rejection in run_filter(RUNNING_TERMS, group.pod_class, group.signature, emptied):
+            allowed &= ~rejection.nodes
         counts = np.where(allowed, count_fitting(demand.requests, room.emptied.free), 0)
         if group.pod_class.host_ports:
             counts = np.minimum(counts, 1)
         arc = least_arc(demand, problem.snapshot)
-        fitting.append(replace(demand, allowed=allowed, counts=counts, arc=arc, constraints=UNCONSTRAINED))
+        fitting.append(replace(demand, allowed=allowed, counts=counts, arc=arc, constraints=constraints))
     return tuple(fitting)

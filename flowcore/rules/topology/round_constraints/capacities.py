@@ -167,7 +167,7 @@ def _spread_topology(
     if spread.fixed_minimum is not None:
         return _Topology(codes, np.maximum(spread.remaining(counts[:-1], spread.fixed_minimum), 0), nothing)
     eligible = counts[spread.eligible_domains]
-    minimum, minimums, rise = _water_level(eligible, pods), nothing.copy(), 0
+    minimum, minimums, rise = water_level(eligible, pods), nothing.copy(), 0
     if alone:
         # The group makes the emptiest domain fuller only where it has room.
         room = _totals(codes, fits, counter.domains.count)[spread.eligible_domains]
@@ -179,7 +179,7 @@ def _spread_topology(
     return _Topology(codes, np.maximum(spread.remaining(counts[:-1], minimum), 0), minimums, rise)
 
 
-def _water_level(pods: Int64s, more: int) -> int:
+def water_level(pods: Int64s, more: int) -> int:
     """How many pods the emptiest domain can have at most after ``pods`` more were placed."""
     ordered = np.sort(pods)
     levels = (more + np.cumsum(ordered)) // np.arange(1, len(ordered) + 1)
