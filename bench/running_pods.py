@@ -9,7 +9,8 @@ nodes of 8 GPUs with pods of 1, 2 and 4 of them, and a gang of 8 pods of 8 GPUs:
 CP-SAT, which may move pods in any order and onto room that other moves make. `quiet`: rounds in which nobody waits.
 `urgent`: full nodes of 16 CPUs with pods of 1, 2 and 4 of them, and half as many urgent pods of 2 and 6: who leaves if
 all come at once, and if one comes after the other. `gain`: rounds on 5,000 nodes with 50,000 running pods in which
-nobody waits and no move gains, by a policy that moves pods for gain and by one that does not.
+nobody waits and no move gains, by a policy that moves pods for gain and by one that does not, and with GPUs in pieces
+that it would be too dear to join.
 """
 
 from __future__ import annotations
@@ -236,31 +237,51 @@ def urgent(nodes: int, repeat: int) -> list[Row]:
 
 
 def gain(nodes: int, repeat: int) -> list[Row]:
-    """CPU time of rounds where no move gains: thirty sizes of pods, and the same on every thirtieth node."""
-    table = [Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
-    classes: dict[PodClass, PodClass] = {}
-    running = [
-        _running(f"r{at}-{i}", f"n{at:05}", {"cpu": 2_000 + 100 * ((at + 3 * i) % 30)}, 0, moves=True)
-        for at in range(nodes)
-        for i in range(10)
-    ]
-    # A worker knows each class once.
-    running = [
-        msgspec.structs.replace(pod, pod_class=classes.setdefault(pod.pod_class, pod.pod_class)) for pod in running
-    ]
-    snapshot = _snapshot(table, running, [])
-    cache = VerdictCache.of(snapshot)
+    """CPU time of rounds where no move gains: thirty sizes of pods, and the same on every thirtieth node.
+
+    With GPUs: a pod has four of eight on every 25th node, and six pods have one on the others; to move is too dear.
+    """
     rows = []
-    for case, reasons in (("without", _ACTS.rescheduling.reasons), ("with", tuple(ReschedulingReason))):
-        rescheduling = msgspec.structs.replace(_ACTS.rescheduling, reasons=reasons, lost_work=LostWork.IGNORE)
+    for case, reasons, gpus in (
+        ("without reason Gain", _ACTS.rescheduling.reasons, False),
+        ("with reason Gain", tuple(ReschedulingReason), False),
+        ("with reason Gain, GPUs in pieces", tuple(ReschedulingReason), True),
+    ):
+        snapshot = _settled(nodes, gpus=gpus)
+        cache = VerdictCache.of(snapshot)
+        rescheduling = msgspec.structs.replace(
+            _ACTS.rescheduling, reasons=reasons, lost_work=LostWork.IGNORE, startup=86_400 if gpus else 30
+        )
         policies = {BUILT_IN.name: msgspec.structs.replace(_ACTS, rescheduling=rescheduling)}
         seconds = []
         for _ in range(repeat):
             before = time.process_time()
             result = run_round(snapshot, policies, cache=cache)
             seconds.append(time.process_time() - before)
-        rows.append(_row("gain", f"{nodes:,} nodes, {case} reason Gain", result, statistics.median(seconds)))
+        rows.append(_row("gain", f"{nodes:,} nodes, {case}", result, statistics.median(seconds)))
     return rows
+
+
+def _settled(nodes: int, *, gpus: bool) -> Snapshot:
+    """Ten pods on each node."""
+    offered = ((GPU, _GPUS),) if gpus else ()
+    table = [
+        Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), *offered, ("pods", 110)))
+        for at in range(nodes)
+    ]
+    running = []
+    for at in range(nodes):
+        for i in range(10):
+            amounts = {"cpu": 2_000 + 100 * ((at + 3 * i) % 30)}
+            if gpus and (i == 0 if at % 25 == 0 else i < 6):
+                amounts[GPU] = 4 if at % 25 == 0 else 1
+            running.append(_running(f"r{at}-{i}", f"n{at:05}", amounts, 0, moves=True))
+    # A worker knows each class once.
+    classes: dict[PodClass, PodClass] = {}
+    running = [
+        msgspec.structs.replace(pod, pod_class=classes.setdefault(pod.pod_class, pod.pod_class)) for pod in running
+    ]
+    return _snapshot(table, running, [])
 
 
 @click.command()

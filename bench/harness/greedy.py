@@ -27,12 +27,18 @@ class Taste(Enum):
     MOST = "most allocated"
 
 
-def place(checker: Checker, pods: Iterable[PendingPod], taste: Taste, seed: int = 0) -> list[Placed]:
-    """Places pods in the order given; those that fit nowhere at their turn are left out."""
+def place(
+    checker: Checker, pods: Iterable[PendingPod], taste: Taste, seed: int = 0, free: Int64s | None = None
+) -> list[Placed]:
+    """Places pods in the order given; those that fit nowhere at their turn are left out.
+
+    Args:
+        free: int64[N, R], what is free as they come; None: what the snapshot says.
+    """
     snapshot = checker.snapshot
     columns = [snapshot.resources.index(name) for name in ("cpu", "memory")]
     capacity = np.maximum(snapshot.allocatable[:, columns], 1)
-    free = checker.free()
+    free = checker.free() if free is None else free.copy()
     draw = np.random.default_rng(seed)
     rankings: dict[PodClass, Int64s] = {}
     hopeless: set[PodClass] = set()

@@ -235,13 +235,17 @@ class MoveEligibility:
         movable[list(self._state.leaving)] = False
         return movable
 
-    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
-        """bool[V]: residents that may be moved for gain, but for budgets and limits.
+    def ever_gaining(self, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that policies let go for gain, those that leave too.
 
         Args:
             excluded: names of policies that move none for gain.
         """
-        movable = self._may_ever_move(ReschedulingReason.GAIN, excluded)
+        return self._may_ever_move(ReschedulingReason.GAIN, excluded)
+
+    def gain_mask(self, excluded: Collection[str] = ()) -> Bools:
+        """bool[V]: residents that may be moved for gain, but for budgets and limits; ``excluded``: as above."""
+        movable = self.ever_gaining(excluded)
         movable[list(self._state.leaving)] = False
         return movable
 

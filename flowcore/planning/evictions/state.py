@@ -153,14 +153,13 @@ class EvictionState:
         *,
         reason: str = "",
         by_controller: bool = False,
-        gain: int = 0,
     ) -> None:
         """A resident leaves that stays so far."""
         residents, pod = self.residents, self.residents.pods[resident]
         node, usage = int(residents.nodes[resident]), residents.usage[resident]
         runs = residents.is_running(resident)
         self.leaving[resident] = Leaving(
-            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller, gain=gain
+            kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
         )
         self.free[node] += usage
         if runs:

@@ -9,14 +9,13 @@ from __future__ import annotations
 import heapq
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Self
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools
 from flowcore.costs import CostModel
-from flowcore.costs.model import Load
 from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.pod_index import AffinityMatch, PodMatch, PodSignature, SpreadMatch
 from flowcore.model.policies import Policy
@@ -24,46 +23,14 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
-from flowcore.planning.evictions.gains.movable_kinds import MovableKind, movable_kinds, network_policies
-from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, JointOffer, PossibleMove
+from flowcore.planning.evictions.gains.movable_kinds import network_policies
+from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands.demands import node_totals
 
-#: How often a pod is judged exactly in a round. Each look costs as much as to price a class.
+#: How often a pod is judged exactly in a round, alone and with others. Each look costs as much as to price a class.
 _MOST_LOOKS = 128
-
-
-@dataclass(slots=True)
-class _Offer:
-    """Pods of a kind on one node that may gain by a move.
-
-    Attributes:
-        residents: price of the move and number of each, the cheapest last.
-        surplus: by how much the gain of the next is above its price, at the last look.
-        looked_after: after how many moves that was; -1: it was the first look, which is not exact.
-    """
-
-    kind: MovableKind
-    home: int
-    residents: list[tuple[int, int]] = field(default_factory=list)
-    surplus: int = 0
-    looked_after: int = -1
-
-    @property
-    def resident(self) -> int:
-        """Number of the next."""
-        return self.residents[-1][1]
-
-    @property
-    def price(self) -> int:
-        """What the move of the next costs."""
-        return self.residents[-1][0]
-
-    @property
-    def namespace(self) -> str:
-        """That of all of them."""
-        return self.kind.namespace
 
 
 class _Looks:
@@ -71,6 +38,11 @@ class _Looks:
 
     def __init__(self, namespaces: Collection[str]) -> None:
         self._is_shared, self._taken, self.left = len(namespaces) > 1, Counter[str](), _MOST_LOOKS
+
+    @classmethod
+    def of(cls, offers: Iterable[GainOffer | JointOffer], sort: type[GainOffer | JointOffer]) -> Self:
+        """Those for offers of a sort."""
+        return cls(set[str]().union(*(offer.namespaces for offer in offers if isinstance(offer, sort))))
 
     def take(self, namespace: str) -> bool:
         """Takes one for a pod of a namespace. Returns whether there was one for it."""
@@ -116,81 +88,62 @@ class GainMoves:
         movable = np.nonzero(self._moves.gain_mask(network_policies(self._policies, self._models)))[0]
         if not len(movable) or kept.all():
             return
-        self._decide(self._offers(movable, kept), kept, holds)
+        first_look = FirstLook(
+            self._state, self._policies, self._models, self._destinations, self._terminating, self._stranded
+        )
+        self._decide(first_look.offers(movable, kept, self._may_leave), kept, holds)
         for resident in self._held:
             self._state.stay(resident)
 
-    def _decide(self, offers: Sequence[_Offer], kept: Bools, holds: Callable[[], bool]) -> None:
+    @cached_property
+    def _stranded(self) -> StrandedGPUs:
+        return StrandedGPUs.of(self._state.snapshot(), self._residents.running.pods)
+
+    def _decide(self, offers: Sequence[GainOffer | JointOffer], kept: Bools, holds: Callable[[], bool]) -> None:
         queue = [(-offer.surplus, number, offer) for number, offer in enumerate(offers)]
         heapq.heapify(queue)
-        moves, looks = 0, _Looks({offer.namespace for offer in offers})
-        while queue and looks.left > 0:
+        # Many single moves may want the one best node: those together have looks of their own.
+        looks, joint_looks = _Looks.of(offers, GainOffer), _Looks.of(offers, JointOffer)
+        moves = 0
+        while queue:
             _, number, offer = heapq.heappop(queue)
-            if not self._may_move(offer) or not looks.take(offer.namespace):
+            if isinstance(offer, JointOffer):
+                moves += self._move_together(offer, kept, joint_looks, holds) if joint_looks.left else 0
                 continue
-            gain, node = self._best(offer, kept)
-            offer.surplus = gain - offer.price
+            if not looks.left or not self._may_any_leave(offer) or not looks.take(offer.kind.namespace):
+                continue
+            move = offer.cheapest
+            gain, node = self._best(move, kept)
+            offer.surplus = gain - move.price
             if node < 0 or offer.surplus < offer.kind.policy.rescheduling.min_gain:
                 continue
             if queue and offer.surplus < -queue[0][0] and offer.looked_after < moves:
                 offer.looked_after = moves
             elif self._unsettled[[offer.home, node]].any():
-                self._hold(offer, node)
+                self._hold(move, node)
                 moves += 1
                 offer.residents.pop()
-            elif self._move(offer, gain, node, holds):
+            elif self._move(move, gain, node, holds):
                 moves += 1
                 offer.residents.pop()
             else:
                 continue
             heapq.heappush(queue, (-offer.surplus, number, offer))
 
-    # --- the first look ---
+    # --- who may leave ---
 
-    def _offers(self, movable: Int64s, kept: Bools) -> list[_Offer]:
-        """Pods whose home is dear enough at a first look: those of a kind on a node together."""
-        state, residents = self._state, self._residents
-        snapshot = self._terminating.gone_from(state.snapshot())
-        load, room = Load.of(snapshot), np.minimum(state.free_now, state.free) + self._terminating.room
-        kinds = movable_kinds(residents, movable, snapshot, self._policies, self._models, self._destinations)
-        values = {potential: potential.values(load) for potential in {kind.costs.potential for kind in kinds}}
-        offers: dict[tuple[int, int], _Offer] = {}
-        for number, kind in enumerate(kinds):
-            asked = kind.usage > 0
-            usable = (room[:, asked] >= kind.usage[asked]).all(axis=1) & ~kept
-            gains = kind.apparent_gains(snapshot, load, values[kind.costs.potential], usable)
-            gaining = kind.residents[gains[residents.nodes[kind.residents]] >= kind.policy.rescheduling.min_gain]
-            if not len(gaining):
-                continue
-            homes, prices = residents.nodes[gaining], self._prices(gaining, snapshot)
-            surplus = gains[homes] - prices
-            for row in np.nonzero(surplus >= kind.policy.rescheduling.min_gain)[0].tolist():
-                home = int(homes[row])
-                offer = offers.setdefault((number, home), _Offer(kind, home))
-                offer.residents.append((int(prices[row]), int(gaining[row])))
-                offer.surplus = max(offer.surplus, int(surplus[row]))
-        for offer in offers.values():
-            offer.residents.sort(reverse=True)
-        return list(offers.values())
-
-    def _prices(self, numbers: Int64s, snapshot: Snapshot) -> Int64s:
-        """int64[len(numbers)]: what moves of some residents cost."""
-        everything, offering = node_totals(snapshot)
-        tenths = 10 * (self._residents.usage[numbers] * (offering / everything)).max(axis=1)
-        pods = [self._residents.pods[number] for number in numbers.tolist()]
-        return move_prices(pods, tenths, self._policies, snapshot.now)
-
-    # --- the second ---
-
-    def _may_move(self, offer: _Offer) -> bool:
-        """Whether any pod of an offer may leave: its budgets, its policy's limits, the rules of others."""
+    def _may_any_leave(self, offer: GainOffer) -> bool:
+        """Whether any pod of an offer may; those that may not are dropped."""
         while offer.residents:
-            resident = offer.resident
-            may_leave = self._moves.may_be_evicted(resident) and self._moves.within_limits(resident)
-            if may_leave and not self._is_needed(resident):
+            if self._may_leave(offer.cheapest.resident):
                 return True
             offer.residents.pop()
         return False
+
+    def _may_leave(self, resident: int) -> bool:
+        """Whether a pod may leave: its budgets, its policy's limits, the rules of others."""
+        may_leave = self._moves.may_be_evicted(resident) and self._moves.within_limits(resident)
+        return may_leave and not self._is_needed(resident)
 
     def _is_needed(self, resident: int) -> bool:
         """Whether a rule may not hold any more once the pod is gone: of its own, of another pod, or of its policy."""
@@ -225,37 +178,33 @@ class GainMoves:
                 matches |= dict.fromkeys(SpreadMatch(signature.namespace, each.selector) for each in constraints.spread)
         return tuple(matches)
 
-    def _best(self, offer: _Offer, kept: Bools) -> tuple[int, int]:
-        """What the next pod gains, exactly, and on which node; -1: on none."""
-        resident, kind, home = offer.resident, offer.kind, offer.home
+    # --- the second look ---
+
+    def _best(self, move: PossibleMove, kept: Bools, *, dearer: bool = False) -> tuple[int, int]:
+        """What a pod gains, exactly, and on which node; -1: on none.
+
+        Args:
+            dearer: whether it goes to a node that costs more too; the gain is then negative.
+        """
+        resident, kind, home = move.resident, move.kind, int(self._residents.nodes[move.resident])
         without = self._terminating.gone_from(self._state.snapshot([resident]))
-        costs = kind.costs.one_more(without, Load.of(without))
+        costs = kind.one_more(without, self._stranded)
         avoided = kept | self._left_before(resident, without.table.index)
-        usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(offer) & ~avoided
-        nodes = np.nonzero(usable & (costs < costs[home]))[0]
+        usable = self._destinations.usable(resident, avoided | self._unsettled) | self._will_do(move) & ~avoided
+        nodes = np.nonzero(usable if dearer else usable & (costs < costs[home]))[0]
         nodes = nodes[np.argsort(costs[nodes], kind="stable")]
         passing = self._destinations.passing(resident, nodes[~self._unsettled[nodes]])
         nodes = nodes[self._unsettled[nodes] | np.isin(nodes, passing)]
         return (int(costs[home] - costs[nodes[0]]), int(nodes[0])) if len(nodes) else (0, -1)
 
-    def _will_do(self, offer: _Offer) -> Bools:
+    def _will_do(self, move: PossibleMove) -> Bools:
         """bool[N]: unsettled nodes that may have room once they are settled; what the filters say then is not known."""
-        asked = offer.kind.usage > 0
+        kind, asked = move.kind, move.kind.usage > 0
         room = (self._state.free + self._terminating.room)[:, asked]
-        enough = (room >= offer.kind.usage[asked]).all(axis=1)
-        will_do: Bools = offer.kind.costs.allowed & enough & self._unsettled
+        enough = (room >= kind.usage[asked]).all(axis=1)
+        will_do: Bools = kind.costs.allowed & enough & self._unsettled
+        will_do[self._residents.nodes[move.resident]] = False
         return will_do
-
-    def _hold(self, offer: _Offer, node: int) -> None:
-        """The next pod stays until its home and its best node are settled: it might leave in vain, or twice.
-
-        Until the end of the plan it counts as moved, or others would go in its stead.
-        """
-        # Not as a move: it takes nothing of the limits.
-        self._state.let_leave(offer.resident, EvictionKind.PREEMPTION, ())
-        self._state.reserve_replacement(offer.resident, node, is_move=False)
-        self._held.append(offer.resident)
-        self._unsettled[[offer.home, node]] = True
 
     def _left_before(self, resident: int, index: Mapping[str, int]) -> Bools:
         """bool[N]: nodes that a pod of its controller was moved from within the last hour: none goes back there."""
@@ -265,18 +214,92 @@ class GainMoves:
                 left[index[move.node]] = True
         return left
 
-    def _move(self, offer: _Offer, gain: int, node: int, holds: Callable[[], bool]) -> bool:
-        """Decides the move of the next pod, unless that would break a rule elsewhere in the plan."""
-        state, resident = self._state, offer.resident
-        nodes = state.snapshot().table.nodes
-        reason = (
-            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[offer.home].name}, "
-            f"and its move costs {offer.price:,}"
-        )
-        checkpoint = state.checkpoint()
-        state.let_leave(resident, EvictionKind.MIGRATION, (), reason=reason, gain=gain)
-        state.reserve_replacement(resident, node, is_move=True)
+    # --- decisions ---
+
+    def _hold(self, move: PossibleMove, node: int) -> None:
+        """A pod stays until its home and its best node are settled: it might leave in vain, or twice.
+
+        Until the end of the plan it counts as moved, or others would go in its stead.
+        """
+        # Not as a move: it takes nothing of the limits.
+        self._state.let_leave(move.resident, EvictionKind.PREEMPTION, ())
+        self._state.reserve_replacement(move.resident, node, is_move=False)
+        self._held.append(move.resident)
+        self._unsettled[[self._residents.nodes[move.resident], node]] = True
+
+    def _move(self, move: PossibleMove, gain: int, node: int, holds: Callable[[], bool]) -> bool:
+        """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
+        checkpoint = self._state.checkpoint()
+        self._leave(move, node)
         if holds():
+            self._say(move.resident, gain, self._reason(move, gain))
             return True
-        state.roll_back(checkpoint)
+        self._state.roll_back(checkpoint)
         return False
+
+    def _leave(self, move: PossibleMove, node: int) -> None:
+        self._state.let_leave(move.resident, EvictionKind.MIGRATION, ())
+        self._state.reserve_replacement(move.resident, node, is_move=True)
+
+    def _say(self, resident: int, gain: int, reason: str) -> None:
+        leaving = self._state.leaving[resident]
+        leaving.gain, leaving.reason = gain, reason
+
+    def _reason(self, move: PossibleMove, gain: int) -> str:
+        nodes = self._state.snapshot().table.nodes
+        home, node = self._residents.nodes[move.resident], self._state.leaving[move.resident].to
+        return (
+            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
+            f"and its move costs {move.price:,}"
+        )
+
+    def _move_together(self, offer: JointOffer, kept: Bools, looks: _Looks, holds: Callable[[], bool]) -> int:
+        """Decides moves of pods of a node that are together worth their prices and margins. Returns how many.
+
+        Each goes to the cheapest node there is then, also if that alone costs more than its home; so the gains add up
+        to what all of them cost less. As many leave as that is above their prices and margins the most.
+        """
+        state = self._state
+        if self._unsettled[offer.home]:
+            return 0
+        start = end = state.checkpoint()
+        moves: list[tuple[PossibleMove, int]] = []
+        total = best = count = 0
+        for move in offer.moves:
+            if not self._may_leave(move.resident):
+                continue
+            if not looks.take(move.kind.namespace):
+                break
+            gain, node = self._best(move, kept, dearer=True)
+            if node < 0 or self._unsettled[node]:
+                break
+            self._leave(move, node)
+            moves.append((move, gain))
+            total += gain - move.price - move.kind.policy.rescheduling.min_gain
+            if total >= best:
+                best, count, end = total, len(moves), state.checkpoint()
+        state.roll_back(end)
+        if count and not holds():
+            state.roll_back(start)
+            return 0
+        self._share(moves[:count], best)
+        return count
+
+    def _share(self, moves: Sequence[tuple[PossibleMove, int]], surplus: int) -> None:
+        """Says of moves what they gain: each its price, its margin and an equal part of the rest.
+
+        Args:
+            moves: with what each gained as it was decided.
+            surplus: what all of them gain beside prices and margins.
+        """
+        if len(moves) == 1:
+            ((move, gain),) = moves
+            self._say(move.resident, gain, self._reason(move, gain))
+            return
+        total, price = sum(gain for _, gain in moves), sum(move.price for move, _ in moves)
+        for number, (move, _) in enumerate(moves):
+            part = surplus // len(moves) + (number < surplus % len(moves))
+            node = self._state.snapshot().table.nodes[self._residents.nodes[move.resident]].name
+            others = f"{len(moves) - 1} other pods" if len(moves) > 2 else "another pod"
+            reason = f"it and {others} of {node} cost {total:,} less elsewhere, and their moves cost {price:,}"
+            self._say(move.resident, move.price + move.kind.policy.rescheduling.min_gain + part, reason)

@@ -23,6 +23,7 @@ from flowcore.model.policies import Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.residents import Residents
 from flowcore.rules.verdicts import group
 
@@ -34,6 +35,8 @@ MOST_KINDS = 256
 _SPREAD = 2_654_435_761
 #: What no node costs.
 _DEAREST = 2**62
+#: The gain of pods that no other node takes: no sum of gains and prices makes up for it.
+NO_GAIN = -(2**50)
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,10 +63,28 @@ class MovableKind:
         """That of all of them."""
         return self.costs.group.signature.namespace
 
-    def apparent_gains(self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools) -> Int64s:
-        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; negative: by none.
+    @property
+    def stranded_price(self) -> int:
+        """What its policy says that a stranded GPU costs."""
+        return self.policy.rescheduling.per_stranded_gpu
 
-        Exact, but for preferences between pods: they count the pod itself among the others.
+    def one_more(self, snapshot: Snapshot, stranded: StrandedGPUs) -> Int64s:
+        """int64[N]: what one more costs on each node: by its policy's cost model, and by the GPUs that it strands."""
+        nodes = np.arange(len(snapshot.free))
+        costs = self.costs.one_more(snapshot, Load.of(snapshot))
+        return costs + stranded.increase(snapshot.free, nodes, self.usage, self.stranded_price)
+
+    def freed(self, snapshot: Snapshot, nodes: Int64s, stranded: StrandedGPUs) -> Int64s:
+        """int64[len(nodes)]: by how much the stranded GPUs of nodes cost less once one that runs there has left."""
+        return stranded.decrease(snapshot.free, nodes, self.usage, self.stranded_price)
+
+    def apparent_gains(
+        self, snapshot: Snapshot, load: Load, values: Int64s, usable: Bools, stranded: StrandedGPUs
+    ) -> Int64s:
+        """int64[N]: by how much the cheapest other node is cheaper for one that runs on each node; NO_GAIN: none is.
+
+        Without what is ``freed`` at home. Exact, but for preferences between pods: they count the pod itself among the
+        others.
 
         Args:
             load: of the snapshot, in which it runs.
@@ -74,12 +95,14 @@ class MovableKind:
         less, beside = load.less(costs.size), costs.beside_load(snapshot) + costs.written
         more = costs.model_arcs(load) + beside + potential.increase(load, costs.size, values)
         home = costs.model_arcs(less) + beside + values - potential.values(less) - self._beside_itself(snapshot)
-        elsewhere = np.where(usable & costs.allowed, more, _DEAREST)
+        nodes = np.nonzero(usable & costs.allowed)[0]
+        elsewhere = np.full(len(more), _DEAREST, dtype=np.int64)
+        elsewhere[nodes] = more[nodes] + stranded.increase(snapshot.free, nodes, self.usage, self.stranded_price)
         best = int(elsewhere.argmin())
         cheapest = np.full(len(elsewhere), elsewhere[best], dtype=np.int64)
         elsewhere[best] = _DEAREST
         cheapest[best] = elsewhere.min()
-        gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, -1)
+        gains: Int64s = np.where(costs.allowed & (cheapest < _DEAREST), home - cheapest, NO_GAIN)
         return gains
 
     def _beside_itself(self, snapshot: Snapshot) -> int:
@@ -122,7 +145,7 @@ def movable_kinds(
     """
     every = _alike(residents.pods, movable)
     unit = _unit(residents, every, snapshot)
-    turn = _spread(int(snapshot.now * 1000))
+    turn = turn_of(snapshot.now)
     members = _in_turn(every, [residents.pods[alike[0]].namespace for alike in every], turn)
     kinds = _kinds(members, unit, residents, snapshot, policies, models, destinations)
     # Pods of one class may have been resized in many ways.
@@ -180,6 +203,11 @@ def _kinds(
         for usage, rows in _by_usage(residents.usage, np.array(alike, dtype=np.int64)):
             kinds.append(MovableKind(rows, usage, costs))
     return kinds
+
+
+def turn_of(now: float) -> int:
+    """A number below 2**32, another one in each round: where many take turns, it says whose turn it is."""
+    return _spread(int(now * 1000))
 
 
 def _spread(number: int) -> int:

@@ -12,11 +12,11 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs import CostModel
-from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.gains.movable_kinds import kind_of, network_policies, unit_of
+from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
 
@@ -44,13 +44,18 @@ class ReplacementCosts:
             return None
         without = self._terminating.gone_from(self._state.snapshot([resident]))
         kind = kind_of(resident, self._unit, residents, without, self._policies, self._models, self._destinations)
-        return kind.costs.one_more(without, Load.of(without))
+        return kind.one_more(without, self._stranded)
 
     @cached_property
     def _terminating(self) -> TerminatingPods:
         return TerminatingPods.of(self._state.snapshot(), self._state.residents.running)
 
     @cached_property
+    def _stranded(self) -> StrandedGPUs:
+        return StrandedGPUs.of(self._state.snapshot(), self._state.residents.running.pods)
+
+    @cached_property
     def _unit(self) -> tuple[float, ...]:
-        movable = np.nonzero(self._moves.gain_mask(self._networks))[0]
+        # Whoever leaves already counts too: without it nobody may be left to say what a mean pod is.
+        movable = np.nonzero(self._moves.ever_gaining(self._networks))[0]
         return unit_of(self._state.residents, movable, self._terminating.gone_from(self._state.snapshot()))
