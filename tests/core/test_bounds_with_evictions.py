@@ -25,7 +25,7 @@ from flowcore.model.queues import Queue, QueueState, QueueUsage
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote, sentence
-from flowcore.planning.problem.bounds.bounds import lower_bound
+from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.bounds.resident_room import NEVER, ResidentRoom, demands_beside
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.placements.free_capacity import FreeCapacity
@@ -168,6 +168,8 @@ def test_any_prices_of_pods_that_leave_give_a_bound(
     for groups in ((), problem.atomic_groups.all):
         assert lower_bound(matrix, shadow_prices=shadow_prices, atomic_groups=groups, residents=room) <= best
     assert resident_bound(problem, room) <= best
+    staying = min(costs_of_all_plans(cluster, policies, (), ()))
+    assert first_bound(problem.cost_matrix, problem.atomic_groups.all) <= staying
 
 
 @settings(max_examples=examples(25), deadline=None)

@@ -14,7 +14,7 @@ from flowcore.model.gangs import Gang
 from flowcore.planning.methods import admission
 from flowcore.planning.methods.admission import Admission
 from flowcore.planning.methods.relaxation import RelaxedSolution
-from flowcore.planning.problem.bounds.bounds import lower_bound
+from flowcore.planning.problem.bounds.bounds import first_bound
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import Round, portfolio
@@ -48,7 +48,7 @@ def test_rough_prices_do_not_replace_what_pods_pay_alone(monkeypatch: pytest.Mon
 
     monkeypatch.setattr(admission, "relax", bad)
     problem = Problem(crowd, DEFAULT_POLICIES, MODELS)
-    alone = lower_bound(problem.unreserved_cost_matrix, atomic_groups=problem.atomic_groups.all)
+    alone = first_bound(problem.unreserved_cost_matrix, problem.atomic_groups.all)
     first = Admission(problem)
     next(first.run())
     assert first.bound == alone > 0

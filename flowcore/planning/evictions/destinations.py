@@ -6,9 +6,11 @@ So no move waits for another one, and a plan has no cycles: every destination is
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.model.constraint_limits import with_policy_constraints
@@ -21,35 +23,65 @@ from flowcore.rules.filters import round_invariant_fits, run_filters, static_fit
 from flowcore.rules.verdicts import VerdictCache
 
 
+@dataclass(slots=True, eq=False)
+class _Replacements:
+    """Replacements that ask for the same and may go to the same nodes.
+
+    Attributes:
+        usage: int64[R].
+        plain: whether only resources decide where they fit.
+        allowed: bool[N], nodes that may take them.
+        usable: bool[N], those of them that have room now.
+        count: how many these are.
+        changes: of the state, when that was found out; below zero: never.
+    """
+
+    usage: Int64s
+    plain: bool
+    allowed: Bools
+    usable: Bools
+    count: int = 0
+    changes: int = -1
+
+
 class Destinations:
-    """Finds nodes for replacements; it follows the state."""
+    """Finds nodes for replacements; it follows the state.
+
+    After a decision only the nodes are looked at again whose room has changed.
+    """
 
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], cache: VerdictCache) -> None:
         self._state, self._policies, self._cache = state, policies, cache
         #: Of each kind of pod: whether only resources decide, and bool[N] nodes that may take it.
         self._known: dict[tuple[PodClass, PodSignature], tuple[bool, Bools]] = {}
+        #: By number of the kind of resident, and of the resident.
+        self._replacements: dict[int, _Replacements] = {}
+        self._of_resident: dict[int, _Replacements] = {}
+        #: Whether a replacement from a node has a destination, where filters decide; and the changes before that.
+        self._found: dict[tuple[int, int], bool] = {}
+        self._found_after = 0
         total = np.maximum(state.snapshot().allocatable.astype(np.float64).sum(axis=0), 1.0)
         self._share = 1.0 / total
+        #: float64[N]: the room to spare on each node, in shares of all that there is; and the changes before that.
+        self._spare, self._spare_after = np.zeros(len(state.free)), -1
+        #: int64[S]: for each row of ``Residents.amounts`` a node with so much room now, -1: none; and the changes.
+        self._node_with_room = np.full(len(state.residents.amounts), -1, dtype=np.int64)
+        self._node_with_room_after = -1
 
     def may_fit(self) -> Bools:
         """bool[V]: residents for whose replacement some node has the resources now."""
-        usage, free = self._state.residents.usage, self._state.free_now
-        rows, kind = np.unique(usage, axis=0, return_inverse=True)
-        fits = [bool(np.all((free >= row) | (row == 0), axis=1).any()) for row in rows]
-        fitting: Bools = np.array(fits, dtype=np.bool_)[kind.ravel()]
-        return fitting
-
-    def kind(self, resident: int) -> tuple[object, ...]:
-        """Equal for residents on one node whose replacements may go to the same nodes."""
-        residents = self._state.residents
-        pod = residents.pods[resident]
-        return (
-            int(residents.nodes[resident]),
-            residents.usage[resident].tobytes(),
-            pod.pod_class,
-            pod.signature,
-            pod.policy,
-        )
+        state, amounts, nodes = self._state, self._state.residents.amounts, self._node_with_room
+        changed, every = state.changed_since(self._node_with_room_after), np.arange(len(state.free))
+        self._node_with_room_after = state.changes
+        had = nodes >= 0
+        has = had & _enough(state.free_now[nodes], amounts)
+        for size in np.nonzero(~has)[0].tolist():
+            # Where none had so much room, one has only if its room has changed.
+            candidates = every if had[size] else changed
+            fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
+            nodes[size] = fitting[0] if len(fitting) else -1
+        fits: Bools = (nodes >= 0)[state.residents.sizes]
+        return fits
 
     def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
         """The node that takes a resident's replacement, with the least room to spare or the cheapest; -1: none.
@@ -59,19 +91,32 @@ class Destinations:
             costs: int64[N], of the nodes; None: room decides.
         """
         nodes = np.nonzero(self.usable(resident, avoid))[0]
-        worth = (self._state.free_now[nodes] * self._share).sum(axis=1) if costs is None else costs[nodes]
+        if not len(nodes):
+            return -1
+        worth = self._room_to_spare()[nodes] if costs is None else costs[nodes]
+        if self._replacements_of(resident).plain:
+            return int(nodes[worth.argmin()])
         nodes = self.passing(resident, nodes[np.argsort(worth, kind="stable")])
         return int(nodes[0]) if len(nodes) else -1
 
+    def has_any(self, resident: int) -> bool:
+        """Whether some node takes the replacement of a resident."""
+        alike, home = self._replacements_of(resident), int(self._state.residents.nodes[resident])
+        if alike.plain:
+            return alike.count > int(alike.usable[home])
+        if self._found_after != self._state.changes:
+            self._found.clear()
+            self._found_after = self._state.changes
+        key = id(alike), home
+        if key not in self._found:
+            self._found[key] = self.find(resident) >= 0
+        return self._found[key]
+
     def usable(self, resident: int, avoid: Bools | None = None) -> Bools:
         """bool[N]: other nodes that may take a resident's replacement and have room for it now; ``avoid``: as above."""
-        state = self._state
-        usage, free = state.residents.usage[resident], state.free_now
-        asked = usage > 0
-        _, allowed = self.allowed(resident)
-        enough = (free[:, asked] >= usage[asked]).all(axis=1) & (state.free[:, asked] >= usage[asked]).all(axis=1)
-        usable: Bools = allowed & enough if avoid is None else allowed & enough & ~avoid
-        usable[state.residents.nodes[resident]] = False
+        known = self._replacements_of(resident).usable
+        usable: Bools = known.copy() if avoid is None else known & ~avoid
+        usable[self._state.residents.nodes[resident]] = False
         return usable
 
     def passing(self, resident: int, nodes: Int64s) -> Int64s:
@@ -102,7 +147,7 @@ class Destinations:
             snapshot = self._state.snapshot()
             plain = is_plain(pod.pod_class, signature, snapshot)
             allowed = (
-                round_invariant_fits(pod.pod_class, signature, snapshot)
+                round_invariant_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
                 if plain
                 else static_fits(pod.pod_class, signature, snapshot, self._cache.run_filter)
             )
@@ -116,18 +161,39 @@ class Destinations:
             self._state.reserve_replacement(resident, node, is_move=is_move)
         return node >= 0
 
+    # --- what follows the state ---
 
-class KnownPlaces:
-    """Whether residents have a destination, remembered for those that are alike while nothing is decided."""
+    def _replacements_of(self, resident: int) -> _Replacements:
+        """What is known of replacements like a resident's, as of now."""
+        state, alike = self._state, self._of_resident.get(resident)
+        if alike is None:
+            residents = state.residents
+            key = int(residents.kinds[resident])
+            if key not in self._replacements:
+                plain, allowed = self.allowed(resident)
+                self._replacements[key] = _Replacements(
+                    residents.usage[resident], plain, allowed, np.zeros_like(allowed)
+                )
+            alike = self._of_resident[resident] = self._replacements[key]
+        if alike.changes != state.changes:
+            nodes = state.changed_since(alike.changes)
+            room = np.minimum(state.free_now[nodes], state.free[nodes])
+            usable = alike.allowed[nodes] & _enough(room, alike.usage)
+            alike.count += int(np.count_nonzero(usable)) - int(np.count_nonzero(alike.usable[nodes]))
+            alike.usable[nodes] = usable
+            alike.changes = state.changes
+        return alike
 
-    def __init__(self, destinations: Destinations) -> None:
-        self._destinations = destinations
-        self._known: dict[tuple[object, ...], bool] = {}
+    def _room_to_spare(self) -> NDArray[np.float64]:
+        state = self._state
+        if self._spare_after != state.changes:
+            nodes = state.changed_since(self._spare_after)
+            self._spare[nodes] = (state.free_now[nodes] * self._share).sum(axis=1)
+            self._spare_after = state.changes
+        return self._spare
 
-    def has_any(self, resident: int) -> bool:
-        """Whether some node takes the replacement of a resident."""
-        key = self._destinations.kind(resident)
-        known = self._known.get(key)
-        if known is None:
-            known = self._known[key] = self._destinations.find(resident) >= 0
-        return known
+
+def _enough(room: Int64s, usage: Int64s) -> Bools:
+    """bool[N]: whether rooms, int64[N, R], have a usage, int64[R], or int64[N, R] one each."""
+    enough: Bools = ((room >= usage) | (usage == 0)).all(axis=1)
+    return enough

@@ -162,6 +162,9 @@ class MoveEligibility:
     def __init__(self, state: EvictionState, policies: Mapping[str, Policy], modes: Sequence[ReschedulingMode]) -> None:
         self._state, self._residents, self._policies, self._modes = state, state.residents, policies, modes
         self._recent: dict[tuple[str, str], int] = {}
+        #: ``_is_open`` by policy and namespace, and the changes of the state before that.
+        self._open: dict[tuple[str, str], bool] = {}
+        self._open_after = 0
         #: Moves of the last hour by policy, and by policy and namespace.
         self._last_hour: Counter[str | tuple[str, str]] = Counter()
         for move in state.residents.running.moves:
@@ -213,21 +216,19 @@ class MoveEligibility:
         moves = self._moving(reason, excluded)
         if not moves:
             return np.zeros(len(residents.pods), dtype=np.bool_)
-        running = residents.running_count
         # A pod that its kubelet has not started has not run, however long it waited for its node.
         aged = {
             name
             for name in moves
             if reason is ReschedulingReason.GAIN and self._policies[name].rescheduling.min_age > 0
         }
-        movable = [
-            resident < running
-            and pod.policy in moves
-            and not pod.immovable_reason
-            and (pod.started > 0 or pod.policy not in aged)
-            for resident, pod in enumerate(residents.pods)
-        ]
-        return residents.evictable & np.array(movable, dtype=np.bool_)
+        may_move = [kind.policy in moves and not kind.immovable_reason for kind in residents.kind_list]
+        movable = residents.evictable & np.array(may_move, dtype=np.bool_)[residents.kinds]
+        movable[residents.running_count :] = False
+        if aged:
+            unaged = np.array([kind.policy not in aged for kind in residents.kind_list], dtype=np.bool_)
+            movable &= (residents.started > 0) | unaged[residents.kinds]
+        return movable
 
     def mask(self, priority: int) -> Bools:
         """bool[V]: residents that may be moved for a pod of a priority, but for budgets and limits."""
@@ -265,31 +266,48 @@ class MoveEligibility:
         return (
             resident not in state.leaving
             and bool(self._residents.evictable[resident])
-            and all(state.budgets[budget] > 0 for budget in pod.budgets)
+            and (not pod.budgets or all(state.budgets[budget] > 0 for budget in pod.budgets))
         )
 
     def within_limits(self, resident: int) -> bool:
         """Whether the limits of its policy let one more pod like this leave."""
-        return self._residents.pods[resident].policy in self._policies and all(
-            most > 0 for most in self.limits(resident).values()
+        pod = self._residents.pods[resident]
+        policy = self._policies.get(pod.policy)
+        if policy is None or not self._is_open(resident, pod):
+            return False
+        limits = policy.rescheduling
+        return (
+            self._left(("node", pod.node), limits.per_node) > 0
+            and self._left(("owner", pod.owner), limits.per_owner) > 0
         )
+
+    def _is_open(self, resident: int, pod: RunningPod) -> bool:
+        """Whether those limits let one more leave that the pods of its policy and namespace share."""
+        if self._open_after != self._state.changes:
+            self._open.clear()
+            self._open_after = self._state.changes
+        key = pod.policy, pod.namespace
+        is_open = self._open.get(key)
+        if is_open is None:
+            shared = (most for (what, _), most in self.limits(resident).items() if what not in ("node", "owner"))
+            is_open = self._open[key] = min(shared) > 0
+        return is_open
 
     def limits(self, resident: int) -> dict[tuple[str, str], int]:
         """How many more moves the policy of a resident allows, by what is counted (``EvictionState.moves``)."""
-        state, pod = self._state, self._residents.pods[resident]
+        pod = self._residents.pods[resident]
         rescheduling = self._policies[pod.policy].rescheduling
         most = {
             ("node", pod.node): rescheduling.per_node,
             ("namespace", pod.namespace): rescheduling.per_namespace,
             ("owner", pod.owner): rescheduling.per_owner,
+            ("policy", pod.policy): min(rescheduling.per_round, rescheduling.per_hour - self._last_hour[pod.policy]),
+            share_key(pod): self._share(pod),
         }
-        left = {key: limit - state.moves[key] - self._recent.get(key, 0) for key, limit in most.items()}
-        in_hour = rescheduling.per_hour - self._last_hour[pod.policy]
-        key, share = ("policy", pod.policy), share_key(pod)
-        return left | {
-            key: min(rescheduling.per_round, in_hour) - state.moves[key],
-            share: self._share(pod) - state.moves[share],
-        }
+        return {key: self._left(key, limit) for key, limit in most.items()}
+
+    def _left(self, key: tuple[str, str], limit: int) -> int:
+        return limit - self._state.moves.get(key, 0) - self._recent.get(key, 0)
 
     def _share(self, pod: RunningPod) -> int:
         """How many more moves of this hour the namespace of a pod may have under its policy.
@@ -306,7 +324,8 @@ class MoveEligibility:
     @cached_property
     def _namespaces(self) -> dict[str, set[str]]:
         """By policy, the namespaces of its running pods."""
-        namespaces: dict[str, set[str]] = {}
-        for pod in self._residents.pods[: self._residents.running_count]:
-            namespaces.setdefault(pod.policy, set()).add(pod.namespace)
+        residents, namespaces = self._residents, dict[str, set[str]]()
+        for number in np.unique(residents.kinds[: residents.running_count]).tolist():
+            kind = residents.kind_list[number]
+            namespaces.setdefault(kind.policy, set()).add(kind.signature.namespace)
         return namespaces

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import compress, pairwise, repeat
 from operator import attrgetter
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.planning.problem.result import Placement
@@ -18,6 +23,20 @@ from flowcore.planning.problem.result import Placement
 #: kube-scheduler adds this to each priority, so that fewer victims of low priority are better than many
 #: (framework/preemption pickOneNodeForPreemption).
 PRIORITY_OFFSET = 2**31
+
+
+class ResidentKind(NamedTuple):
+    """What pods have in common that may leave for the same reasons, and go to the same nodes; see ``RunningPod``."""
+
+    pod_class: PodClass
+    signature: PodSignature
+    policy: str
+    usage: Amounts
+    immovable_reason: str
+    unevictable_reason: str
+
+
+_KIND_OF = attrgetter(*ResidentKind._fields)
 
 
 @dataclass(frozen=True)
@@ -29,7 +48,11 @@ class Residents:
         pods: the running pods, then the placements as if they ran.
         placements: of the plan, those that can be taken back.
         nodes: int64[V], node of each.
+        kinds: int64[V], number of the kind of each.
+        kind_list: the kinds by number, in the order of their first pods.
         usage: int64[V, R].
+        sizes: int64[V], the row of ``amounts`` that each has as its usage.
+        amounts: int64[S, R], each usage once, or a few times.
         kept: keys of placements that are not taken back for others.
     """
 
@@ -37,7 +60,11 @@ class Residents:
     pods: tuple[RunningPod, ...]
     placements: tuple[Placement, ...]
     nodes: Int64s
+    kinds: Int64s
+    kind_list: tuple[ResidentKind, ...]
     usage: Int64s
+    sizes: Int64s
+    amounts: Int64s
     kept: frozenset[str] = frozenset()
 
     @classmethod
@@ -46,35 +73,57 @@ class Residents:
     ) -> Residents:
         """Residents of the nodes of a snapshot; ``kept``: as the attribute."""
         index = snapshot.table.index
-        known = [pod for pod in running.pods if pod.node in index]
-        pods = (*known, *map(_as_running, placements))
-        numbers: defaultdict[Amounts, int] = defaultdict(lambda: len(numbers))
-        kinds = list(map(numbers.__getitem__, map(attrgetter("usage"), pods)))
-        rows = [snapshot.vector(amounts) for amounts in numbers]
-        usage = np.array(rows, dtype=np.int64).reshape(-1, len(snapshot.resources))[kinds]
-        nodes = np.fromiter(map(index.__getitem__, map(attrgetter("node"), pods)), dtype=np.int64, count=len(pods))
-        return cls(running, pods, tuple(placements), nodes, usage, frozenset(kept))
+        everybody = (*running.pods, *map(_as_running, placements))
+        nodes = _numbers(map(index.get, map(attrgetter("node"), everybody), repeat(-1)), len(everybody))
+        known = nodes >= 0
+        pods = everybody if known.all() else tuple(compress(everybody, known.tolist()))
+        # Most pods are like others: what follows from their kind is asked once for each kind.
+        numbers: defaultdict[tuple[object, ...], int] = defaultdict(lambda: len(numbers))
+        kinds = _numbers(map(numbers.__getitem__, map(_KIND_OF, pods)), len(pods))
+        kind_list = tuple(map(ResidentKind._make, numbers))
+        rows: dict[Amounts, int] = {}
+        size_of_kind = [rows.setdefault(kind.usage, len(rows)) for kind in kind_list]
+        sizes = np.array(size_of_kind, dtype=np.int64)[kinds]
+        amounts = np.array([snapshot.vector(usage) for usage in rows], dtype=np.int64)
+        amounts = amounts.reshape(-1, len(snapshot.resources))
+        return cls(
+            running,
+            pods,
+            tuple(placements),
+            nodes[known],
+            kinds,
+            kind_list,
+            amounts[sizes],
+            sizes,
+            amounts,
+            frozenset(kept),
+        )
 
     @cached_property
     def priorities(self) -> Int64s:
         """int64[V]."""
-        return np.array([pod.priority for pod in self.pods], dtype=np.int64)
+        return np.array([kind.pod_class.priority for kind in self.kind_list], dtype=np.int64)[self.kinds]
 
     @cached_property
     def evictable(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """bool[V]: nothing is known against an eviction, or against taking a placement back."""
-        evictable = [not pod.unevictable_reason for pod in self.pods[: self.running_count]]
-        evictable += [placement.pod.key not in self.kept for placement in self.placements]
-        return np.array(evictable, dtype=np.bool_)
+        evictable = np.array([not kind.unevictable_reason for kind in self.kind_list], dtype=np.bool_)[self.kinds]
+        evictable[self.running_count :] = [placement.pod.key not in self.kept for placement in self.placements]
+        return evictable
+
+    @cached_property
+    def started(self) -> NDArray[np.float64]:
+        """float64[V]: as ``RunningPod.started``."""
+        return np.fromiter(map(attrgetter("started"), self.pods), dtype=np.float64, count=len(self.pods))
 
     @cached_property
     def by_node(self) -> tuple[tuple[int, ...], ...]:
         """For each node its residents, the most important first (util.MoreImportantPod of kube-scheduler)."""
-        started = np.array([pod.started or np.inf for pod in self.pods])
-        order = np.lexsort((started, -self.priorities, self.nodes))
+        order = np.lexsort((np.where(self.started == 0, np.inf, self.started), -self.priorities, self.nodes))
         count = int(self.nodes.max(initial=-1)) + 1
-        bounds = np.searchsorted(self.nodes[order], np.arange(count + 1))
-        return tuple(tuple(order[bounds[node] : bounds[node + 1]].tolist()) for node in range(count))
+        bounds = np.searchsorted(self.nodes[order], np.arange(count + 1)).tolist()
+        residents = tuple(order.tolist())
+        return tuple(residents[first:end] for first, end in pairwise(bounds))
 
     def on(self, node: int) -> tuple[int, ...]:
         """Residents of a node, the most important first."""
@@ -101,6 +150,10 @@ class Residents:
     def placement(self, resident: int) -> Placement:
         """The placement that a resident is."""
         return self.placements[resident - self.running_count]
+
+
+def _numbers(values: Iterable[int], count: int) -> Int64s:
+    return np.fromiter(values, dtype=np.int64, count=count)
 
 
 def _as_running(placement: Placement) -> RunningPod:

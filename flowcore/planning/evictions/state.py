@@ -80,6 +80,7 @@ class EvictionState:
         leaving_by_gang: how many running pods of each gang leave.
         moves: how many moves there are by policy, node, namespace and owner, ("policy", name) and so on, and by
             ``share_key``.
+        changes: how many decisions there were, those included that took others back.
     """
 
     def __init__(
@@ -102,6 +103,9 @@ class EvictionState:
         self.budgets: Counter[str] = Counter(residents.running.budgets)
         self.leaving_by_gang: Counter[str] = Counter()
         self.moves: Counter[tuple[str, str]] = Counter()
+        self.changes = 0
+        #: int64[N], the number of each node's last change.
+        self._changed_at = np.zeros(len(self.free), dtype=np.int64)
         self._undo: list[Callable[[], None]] = []
 
     def priced(self, number: int) -> Demand:
@@ -136,14 +140,24 @@ class EvictionState:
 
     def release(self, node: int, amounts: Int64s) -> None:
         """Room of a node that was held comes free, int64[R]."""
+        self._add_room(node, amounts)
+        self._undo.append(lambda: self._add_room(node, -amounts))
+
+    def _add_room(self, node: int, amounts: Int64s, *, now: bool = True) -> None:
+        """Room of a node comes free, or is taken where amounts are below zero; ``now``: before any victim leaves."""
         self.free[node] += amounts
-        self.free_now[node] += amounts
+        if now:
+            self.free_now[node] += amounts
+        self.changes += 1
+        self._changed_at[node] = self.changes
 
-        def undo() -> None:
-            self.free[node] -= amounts
-            self.free_now[node] -= amounts
+    def changed_since(self, changes: int) -> Int64s:
+        """Numbers of the nodes whose room has changed since there were so many ``changes``; below zero: all nodes."""
+        return np.nonzero(self._changed_at > changes)[0]
 
-        self._undo.append(undo)
+    def version(self, node: int) -> int:
+        """Another number after each change on a node."""
+        return int(self._changed_at[node])
 
     def let_leave(
         self,
@@ -161,19 +175,15 @@ class EvictionState:
         self.leaving[resident] = Leaving(
             kind if runs else None, list(for_pods), reason=reason, by_controller=by_controller
         )
-        self.free[node] += usage
+        self._add_room(node, usage, now=not runs)  # a placement is not there yet
         if runs:
             self._count(pod.budgets, pod.gang, -1)
-        else:
-            self.free_now[node] += usage  # it is not there yet
 
         def undo() -> None:
             del self.leaving[resident]
-            self.free[node] -= usage
+            self._add_room(node, -usage, now=not runs)
             if runs:
                 self._count(pod.budgets, pod.gang, 1)
-            else:
-                self.free_now[node] -= usage
 
         self._undo.append(undo)
 
@@ -187,13 +197,11 @@ class EvictionState:
         """The replacement of a pod that leaves takes room on another node, of what is free now."""
         leaving, usage = self.leaving[resident], self.residents.usage[resident]
         leaving.to = node
-        self.free[node] -= usage
-        self.free_now[node] -= usage
+        self._add_room(node, -usage)
 
         def undo() -> None:
             leaving.to = -1
-            self.free[node] += usage
-            self.free_now[node] += usage
+            self._add_room(node, usage)
 
         self._undo.append(undo)
         if is_move:
@@ -203,7 +211,13 @@ class EvictionState:
         """A pod that leaves counts for the limits of moves."""
         counted = _counted_move(self.residents.pods[resident])
         self.moves.update(counted)
-        self._undo.append(lambda: self.moves.subtract(counted))
+        self.changes += 1
+
+        def undo() -> None:
+            self.moves.subtract(counted)
+            self.changes += 1
+
+        self._undo.append(undo)
 
     def arrive(self, pod: PendingPod, demand: int, node: int) -> None:
         """A waiting pod gets a node."""
@@ -211,15 +225,11 @@ class EvictionState:
         asked = requests > 0
         at_once = bool((requests[asked] <= self.free_now[node][asked]).all())
         self.arrivals.append(Arrival(pod, demand, node, at_once))
-        self.free[node] -= requests
-        if at_once:
-            self.free_now[node] -= requests
+        self._add_room(node, -requests, now=at_once)
 
         def undo() -> None:
             self.arrivals.pop()
-            self.free[node] += requests
-            if at_once:
-                self.free_now[node] += requests
+            self._add_room(node, requests, now=at_once)
 
         self._undo.append(undo)
 
@@ -228,26 +238,20 @@ class EvictionState:
         leaving = self.leaving.pop(resident)
         residents, pod = self.residents, self.residents.pods[resident]
         node, usage = int(residents.nodes[resident]), residents.usage[resident]
-        self.free[node] -= usage
+        self._add_room(node, -usage, now=not residents.is_running(resident))
         if leaving.to >= 0:
-            self.free[leaving.to] += usage
-            self.free_now[leaving.to] += usage
+            self._add_room(leaving.to, usage)
             if leaving.kind is EvictionKind.MIGRATION:
                 self.moves.subtract(_counted_move(pod))
         if residents.is_running(resident):
             self._count(pod.budgets, pod.gang, 1)
-        else:
-            self.free_now[node] -= usage
         self._undo.clear()
 
     def drop_arrivals(self, keys: AbstractSet[str]) -> None:
         """Waiting pods do not come after all; this cannot be rolled back."""
         for arrival in self.arrivals:
             if arrival.pod.key in keys:
-                requests = self.demands[arrival.demand].requests
-                self.free[arrival.node] += requests
-                if arrival.at_once:
-                    self.free_now[arrival.node] += requests
+                self._add_room(arrival.node, self.demands[arrival.demand].requests, now=arrival.at_once)
         self.arrivals = [arrival for arrival in self.arrivals if arrival.pod.key not in keys]
         for leaving in self.leaving.values():
             leaving.for_pods = [key for key in leaving.for_pods if key not in keys]
@@ -281,7 +285,7 @@ class EvictionState:
         residents, before = self.residents, self._snapshot
         if not self.changed and not without and not arrivals:
             return before
-        names = [node.name for node in before.table.nodes]
+        nodes = before.table.nodes
         gone = list(dict.fromkeys([*(() if leavers_stay else self.leaving), *without]))
         left_out = frozenset(gone)
         placed: list[tuple[str, PodSignature]] = []
@@ -293,7 +297,7 @@ class EvictionState:
             pod, node = residents.pods[resident], int(residents.nodes[resident])
             used[node] -= residents.usage[resident]
             assumed[node] = np.maximum(assumed[node] - non_zero_requests(pod.usage), 0)
-            removed.append((names[node], pod.signature))
+            removed.append((nodes[node].name, pod.signature))
             if pod.pod_class.host_ports or pod.pod_class.volumes:
                 # Others of the node may hold the same: pods that bypassed the scheduler, volumes that are shared.
                 rest = [residents.pods[beside].pod_class for beside in residents.on(node) if beside not in left_out]
@@ -301,14 +305,14 @@ class EvictionState:
                 ports[node] = ports.get(node, frozenset()) - (frozenset(pod.pod_class.host_ports) - held)
                 mounted = {volume for each in rest for volume in each.volumes}
                 freed = tuple(volume for volume in pod.pod_class.volumes if volume not in mounted)
-                storage = storage.without(names[node], freed)
+                storage = storage.without(nodes[node].name, freed)
 
         def add(pod_class: PodClass, signature: PodSignature, node: int, amounts: Int64s) -> None:
             used[node] += amounts
             assumed[node] += np.array(non_zero_requests(pod_class.requests), dtype=np.int64)
             if pod_class.host_ports:
                 ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
-            placed.append((names[node], signature))
+            placed.append((nodes[node].name, signature))
             nonlocal numa
             if pod_class.numa is not None and numa is not None:
                 numa = numa if numa is not before.numa else numa.copy()

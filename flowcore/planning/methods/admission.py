@@ -18,7 +18,7 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
-from flowcore.planning.problem.bounds.bounds import lower_bound
+from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
@@ -85,11 +85,13 @@ class Admission:
         # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
         is_many = sum(demand.count for demand in problem.demands) >= _MANY
         is_bounded = is_many and self._relax(**_ROUGH)
-        # What pods pay alone may be more than what rough prices say.
-        alone = self.best.cost
-        if problem.demands:
-            alone = lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
-        self.bound = max(self.bound, alone)
+        if not problem.demands:
+            self.bound = self.best.cost
+        elif is_bounded:
+            # What pods pay alone may be more than what rough prices say. This takes a tenth of the other one's time.
+            self.bound = max(self.bound, first_bound(problem.unreserved_cost_matrix, atomic_groups))
+        else:
+            self.bound = lower_bound(problem.unreserved_cost_matrix, atomic_groups=atomic_groups)
         yield
         if self.best.cost == self.bound or (is_bounded and not is_short):
             return

@@ -19,8 +19,8 @@ from flowcore.costs.pod_costs import PodCosts
 from flowcore.costs.potential import mean_size
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
-from flowcore.model.running_pods import RunningPod
 from flowcore.model.workload_kinds import penalty_match, with_kind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
@@ -143,7 +143,7 @@ def movable_kinds(
         policies, models: by name.
         destinations: knows the nodes that may ever take each.
     """
-    every = _alike(residents.pods, movable)
+    every = _alike(residents, movable)
     unit = _unit(residents, every, snapshot)
     turn = turn_of(snapshot.now)
     members = _in_turn(every, [residents.pods[alike[0]].namespace for alike in every], turn)
@@ -162,22 +162,22 @@ def kind_of(
     destinations: Destinations,
 ) -> MovableKind:
     """The kind of one resident; ``unit``: see ``unit_of``, the rest as above."""
-    (kind,) = _kinds([[resident]], unit, residents, snapshot, policies, models, destinations)
+    (kind,) = _kinds([np.array([resident])], unit, residents, snapshot, policies, models, destinations)
     return kind
 
 
 def unit_of(residents: Residents, movable: Int64s, snapshot: Snapshot) -> tuple[float, ...]:
     """The unit of the potentials that ``movable_kinds`` has with the same residents."""
-    return _unit(residents, _alike(residents.pods, movable), snapshot)
+    return _unit(residents, _alike(residents, movable), snapshot)
 
 
-def _unit(residents: Residents, every: Sequence[Sequence[int]], snapshot: Snapshot) -> tuple[float, ...]:
+def _unit(residents: Residents, every: Sequence[Int64s], snapshot: Snapshot) -> tuple[float, ...]:
     sizes = [counted_amounts(residents.pods[alike[0]].pod_class.requests) for alike in every]
     return mean_size(sizes, [len(alike) for alike in every], [Load.of(snapshot)])
 
 
 def _kinds(
-    members: Sequence[Sequence[int]],
+    members: Sequence[Int64s],
     unit: tuple[float, ...],
     residents: Residents,
     snapshot: Snapshot,
@@ -193,14 +193,14 @@ def _kinds(
         pending.append(PendingPod(str(number), "", pod.pod_class, pod.policy, signature=signature))
     groups = group(pending, snapshot.pod_index)
     sizes = [counted_amounts(each.pod_class.requests) for each in groups]
-    numbers = [[resident for pod in each.pods for resident in members[int(pod.key)]] for each in groups]
+    numbers = [np.concatenate([members[int(pod.key)] for pod in each.pods]) for each in groups]
     data = DataPrices(snapshot)
     kinds = []
     for pod_group, size, alike in zip(groups, sizes, numbers, strict=True):
         policy = policies[pod_group.policy]
-        _, allowed = destinations.allowed(alike[0])
+        _, allowed = destinations.allowed(int(alike[0]))
         costs = PodCosts.of(pod_group, policy, size, allowed, models[policy.cost.model], unit, data)
-        for usage, rows in _by_usage(residents.usage, np.array(alike, dtype=np.int64)):
+        for usage, rows in _by_usage(residents, alike):
             kinds.append(MovableKind(rows, usage, costs))
     return kinds
 
@@ -239,17 +239,18 @@ def _begun_at(kinds: list[_MovableKey], turn: int) -> list[_MovableKey]:
     return kinds[start:] + kinds[:start]
 
 
-def _alike(pods: Sequence[RunningPod], movable: Int64s) -> list[list[int]]:
-    """Numbers of residents by class, signature and policy. Most share the objects, and to compare these is quick."""
-    by_object: defaultdict[tuple[int, int, str], list[int]] = defaultdict(list)
-    for resident in movable.tolist():
-        pod = pods[resident]
-        by_object[id(pod.pod_class), id(pod.signature), pod.policy].append(resident)
-    by_value: dict[tuple[object, PodSignature, str], list[int]] = {}
-    for alike in by_object.values():
-        pod = pods[alike[0]]
-        by_value.setdefault((pod.pod_class, pod.signature, pod.policy), []).extend(alike)
-    return list(by_value.values())
+def _alike(residents: Residents, movable: Int64s) -> list[Int64s]:
+    """Numbers of residents by class, signature and policy, in the order of the first of each."""
+    numbers: dict[tuple[PodClass, PodSignature, str], int] = {}
+    number_of_kind = [
+        numbers.setdefault((kind.pod_class, kind.signature, kind.policy), len(numbers)) for kind in residents.kind_list
+    ]
+    # Small integers are sorted faster.
+    keys = np.array(number_of_kind, dtype=np.min_scalar_type(len(numbers)))[residents.kinds[movable]]
+    counts = np.bincount(keys)
+    in_order = movable[np.argsort(keys, kind="stable")]
+    alike = np.split(in_order, np.cumsum(counts)[:-1]) if len(movable) else []
+    return sorted((each for each in alike if len(each)), key=lambda each: int(each[0]))
 
 
 def _compiled(signature: PodSignature, policy: Policy) -> PodSignature:
@@ -260,9 +261,9 @@ def _compiled(signature: PodSignature, policy: Policy) -> PodSignature:
     return with_kind(compiled, cost.kinds, cost.interference)
 
 
-def _by_usage(usage: Int64s, rows: Int64s) -> list[tuple[Int64s, Int64s]]:
+def _by_usage(residents: Residents, rows: Int64s) -> list[tuple[Int64s, Int64s]]:
     """Rows by what they take: a pod may have been resized."""
-    if (usage[rows] == usage[rows[0]]).all():
-        return [(usage[rows[0]], rows)]
-    different, kind = np.unique(usage[rows], axis=0, return_inverse=True)
+    if (residents.sizes[rows] == residents.sizes[rows[0]]).all():
+        return [(residents.usage[rows[0]], rows)]
+    different, kind = np.unique(residents.usage[rows], axis=0, return_inverse=True)
     return [(each, rows[kind.ravel() == number]) for number, each in enumerate(different)]

@@ -47,7 +47,8 @@ def broken_rules(snapshot: Snapshot, running: RunningPods) -> tuple[BrokenRule, 
     Lower priorities leave first, then pods that started later. A pod whose rules hold once those before it have left is
     not among them: of two pods that exclude each other only one leaves.
     """
-    watched = [pod for pod in running.pods if pod.during_execution is not DuringExecution.IGNORE]
+    ignored = DuringExecution.IGNORE  # looked up once: there may be very many pods
+    watched = [pod for pod in running.pods if pod.during_execution is not ignored]
     if not watched:
         return ()
     watched = sorted(

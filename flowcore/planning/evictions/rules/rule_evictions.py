@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -21,7 +21,7 @@ def evict_for_rules(
     state: EvictionState,
     destinations: Destinations,
     moves: MoveEligibility,
-    broken: Iterable[BrokenRule],
+    broken: Sequence[BrokenRule],
     costs: Callable[[int], Int64s | None],
 ) -> None:
     """Decides which of these pods leave, in their order, within the limits of moves and PodDisruptionBudgets.
@@ -31,6 +31,8 @@ def evict_for_rules(
     Args:
         costs: of the nodes for the replacement of a resident, int64[N]; None: room decides.
     """
+    if not broken:
+        return
     numbers = {pod.key: resident for resident, pod in enumerate(state.residents.pods[: state.residents.running_count])}
     table = state.snapshot().table
     for rule in broken:

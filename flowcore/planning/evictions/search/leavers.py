@@ -8,7 +8,6 @@ from dataclasses import replace
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot, non_zero_requests
-from flowcore.model.resources import Amounts
 from flowcore.planning.evictions.eligibility import MoveEligibility, highest_preempting
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.search.limits import limits_of_leaving, renumbered
@@ -40,24 +39,20 @@ def prices_beside(problem: Problem, state: EvictionState, commits: Sequence[Comm
 
 
 def _with_residents(
-    snapshot: Snapshot, residents: Residents, without: Sequence[int], more: Iterable[tuple[int, int]] = ()
+    snapshot: Snapshot, residents: Residents, without: Sequence[int] | Int64s, more: Iterable[tuple[int, int]] = ()
 ) -> Snapshot:
     """A snapshot by what is used: without some residents, and with some on other nodes too."""
     used, assumed = snapshot.used.copy(), snapshot.non_zero_requested.copy()
-    counted: dict[Amounts, tuple[int, int]] = {}
 
-    def change(chosen: Sequence[int], nodes: Int64s, sign: int) -> None:
-        for resident in chosen:
-            usage = residents.pods[resident].usage
-            if usage not in counted:
-                counted[usage] = non_zero_requests(usage)
-        rows = np.array([counted[residents.pods[resident].usage] for resident in chosen], dtype=np.int64)
-        np.add.at(used, nodes, sign * residents.usage[list(chosen)])
-        np.add.at(assumed, nodes, sign * rows.reshape(-1, 2))
+    def change(chosen: Int64s, nodes: Int64s, sign: int) -> None:
+        _, first, size_of = np.unique(residents.sizes[chosen], return_index=True, return_inverse=True)
+        counted = [non_zero_requests(residents.pods[resident].usage) for resident in chosen[first].tolist()]
+        np.add.at(used, nodes, sign * residents.usage[chosen])
+        np.add.at(assumed, nodes, sign * np.array(counted, dtype=np.int64).reshape(-1, 2)[size_of])
 
-    moved = list(more)
-    change(without, residents.nodes[list(without)], -1)
-    change([resident for resident, _ in moved], np.array([node for _, node in moved], dtype=np.int64), 1)
+    gone, came = np.array(without, dtype=np.int64), np.array(list(more), dtype=np.int64).reshape(-1, 2)
+    change(gone, residents.nodes[gone], -1)
+    change(came[:, 0], came[:, 1], 1)
     return snapshot.with_usage(used, np.maximum(assumed, 0), snapshot.ports, snapshot.pod_index)
 
 
@@ -113,7 +108,7 @@ def resident_room(
         np.add.at(room, nodes, usage * shares[chosen, np.newaxis])
         used = start.used - room.astype(np.int64)
         expected = FreeCapacity(start.with_usage(used, start.non_zero_requested, start.ports, start.pod_index))
-    emptied = _with_residents(start, residents, chosen.tolist())
+    emptied = _with_residents(start, residents, chosen)
     if start.pod_index.has_terms or any(demand.group.signature.constraints is not None for demand in problem.demands):
         gone = [(residents.pods[number].node, residents.pods[number].signature) for number in chosen.tolist()]
         emptied = replace(emptied, pod_index=emptied.pod_index.with_changes((), gone))

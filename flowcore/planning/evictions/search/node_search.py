@@ -11,7 +11,7 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.evictions.eligibility import Eligibility, PossibleEviction
 from flowcore.planning.evictions.fit_checks import FitCheck
-from flowcore.planning.evictions.search.ladders import Bounds, Ladders
+from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.evictions.search.victims import Victims, choose_victims
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.demands.demands import Demand
@@ -42,9 +42,9 @@ class NodeSearch:
             nodes: bool[N], nodes to choose from; None: all.
             lost_work: int64[V], what victims are to lose least of; None: kube-scheduler's order.
         """
-        self._state, self.number, self.fit_check, self._ladders = state, number, fit_check, ladders
-        self._lost_work = lost_work
+        self._state, self.number, self.fit_check, self._lost_work = state, number, fit_check, lost_work
         self._demand: Demand = state.demands[number]
+        self._bounds_of_all = BoundsOfDemand(state, ladders, self._demand.requests, lost_work)
         self.priority = self._demand.group.pod_class.priority
         self._possible = fit_check.possible if nodes is None else fit_check.possible & nodes
         #: Whether moves may make room for its next pod.
@@ -85,7 +85,7 @@ class NodeSearch:
             nodes: bool[N], nodes to look at; None: all.
         """
         possible = self._possible if nodes is None else self._possible & nodes
-        return self._ladders.bounds(possible, may_leave, self._state.free, self._demand.requests, self._lost_work)
+        return self._bounds_of_all.best_first(possible, may_leave)
 
     def changed(self, nodes: Iterable[int]) -> None:
         """What was found on these nodes does not hold any more; where more than resources decides, nor on any other."""

@@ -34,17 +34,23 @@ _FINENESS, _BITS = 10, 61
 _FLOAT_ERROR, _EXACT = 1e-12, 1e9
 
 
-def first_bound(cost_matrix: CostMatrix) -> int:
+def first_bound(cost_matrix: CostMatrix, atomic_groups: Sequence[AtomicGroup] = ()) -> int:
     """A cost that no plan goes below: each pod pays as if it were alone in the round, or its price.
 
     Potentials are convex, so pods that share a node pay no less together; but for rounding, at most 1 a pod of them.
+
+    Args:
+        atomic_groups: see ``lower_bound``.
     """
     total = pods = 0
+    paid: list[int] = []
     for demand in cost_matrix.demands:
         first_cost = least_arc(demand, cost_matrix.capacity.snapshot) + demand.first_increase
         cheapest = int(np.where(demand.counts > 0, first_cost, 2**62).min(initial=2**62))
+        paid.append(cheapest)
         total += int(np.minimum(demand.prices, cheapest).sum())
         pods += demand.count
+    total += sum(_atomic_group_surcharge(unit, cost_matrix.demands, paid, 1) for unit in atomic_groups)
     return max(0, total - (pods if pods > 1 else 0))
 
 
