@@ -113,3 +113,16 @@ def test_nobody_else_loses_less(seed: int) -> None:
     least = min(plans)
     assert highest == least[0]
     assert sum(map(_ages, ours)) == pytest.approx(least[1], rel=0.01)
+
+
+@pytest.mark.parametrize("small", [8, 40, 100])
+def test_one_large_pod_leaves_before_many_small_ones_that_lose_more(small: int) -> None:
+    """However many pods a node has: the large one alone loses less than all the small ones."""
+    nodes = [node("n0", 2 * small)]
+    pods = [running("large", "n0", small, started=NOW - 1_000)]
+    pods += [running(f"small{number}", "n0", 1, started=NOW - 990) for number in range(small)]
+    pods = [msgspec.structs.replace(pod, checkpointed=0.0) for pod in pods]
+    result = _planned(snapshot(nodes, pods, [waiting("urgent", small, priority=10)], policy=POLICY))
+    lost = {pod.key: _ages(pod) for pod in pods}
+    ours = sum(lost[each.pod.key] for each in result.evictions)
+    assert ours <= 1.02 * min(lost["default/large"], sum(lost.values()) - lost["default/large"])

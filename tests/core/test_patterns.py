@@ -6,6 +6,7 @@ import random
 from collections import Counter
 from itertools import combinations, product
 
+import msgspec
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -18,11 +19,13 @@ from support.profiles import examples, is_quick
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, Policy, PreemptionPolicy, VictimOrder
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns
 from flowcore.planning.round import run_round
 from flowcore.planning.round.round import DEFAULT_POLICIES
 
 _CPUS = 16
+LEAST = msgspec.structs.replace(BUILT_IN, preemption=PreemptionPolicy(victims=VictimOrder.LEAST_LOST_WORK))
 
 
 def _full(draw: random.Random, nodes: int, priorities: tuple[int, ...] = (0,)) -> list[Pod]:
@@ -98,6 +101,42 @@ def test_a_small_pod_leaves_the_room_that_a_large_one_needs() -> None:
     result = run_round(drawn)
     assert len(result.placements) == 12
     assert len(result.evictions) == 12
+
+
+@pytest.mark.parametrize("policy", [BUILT_IN, LEAST])
+def test_a_node_with_more_kinds_of_pods_than_an_array_has_dimensions(policy: Policy) -> None:
+    """A hundred pods of a hundred sizes."""
+    pods = [running(f"r{number}", "n0", 1 + number, started=1.0 + number) for number in range(100)]
+    pending = [waiting(f"w{number}", 200 + number, priority=10) for number in range(2)]
+    drawn = snapshot([node("n0", sum(range(101)))], pods, pending, policy=policy)
+    result = run_round(drawn, {policy.name: policy})
+    assert len(result.placements) == 2
+    check_evictions(drawn, result, {policy.name: policy})
+
+
+def test_the_plan_of_lower_priorities_is_as_before() -> None:
+    """Only for the lowest priority of those that wait victims are chosen anew: others may need the room."""
+    for seed in range(5 if is_quick() else 50):
+        draw = random.Random(seed)
+        pods = _full(draw, 12, (0, 5))
+        pending = [
+            waiting(f"w{number}", draw.choice((2, 3, 6)), priority=draw.choice((10, 20))) for number in range(24)
+        ]
+        drawn = snapshot([node(f"n{number}", _CPUS) for number in range(12)], pods, pending)
+        result = run_round(drawn)
+        check_evictions(drawn, result, DEFAULT_POLICIES)
+        assert len(result.placements) == 24
+
+
+def test_amounts_whose_sums_are_no_64_bit_numbers() -> None:
+    """The search pod by pod decides, with numbers of any size."""
+    huge = 2**61
+    pods = [running(f"r{number}", f"n{number}", huge, started=1.0) for number in range(4)]
+    pending = [waiting(f"w{number}", huge, priority=10) for number in range(4)]
+    drawn = snapshot([node(f"n{number}", huge) for number in range(4)], pods, pending)
+    result = run_round(drawn)
+    check_evictions(drawn, result, DEFAULT_POLICIES)
+    assert len(result.placements) == len(result.evictions) == 4
 
 
 # -- patterns ----------------------------------------------------------------------------------------------------------

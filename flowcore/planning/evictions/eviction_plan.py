@@ -155,8 +155,8 @@ class _EvictionRound:
         groups: dict[str, Waiting] = {}
         checkpoint = self._place_with_held(search)
         self._problem.charge(())
-        for _, level in itertools.groupby(self._waiting, key=attrgetter("priority")):
-            self._place_level(search, tuple(level))
+        for priority, level in itertools.groupby(self._waiting, key=attrgetter("priority")):
+            self._place_level(search, tuple(level), is_last=priority == self._waiting[-1].priority)
         groups |= {
             pod.key: waiting
             for waiting in self._waiting
@@ -165,11 +165,7 @@ class _EvictionRound:
             for pod in pods
         }
         preempts = {self._may_all_preempt(waiting) for waiting in self._waiting}
-        if (
-            len(preempts) == 1
-            and not self._counts_lost_work
-            and all(waiting.allowed is None for waiting in self._waiting)
-        ):
+        if len(preempts) == 1 and all(waiting.allowed is None for waiting in self._waiting):
             demands = [(demand, pods, waiting.group) for waiting in self._waiting for demand, pods in waiting.demands]
             before = list(self._state.arrivals)
             free = [] if not self._moves.any else [each for each in self._placed_before() if self._is_free(each[0])]
@@ -244,31 +240,34 @@ class _EvictionRound:
                 state.roll_back(before)
         return before
 
-    def _place_level(self, search: Search, level: Sequence[Waiting]) -> None:
-        """Places the waiting pods of one priority."""
+    def _place_level(self, search: Search, level: Sequence[Waiting], *, is_last: bool) -> None:
+        """Places the waiting pods of one priority.
+
+        Args:
+            is_last: there is no lower one, whose pods might need what a better choice of victims takes.
+        """
         checkpoint, priority = self._state.checkpoint(), level[0].priority
         for waiting in level:
             self._place(search, waiting)
             self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
-        others_leave = self._moves.any or self._reclaims is not None or self._counts_lost_work
-        is_simple = not others_leave and all(
-            waiting.allowed is None
-            and self._may_all_preempt(waiting)
-            and all(self._problem.demands[demand].group.pod_class.priority == priority for demand, _ in waiting.demands)
-            for waiting in level
+        others_leave = self._moves.any or self._reclaims is not None
+        is_simple = (
+            is_last
+            and not others_leave
+            and all(
+                waiting.allowed is None
+                and self._may_all_preempt(waiting)
+                and all(
+                    self._problem.demands[demand].group.pod_class.priority == priority
+                    and self._policy(demand).preemption.victims is VictimOrder.KUBE_SCHEDULER
+                    for demand, _ in waiting.demands
+                )
+                for waiting in level
+            )
         )
         if is_simple:
             search.decide_together(checkpoint, priority)
             self._problem.charge([pod for waiting in level for _, pods in waiting.demands for pod in pods])
-
-    @property
-    def _counts_lost_work(self) -> bool:
-        """Whether any policy of pods that wait has those leave that lose the least work."""
-        return any(
-            self._policy(demand).preemption.victims is VictimOrder.LEAST_LOST_WORK
-            for waiting in self._waiting
-            for demand, _ in waiting.demands
-        )
 
     @cached_property
     def _lost_work(self) -> Int64s:

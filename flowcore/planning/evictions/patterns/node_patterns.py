@@ -77,6 +77,11 @@ class NodePatterns:
         self._sets, self._losses, self._freed = counts[order], losses[order], counts[order] @ usage
         self._limited = {name: number[order] for name, number in self._limited.items()}
 
+    @property
+    def set_count(self) -> int:
+        """How many sets may leave."""
+        return len(self._sets)
+
     def patterns(self, requests: Int64s, most: Int64s) -> Patterns:
         """The patterns for some demands.
 
@@ -120,13 +125,22 @@ class NodePatterns:
 
 
 def _grid(most: Sequence[int], limit: int) -> Int64s:
-    """int64[Q, K]: all numbers up to ``most``; the largest, of these the last, is cut while there are more rows."""
-    most = list(most)
-    while math.prod(count + 1 for count in most) > limit:
-        largest = max(range(len(most)), key=lambda place: (most[place], place))
-        most[largest] -= 1
-    shape = [count + 1 for count in most]
-    grid: Int64s = np.indices(shape, dtype=np.int64).reshape(len(shape), -1).T if shape else np.zeros((1, 0), np.int64)
+    """int64[Q, K]: all numbers up to ``most``, in ``limit`` rows at most: the largest are cut, then the last ones."""
+    lowest, highest = 1, max(most, default=0)
+    while lowest < highest:
+        middle = (lowest + highest + 1) // 2
+        if math.prod(min(count, middle) + 1 for count in most) <= limit:
+            lowest = middle
+        else:
+            highest = middle - 1
+    chosen = [place for place, count in enumerate(most) if count > 0]
+    if lowest == 1:
+        chosen = chosen[: limit.bit_length() - 1]
+    shape = [min(most[place], lowest) + 1 for place in chosen]
+    rows = math.prod(shape)
+    grid: Int64s = np.zeros((rows, len(most)), dtype=np.int64)
+    if chosen:
+        grid[:, chosen] = np.indices(shape, dtype=np.int64).reshape(len(shape), -1).T
     return grid
 
 

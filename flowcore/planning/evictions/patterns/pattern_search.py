@@ -21,7 +21,13 @@ from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.solvers.linear import Float64s
 
 #: Demands, nodes and patterns that are decided together.
-_MOST_DEMANDS, _MOST_NODES, _MOST_COLUMNS = 8, 2_000, 20_000
+_MOST_DEMANDS, _MOST_NODES, _MOST_COLUMNS = 8, 2_000, 12_000
+#: Limits that are looked at: pods that count for others stay.
+_MOST_LIMITS = 64
+#: Numbers that are compared for all patterns of a round, and what a node costs beside them: a second of work or so.
+_MOST_WORK, _NODE_WORK = 60_000_000, 20_000
+#: Sums of amounts stay below this.
+_LARGEST = 2.0**62
 #: Beside the nodes of the plan so far, promising nodes: so many, and so many for each pod.
 _MORE_NODES, _MORE_FOR_A_POD = 64, 2
 #: Losses of neighbouring priorities differ by this factor at most, and so many priorities are told apart: a linear
@@ -49,6 +55,7 @@ class PatternSearch:
         """
         self._state, self._residents, self._eligibility = state, state.residents, eligibility
         self._check_of, self._node_order, self._place = check_of, node_order, place
+        self._work_left = _MOST_WORK
 
     def improve(self, checkpoint: Checkpoint, priority: int) -> bool:
         """Decides otherwise what was decided since a checkpoint, where fewer pods leave then; whether it did.
@@ -62,7 +69,9 @@ class PatternSearch:
         arrived = sum(map(len, pods.values()))
         if arrived < 2 or len(pods) > _MOST_DEMANDS or len(state.leaving) <= checkpoint.leaving:
             return False
-        if not all(self._check_of(demand).by_node for demand in pods):
+        if not all(self._check_of(demand).by_node for demand in pods) or self._work_left <= 0:
+            return False
+        if self._may_overflow(pods):
             return False
         decisions = state.decisions_since(checkpoint)
         before = self._lost(checkpoint)
@@ -75,6 +84,14 @@ class PatternSearch:
         state.replay(decisions)
         return False
 
+    def _may_overflow(self, pods: dict[int, list[PendingPod]]) -> bool:
+        """Whether amounts are so large that a sum of them may be no 64-bit number."""
+        state = self._state
+        room = np.abs(state.free).max(axis=0, initial=0).astype(np.float64)
+        room += self._residents.usage.sum(axis=0, dtype=np.float64)
+        asked = sum(state.demands[demand].requests.astype(np.float64) * len(each) for demand, each in pods.items())
+        return bool((room + asked >= _LARGEST).any())
+
     def _lost(self, checkpoint: Checkpoint) -> list[tuple[int, int]]:
         """How many leave of each priority, the highest first: what plans with the same pods are compared by."""
         leaving = list(self._state.leaving)[checkpoint.leaving :]
@@ -86,6 +103,7 @@ class PatternSearch:
     ) -> None:
         state, demands = self._state, list(pods)
         may_leave = self._eligibility.mask(priority)
+        may_leave[self._residents.running_count :] = False  # no placement is taken back
         wanted = np.array([len(pods[demand]) for demand in demands], dtype=np.int64)
         requests = np.array([state.demands[demand].requests for demand in demands])
         limits: dict[str, int] = {}
@@ -102,7 +120,8 @@ class PatternSearch:
                 choices[node] = choice
                 patterns.append(of_node)
                 columns += len(of_node.losses)
-            if columns > _MOST_COLUMNS:
+            self._work_left -= _NODE_WORK + choice.set_count * max(64, 1 << len(demands)) * requests.shape[1]
+            if columns > _MOST_COLUMNS or self._work_left <= 0:
                 break
         if not patterns:
             return
@@ -134,10 +153,13 @@ class PatternSearch:
             if loss is None or not may_leave[resident]:
                 continue
             names = [f"budget {name}" for name in pod.budgets]
+            if pod.gang:
+                names.append(f"gang {pod.gang}")
+            if len(limits.keys() | set(names)) > _MOST_LIMITS:
+                continue
             for name in pod.budgets:
                 limits.setdefault(f"budget {name}", max(0, state.budgets[name]))
             if pod.gang:
-                names.append(f"gang {pod.gang}")
                 limits.setdefault(names[-1], max(0, self._eligibility.surplus(pod.gang)))
             if all(limits[name] > 0 for name in names):
                 alike.setdefault((residents.usage[resident].tobytes(), loss, tuple(names)), []).append(resident)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import heapq
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -20,7 +21,7 @@ from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, Resour
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
-from flowcore.planning.evictions.search.ladders import BoundsOfDemand, Ladders
+from flowcore.planning.evictions.search.ladders import Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.victims import choose_victims
@@ -78,8 +79,7 @@ class Search:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
         """
-        by_lost_work = self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
-        lost_work = self._lost_work() if preempts and by_lost_work else None
+        lost_work = self._lost_work() if preempts and self._counts_lost_work(demand) else None
         this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
@@ -88,6 +88,9 @@ class Search:
                 break
             placed += took
         return placed
+
+    def _counts_lost_work(self, demand: int) -> bool:
+        return self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
 
     def fill(self, demand: int, pods: Sequence[PendingPod]) -> int:
         """Places as many of these pods of a demand as fit with nobody else leaving; returns how many."""
@@ -173,6 +176,8 @@ class Search:
             return
         (priority,) = priorities
         demands = [each for each in demands if state.demands[each[0]].group.pod_class.priority == priority]
+        if preempts and any(self._counts_lost_work(demand) for demand, _, _ in demands):
+            return
         one_pod = sum(len(pods) for _, pods, _ in demands) == 1
         if not (self._moves.any or (preempts and state.changed and not one_pod)):
             return
@@ -200,16 +205,19 @@ class Search:
 
         Only pods that preempt may have come since, and only victims of preemptions may have left.
         """
+        self._patterns.improve(checkpoint, priority)
+
+    @cached_property
+    def _patterns(self) -> PatternSearch:
         state = self._state
 
         def node_order(demand: int, may_leave: Bools) -> Int64s:
-            possible, requests = self.fit_check(demand).possible, state.demands[demand].requests
-            return BoundsOfDemand(state, self._ladders, requests).best_first(possible, may_leave).nodes
+            return NodeSearch(state, demand, self.fit_check(demand), self._ladders, None).bounds(may_leave).nodes
 
         def place(demand: int, pods: Sequence[PendingPod]) -> int:
             return self.place_all(demand, pods, preempts=True)
 
-        PatternSearch(state, self.eligibility, self.fit_check, node_order, place).improve(checkpoint, priority)
+        return PatternSearch(state, self.eligibility, self.fit_check, node_order, place)
 
     def find_replacements(self, holds: Callable[[], bool]) -> None:
         """Gives preempted pods that a controller replaces a node, as far as there is room.

@@ -7,7 +7,7 @@ stay where one large one would do. So smaller sets are tried after it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -21,6 +21,8 @@ from flowcore.planning.evictions.residents import Residents, VictimsKey, victims
 
 #: Sets that are tried on one node for fewer victims than kube-scheduler's.
 _MAX_TRIES = 500
+#: Sums of amounts stay below this.
+_LARGEST = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,31 +105,58 @@ def _losing_least(
     known: Victims,
     lost_work: Int64s,
 ) -> Victims:
-    """Of the sets of no higher priority than the known one those that lose the least work: the dearest stay first."""
+    """Of the sets of no higher priority than the known one those that lose the least work, or hardly more."""
     node, count, priorities = known.node, known.count, residents.priorities
     allowed = [each for each in evictions if int(priorities[list(each.members)].max()) <= known.key[0]]
     # At least 1: nobody leaves in vain because it loses nothing.
     prices = {id(each): 1 + int(lost_work[list(each.members)].sum()) for each in allowed}
-    cheapest_first = sorted(allowed, key=lambda eviction: prices[id(eviction)])
-    options = [known]
-    leaving = _take_back(fit_check, node, cheapest_first[::-1], count)
-    if leaving is not None:
-        options.append(_victims(residents, node, leaving, count, lost_work))
+    shares = _shares_of_missing(residents, fit_check, allowed, node, count)
+    # What is lost for all that is missing: a large pod may be cheaper than many small ones.
+    rate_first = sorted(allowed, key=lambda eviction: prices[id(eviction)] / shares[id(eviction)])
+    price_first = sorted(allowed, key=lambda eviction: prices[id(eviction)])
+    sets = [_take_back(fit_check, node, order[::-1], count) for order in (rate_first, price_first)]
+    for eviction in price_first:
+        if fit_check.fits(node, _here([eviction]), count):
+            sets.append([eviction])
+            break
     if isinstance(fit_check, ResourceFit):
-        kinds = [
-            LeavingKind(
-                (place,),
-                np.sum([fit_check.usage(member) for member in eviction.here], axis=0, dtype=np.int64),
-                prices[id(eviction)],
-                (),
-            )
-            for place, eviction in enumerate(cheapest_first)
+        sets.append(_exact_set(fit_check, rate_first, prices, node, count))
+    options = [_victims(residents, node, chosen, count, lost_work) for chosen in sets if chosen is not None]
+    return min([known, *options], key=lambda option: option.key)
+
+
+def _shares_of_missing(
+    residents: Residents, fit_check: FitCheck, evictions: Sequence[PossibleEviction], node: int, count: int
+) -> dict[int, float]:
+    """How much of what is missing each eviction frees, by its ``id``; positive, 1 at most."""
+    if not isinstance(fit_check, ResourceFit):
+        totals = np.maximum(residents.usage[list(residents.on(node))].sum(axis=0, dtype=np.float64), 1.0)
+        usages = ((each, residents.usage[_here([each])].sum(axis=0, dtype=np.float64)) for each in evictions)
+        return {id(each): max(1e-9, float((usage / totals).mean())) for each, usage in usages}
+    missing = [(place, amount) for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
+    shares = {}
+    for each in evictions:
+        parts = [
+            min(1.0, sum(fit_check.usage(member)[place] for member in each.here) / amount) for place, amount in missing
         ]
-        missing = np.array(fit_check.missing(node, count), dtype=np.int64)
-        places = NodePatterns(np.zeros_like(missing), kinds, {}).members(missing)
-        if places:
-            options.append(_victims(residents, node, [cheapest_first[place] for place in places], count, lost_work))
-    return min(options, key=lambda option: option.key)
+        shares[id(each)] = max(1e-9, sum(parts) / max(1, len(parts)))
+    return shares
+
+
+def _exact_set(
+    fit_check: ResourceFit, order: Sequence[PossibleEviction], prices: Mapping[int, int], node: int, count: int
+) -> list[PossibleEviction] | None:
+    """The cheapest set of the first evictions of an order; None: it is not known."""
+    missing = fit_check.missing(node, count)
+    usages = [[sum(amounts) for amounts in zip(*map(fit_check.usage, each.here), strict=True)] for each in order]
+    if max((abs(amount) for row in (missing, *usages) for amount in row), default=0) * (len(order) + 1) > _LARGEST:
+        return None
+    kinds = [
+        LeavingKind((place,), np.array(usage, dtype=np.int64), prices[id(eviction)], ())
+        for place, (eviction, usage) in enumerate(zip(order, usages, strict=True))
+    ]
+    places = NodePatterns(np.zeros(len(missing), dtype=np.int64), kinds, {}).members(np.array(missing, dtype=np.int64))
+    return [order[place] for place in places] if places else None
 
 
 def _here(evictions: Sequence[PossibleEviction]) -> list[int]:
