@@ -280,7 +280,7 @@ def _print(rows: list[Row], title: str) -> None:
 @click.option("--percent", default="1,5", show_default=True, callback=options.numbers, help="Of the day's pods.")
 @click.option("--runs-for", default=4.0, show_default=True, type=click.FloatRange(min=0.25), help="Hours, the mean.")
 @click.option("--nodes-kept", default=4, show_default=True, type=click.IntRange(min=1), help="One node of so many.")
-@click.option("--price", default=ReschedulingPolicy().per_stranded_gpu, show_default=True, type=click.IntRange(min=0),
+@click.option("--price", default=1000, show_default=True, type=click.IntRange(min=0),
               help="Of a stranded GPU.")  # fmt: skip
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(

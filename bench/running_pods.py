@@ -250,7 +250,11 @@ def gain(nodes: int, repeat: int) -> list[Row]:
         snapshot = _settled(nodes, gpus=gpus)
         cache = VerdictCache.of(snapshot)
         rescheduling = msgspec.structs.replace(
-            _ACTS.rescheduling, reasons=reasons, lost_work=LostWork.IGNORE, startup=86_400 if gpus else 30
+            _ACTS.rescheduling,
+            reasons=reasons,
+            lost_work=LostWork.IGNORE,
+            startup=86_400 if gpus else 30,
+            per_stranded_gpu=1000,
         )
         policies = {BUILT_IN.name: msgspec.structs.replace(_ACTS, rescheduling=rescheduling)}
         seconds = []

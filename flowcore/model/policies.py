@@ -232,7 +232,7 @@ class ReschedulingPolicy(msgspec.Struct, frozen=True):
     min_gain: int = 100
     startup: int = 30
     lost_work: LostWork = LostWork.COUNT
-    per_stranded_gpu: int = 1000
+    per_stranded_gpu: int = 0
 
     def moves_for(self, reason: ReschedulingReason, modes: Collection[ReschedulingMode]) -> bool:
         """Whether pods are moved for a reason, where policies of these modes move theirs."""

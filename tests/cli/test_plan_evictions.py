@@ -290,7 +290,13 @@ def test_the_table_says_who_leaves() -> None:
     assert lines[0].startswith("0 placed, 1 pending on 2 nodes")
 
 
-GAINING = {"reasons": ["Gain"], "minGain": 1, "minAge": "0s", "price": {"startup": "1s", "lostWork": "Ignore"}}
+GAINING = {
+    "reasons": ["Gain"],
+    "minGain": 1,
+    "minAge": "0s",
+    "perStrandedGPU": 1000,
+    "price": {"startup": "1s", "lostWork": "Ignore"},
+}
 
 
 def test_moves_for_gain_are_shown() -> None:

@@ -60,7 +60,7 @@ def node(name: str, cpu: int, gpu: int = 0) -> Node:
 
 def joining(model: str = "CPUMemory", **fields: Any) -> Policy:
     """The built-in policy with moves for gain that cost nothing; further words are fields of ReschedulingPolicy."""
-    rescheduling = msgspec.structs.replace(_FREE, **fields)
+    rescheduling = msgspec.structs.replace(_FREE, **({"per_stranded_gpu": 1000} | fields))
     return msgspec.structs.replace(BUILT_IN, rescheduling=rescheduling, cost=CostPolicy(model, weights=_WEIGHTS))
 
 

@@ -42,6 +42,7 @@ class Cluster:
         """The policy that moves all pods."""
         price = {"startup": "5s", "lostWork": "Ignore"}
         moves = {"mode": "Act", "minAge": "0s", "reasons": ["Gain"], "minGain": min_gain, "price": price}
+        moves["perStrandedGPU"] = 1000
         spec = {"selects": {"podSelector": {}}, "cost": {"model": model}, "rescheduling": moves}
         self.scene.policies.offer("own", "u", 2, spec)
 

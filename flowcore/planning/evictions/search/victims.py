@@ -135,11 +135,12 @@ def _shares_of_missing(
         return {id(each): max(1e-9, float((usage / totals).mean())) for each, usage in usages}
     missing = [(place, amount) for place, amount in enumerate(fit_check.missing(node, count)) if amount > 0]
     shares = {}
-    for each in evictions:
+    for eviction in evictions:
         parts = [
-            min(1.0, sum(fit_check.usage(member)[place] for member in each.here) / amount) for place, amount in missing
+            min(1.0, sum(fit_check.usage(member)[place] for member in eviction.here) / amount)
+            for place, amount in missing
         ]
-        shares[id(each)] = max(1e-9, sum(parts) / max(1, len(parts)))
+        shares[id(eviction)] = max(1e-9, sum(parts) / max(1, len(parts)))
     return shares
 
 
