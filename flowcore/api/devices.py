@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from flowcore.api.base import Wire, WireMeta
+from flowcore.api.device_selectors import WireDeviceSelector, to_expressions
 from flowcore.model.devices import DeviceClass
 
 
 class WireDeviceClassSpec(Wire):
     extended_resource_name: str | None = None
+    selectors: list[WireDeviceSelector] | None = None
 
 
 class WireDeviceClass(Wire):
@@ -17,4 +19,5 @@ class WireDeviceClass(Wire):
 
 def to_device_class(wire: WireDeviceClass) -> DeviceClass:
     """A device class."""
-    return DeviceClass(wire.metadata.name, (wire.spec.extended_resource_name if wire.spec else None) or "")
+    spec = wire.spec or WireDeviceClassSpec()
+    return DeviceClass(wire.metadata.name, spec.extended_resource_name or "", to_expressions(spec.selectors))

@@ -18,10 +18,16 @@ IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
 
 
 class DeviceClass(msgspec.Struct, frozen=True, gc=False):
-    """A DeviceClass; ``extended_resource`` is the resource name that pods may ask for instead of claiming, or ""."""
+    """A DeviceClass.
+
+    Attributes:
+        extended_resource: the resource name that pods may ask for instead of claiming, or "".
+        selectors: CEL expressions that all hold for its devices; None for one of a kind that is not known.
+    """
 
     name: str
     extended_resource: str = ""
+    selectors: tuple[str | None, ...] = ()
 
 
 def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:

@@ -1,0 +1,184 @@
+"""Resource claims."""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.api.base import Quantities, Wire, WireMeta
+from flowcore.api.device_selectors import WireDeviceSelector, to_device_amounts, to_expressions, to_terms
+from flowcore.api.pod_objects import WireOwner
+from flowcore.api.selectors import WireNodeSelector
+from flowcore.model.errors import ModelError
+from flowcore.model.resource_claims import (
+    EXACT_COUNT,
+    AllocatedDevice,
+    AttributeConstraint,
+    ClaimAllocation,
+    ClaimRequest,
+    DeviceRequest,
+    DeviceToleration,
+    ResourceClaim,
+)
+from flowcore.model.resource_slices import DeviceId
+
+
+class WireDeviceToleration(Wire):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+
+
+class WireRequestedCapacity(Wire):
+    requests: Quantities | None = None
+
+
+class WireDeviceRequest(Wire):
+    """What is asked for exactly, and an alternative: the latter has a name, but no admin access."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: list[WireDeviceSelector] | None = None
+    allocation_mode: str = ""
+    count: int = 0
+    admin_access: bool | None = None
+    tolerations: list[WireDeviceToleration] | None = None
+    capacity: WireRequestedCapacity | None = None
+
+
+class WireClaimRequest(Wire):
+    name: str = ""
+    exactly: WireDeviceRequest | None = None
+    first_available: list[WireDeviceRequest] | None = None
+
+
+class WireAttributeConstraint(Wire):
+    requests: list[str] | None = None
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class WireClaimDevices(Wire):
+    requests: list[WireClaimRequest] | None = None
+    constraints: list[WireAttributeConstraint] | None = None
+
+
+class WireDeviceClaimSpec(Wire):
+    devices: WireClaimDevices | None = None
+
+
+class WireAllocatedDevice(Wire):
+    request: str = ""
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    admin_access: bool | None = None
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: Quantities | None = None
+
+
+class WireAllocatedDevices(Wire):
+    results: list[WireAllocatedDevice] | None = None
+
+
+class WireAllocation(Wire):
+    devices: WireAllocatedDevices | None = None
+    node_selector: WireNodeSelector | None = None
+
+
+class WireConsumer(Wire):
+    uid: str = ""
+
+
+class WireDeviceClaimStatus(Wire):
+    allocation: WireAllocation | None = None
+    reserved_for: list[WireConsumer] | None = None
+
+
+class WireDeviceClaimMeta(WireMeta):
+    owner_references: list[WireOwner] | None = None
+
+
+class WireDeviceClaim(Wire):
+    metadata: WireDeviceClaimMeta
+    spec: WireDeviceClaimSpec | None = None
+    status: WireDeviceClaimStatus | None = None
+
+
+def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
+    """A resource claim.
+
+    Raises:
+        ModelError: an amount is no quantity; the error names claim, request and field.
+    """
+    meta, status = wire.metadata, wire.status or WireDeviceClaimStatus()
+    devices = (wire.spec.devices if wire.spec else None) or WireClaimDevices()
+    namespace = meta.namespace or "default"
+    try:
+        requests = tuple(_request(each, f"spec.devices.requests[{each.name}]") for each in devices.requests or ())
+        allocation = None if status.allocation is None else _allocation(status.allocation)
+    except ModelError as error:
+        raise ModelError(f"ResourceClaim {namespace}/{meta.name}: {error.field}", error.problem) from None
+    return ResourceClaim(
+        namespace=namespace,
+        name=meta.name,
+        uid=meta.uid or "",
+        controller=next((owner.uid for owner in meta.owner_references or () if owner.controller), ""),
+        is_being_deleted=meta.deletion_timestamp is not None,
+        requests=requests,
+        constraints=tuple(
+            AttributeConstraint(
+                tuple(each.requests or ()), each.match_attribute or "", each.distinct_attribute or ""
+            )
+            for each in devices.constraints or ()
+        ),
+        allocation=allocation,
+        reserved_for=tuple(consumer.uid for consumer in status.reserved_for or ()),
+    )
+
+
+def _request(wire: WireClaimRequest, field: str) -> ClaimRequest:
+    return ClaimRequest(
+        name=wire.name,
+        exactly=None if wire.exactly is None else _alternative(wire.exactly, wire.name, f"{field}.exactly"),
+        first_available=tuple(
+            _alternative(each, each.name, f"{field}.firstAvailable[{each.name}]")
+            for each in wire.first_available or ()
+        ),
+    )
+
+
+def _alternative(wire: WireDeviceRequest, name: str, field: str) -> DeviceRequest:
+    capacity = wire.capacity.requests if wire.capacity else None
+    return DeviceRequest(
+        name=name,
+        device_class=wire.device_class_name,
+        selectors=to_expressions(wire.selectors),
+        mode=wire.allocation_mode or EXACT_COUNT,
+        count=wire.count or 1,
+        admin_access=bool(wire.admin_access),
+        tolerations=tuple(
+            DeviceToleration(each.key, each.operator or "Equal", each.value, each.effect)
+            for each in wire.tolerations or ()
+        ),
+        capacity=to_device_amounts(capacity, f"{field}.capacity.requests"),
+    )
+
+
+def _allocation(wire: WireAllocation) -> ClaimAllocation:
+    results = (wire.devices.results if wire.devices else None) or ()
+    return ClaimAllocation(
+        devices=tuple(
+            AllocatedDevice(
+                request=result.request,
+                device=DeviceId(result.driver, result.pool, result.device),
+                admin_access=bool(result.admin_access),
+                share_id=result.share_id,
+                consumed=to_device_amounts(
+                    result.consumed_capacity, f"status.allocation.devices.results[{result.device}].consumedCapacity"
+                ),
+            )
+            for result in results
+        ),
+        terms=to_terms(wire.node_selector),
+    )

@@ -1,0 +1,139 @@
+"""Claims to devices: what is asked for, what is allocated, and who uses it.
+
+Source: resource/v1 ResourceClaim. Amounts are in billionths, exact, as quantities are compared.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from flowcore.model.resource_slices import DeviceAmounts, DeviceId
+from flowcore.model.selectors import NodeSelectorTerm
+
+#: Most devices of one claim (AllocationResultsMaxSize).
+MAX_DEVICES = 32
+#: Most consumers that may reserve one claim (ResourceClaimReservedForMaxSize).
+MAX_CONSUMERS = 256
+
+EXACT_COUNT, ALL = "ExactCount", "All"
+
+
+class DeviceToleration(msgspec.Struct, frozen=True, gc=False):
+    """Taints of devices that a request puts up with. An empty key or effect means any."""
+
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class DeviceRequest(msgspec.Struct, frozen=True, gc=False):
+    """Devices of one class.
+
+    Attributes:
+        name: of the request, or of the alternative in its list.
+        selectors: CEL expressions that all hold for a device; None for one of a kind that is not known.
+        mode: ``EXACT_COUNT``, ``ALL``, or one that is not known.
+        count: how many, if the mode is the former.
+        admin_access: devices that others use serve too.
+        capacity: what it takes of devices that are shared.
+    """
+
+    name: str
+    device_class: str
+    selectors: tuple[str | None, ...] = ()
+    mode: str = EXACT_COUNT
+    count: int = 1
+    admin_access: bool = False
+    tolerations: tuple[DeviceToleration, ...] = ()
+    capacity: DeviceAmounts = ()
+
+
+class ClaimRequest(msgspec.Struct, frozen=True, gc=False):
+    """One request of a claim.
+
+    Attributes:
+        exactly: what is asked for; None if there are alternatives, or if it asks in a way that is not known.
+        first_available: alternatives, the preferred first.
+    """
+
+    name: str
+    exactly: DeviceRequest | None = None
+    first_available: tuple[DeviceRequest, ...] = ()
+
+    @property
+    def alternatives(self) -> tuple[DeviceRequest, ...]:
+        """What serves it, the preferred first; empty for a request of a kind that is not known."""
+        return self.first_available or (() if self.exactly is None else (self.exactly,))
+
+    def reference(self, alternative: DeviceRequest) -> str:
+        """The name that an allocation gives one of its alternatives: ``request`` or ``request/alternative``."""
+        return f"{self.name}/{alternative.name}" if self.first_available else self.name
+
+
+class AttributeConstraint(msgspec.Struct, frozen=True, gc=False):
+    """What the devices of some requests have in common, or apart.
+
+    Attributes:
+        requests: names, or ``request/alternative``; empty for all of the claim.
+        match_attribute: all have this attribute with one value; "" for none.
+        distinct_attribute: all have this attribute, each with a value of its own; "" for none.
+    """
+
+    requests: tuple[str, ...] = ()
+    match_attribute: str = ""
+    distinct_attribute: str = ""
+
+
+class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
+    """A device, or a share of one, that a claim has.
+
+    Attributes:
+        request: ``request`` or ``request/alternative``.
+        share_id: which share of the device; None for a device that nobody shares. A plan leaves it "": who writes the
+            allocation draws it.
+        consumed: how much of each capacity the share takes.
+    """
+
+    request: str
+    device: DeviceId
+    admin_access: bool = False
+    share_id: str | None = None
+    consumed: DeviceAmounts = ()
+
+
+class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
+    """What a claim got.
+
+    Attributes:
+        terms: the nodes that reach it: any of the terms; None for all nodes.
+    """
+
+    devices: tuple[AllocatedDevice, ...] = ()
+    terms: tuple[NodeSelectorTerm, ...] | None = None
+
+
+class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
+    """A ResourceClaim.
+
+    Attributes:
+        controller: uid of the owner that controls it, "" without one.
+        is_being_deleted: no new pod may use it.
+        allocation: None while it has no devices.
+        reserved_for: uids of its consumers.
+    """
+
+    namespace: str
+    name: str
+    uid: str = ""
+    controller: str = ""
+    is_being_deleted: bool = False
+    requests: tuple[ClaimRequest, ...] = ()
+    constraints: tuple[AttributeConstraint, ...] = ()
+    allocation: ClaimAllocation | None = None
+    reserved_for: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """As messages name it."""
+        return f"{self.namespace}/{self.name}"
