@@ -1,0 +1,160 @@
+"""The pools that a node reaches, with the devices that it may have of them.
+
+Source: dynamic-resource-allocation structured (GatherPools). Pools, slices and devices come in kube-scheduler's order:
+pools by name, those with binding conditions last; slices by name; devices as their slice lists them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from flowcore.model.resource_slices import Device, DeviceId, PoolId, ResourceSlice
+from flowcore.rules.devices.allocation.node_reach import ReachedNode, reaches
+
+#: Counter set -> counter -> billionths.
+Counters = Mapping[str, Mapping[str, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """A pool as a node sees it.
+
+    Attributes:
+        slices: with devices that the node may reach.
+        unreached: slices of other nodes: their devices take counters of the same pool.
+        counters: what the pool has of each shared counter.
+        is_incomplete: its driver is still writing slices; nothing is allocated from it.
+        problem: why nothing can be allocated from it at all, "" if something can.
+    """
+
+    pool_id: PoolId
+    slices: tuple[ResourceSlice, ...] = ()
+    unreached: tuple[ResourceSlice, ...] = ()
+    counters: Counters = field(default_factory=dict)
+    is_incomplete: bool = False
+    problem: str = ""
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether its devices may be allocated."""
+        return not self.is_incomplete and not self.problem
+
+
+class SliceIndex:
+    """All slices of a cluster, by node and by pool."""
+
+    def __init__(self, slices: Iterable[ResourceSlice]) -> None:
+        self._by_node: dict[str, list[ResourceSlice]] = defaultdict(list)
+        self._shared: list[ResourceSlice] = []
+        self._by_pool: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        for resource_slice in sorted(slices, key=lambda each: each.name):
+            self._by_pool[resource_slice.pool_id].append(resource_slice)
+            if resource_slice.reach.node_name and not resource_slice.shared_counters:
+                self._by_node[resource_slice.reach.node_name].append(resource_slice)
+            else:
+                self._shared.append(resource_slice)
+
+    def pools(self, node: ReachedNode) -> tuple[Pool, ...]:
+        """The pools of which a node reaches something."""
+        newest: dict[PoolId, list[ResourceSlice]] = {}
+        for resource_slice in (*self._by_node.get(node.name, ()), *self._shared):
+            if _concerns(resource_slice, node):
+                _keep_newest(newest.setdefault(resource_slice.pool_id, []), resource_slice)
+        pools = [pool for pool_id in sorted(newest) if (pool := self._pool(pool_id, newest[pool_id])) is not None]
+        return tuple(sorted(pools, key=_has_binding_conditions))
+
+    def _pool(self, pool_id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
+        """The pool, None if a newer generation of it has nothing for the node."""
+        generation, count = slices[0].generation, slices[0].slice_count
+        every = slices
+        if len(slices) != count:
+            # Slices that only other nodes reach count for completeness.
+            known = self._by_pool[pool_id]
+            if any(each.generation > generation for each in known):
+                return None
+            every = [each for each in known if each.generation == generation]
+            if len(every) != count:
+                return Pool(pool_id, is_incomplete=True)
+        reached = {each.name for each in slices}
+        return _checked(pool_id, slices, [each for each in every if each.name not in reached])
+
+
+def _concerns(resource_slice: ResourceSlice, node: ReachedNode) -> bool:
+    """Whether a node needs a slice: it reaches a device, or the slice has counters of the pool."""
+    if resource_slice.shared_counters:
+        return True
+    if resource_slice.reach.is_stated:
+        return reaches(resource_slice.reach, node)
+    return resource_slice.per_device and any(reaches(device.reach, node) for device in resource_slice.devices)
+
+
+def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> None:
+    if slices and resource_slice.generation < slices[0].generation:
+        return
+    if slices and resource_slice.generation > slices[0].generation:
+        slices.clear()
+    slices.append(resource_slice)
+
+
+def _checked(pool_id: PoolId, slices: Sequence[ResourceSlice], unreached: Sequence[ResourceSlice]) -> Pool:
+    slices = sorted(slices, key=lambda each: each.name)
+    with_devices = tuple(each for each in slices if not each.shared_counters)
+    counters: dict[str, dict[str, int]] = {}
+    for counter_set in (each for resource_slice in slices for each in resource_slice.shared_counters):
+        if counter_set.name in counters:
+            return Pool(pool_id, problem=f"duplicate counter set name {counter_set.name}")
+        counters[counter_set.name] = dict(counter_set.counters)
+    problem = _duplicate_device(with_devices) or _unknown_counter(counters, (*slices, *unreached))
+    return Pool(pool_id, problem=problem) if problem else Pool(pool_id, with_devices, tuple(unreached), counters)
+
+
+def _duplicate_device(slices: Iterable[ResourceSlice]) -> str:
+    names = set[str]()
+    for device in (each for resource_slice in slices for each in resource_slice.devices):
+        if device.name in names:
+            return f"duplicate device name {device.name}"
+        names.add(device.name)
+    return ""
+
+
+def _unknown_counter(counters: Counters, slices: Iterable[ResourceSlice]) -> str:
+    for consumption in (
+        each for resource_slice in slices for device in resource_slice.devices for each in device.consumes
+    ):
+        if consumption.name not in counters:
+            return f"counter set {consumption.name} not found"
+        for name, _ in consumption.counters:
+            if name not in counters[consumption.name]:
+                return f"counter {name} not found in counter set {consumption.name}"
+    return ""
+
+
+def _has_binding_conditions(pool: Pool) -> bool:
+    return any(device.binding_conditions for resource_slice in pool.slices for device in resource_slice.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledDevice:
+    """A device with the slice and the pool that it is in."""
+
+    device_id: DeviceId
+    device: Device
+    pool: Pool
+    resource_slice: ResourceSlice
+
+    @property
+    def driver(self) -> str:
+        """Its driver's name."""
+        return self.device_id.driver
+
+
+def pooled_devices(pool: Pool) -> tuple[PooledDevice, ...]:
+    """The devices of a pool that a node may reach, in order."""
+    driver, name = pool.pool_id.driver, pool.pool_id.pool
+    return tuple(
+        PooledDevice(DeviceId(driver, name, device.name), device, pool, resource_slice)
+        for resource_slice in pool.slices
+        for device in resource_slice.devices
+    )

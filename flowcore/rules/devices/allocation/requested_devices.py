@@ -1,0 +1,88 @@
+"""What the claims of a pod ask for, one entry for each alternative of each request, and whether it can be asked for.
+
+Source: dynamic-resource-allocation structured (Allocate, validateDeviceRequest).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from flowcore.model.devices import DeviceClass
+from flowcore.model.resource_claims import ALL, EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
+from flowcore.rules.devices.allocation.pools import PooledDevice
+
+
+class ClaimsUnallocatable(Exception):
+    """Why claims get no devices.
+
+    Attributes:
+        reason: kube-scheduler's text.
+        is_error: something is wrong with a claim, a class or the pools; other nodes are not tried.
+    """
+
+    def __init__(self, reason: str, *, is_error: bool = True) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.is_error = is_error
+
+
+@dataclass(slots=True)
+class RequestedDevices:
+    """One way to serve a request.
+
+    Attributes:
+        parent: the request of which this is an alternative; it is the request's own if there is but one.
+        number: how many devices it takes.
+        all_devices: which ones, for all that match; empty for a number of them.
+    """
+
+    claim: ResourceClaim
+    parent: ClaimRequest
+    request: DeviceRequest
+    device_class: DeviceClass
+    number: int
+    all_devices: list[PooledDevice] = field(default_factory=list)
+
+    @property
+    def takes_all(self) -> bool:
+        """Whether it takes all devices that match, at least one."""
+        return self.request.mode == ALL
+
+    @property
+    def reference(self) -> str:
+        """The request's name in an allocation."""
+        return self.parent.reference(self.request)
+
+    @property
+    def alternative(self) -> str:
+        """The alternative's name, "" for a request without alternatives."""
+        return self.request.name if self.parent.first_available else ""
+
+
+def requested_devices(
+    claim: ResourceClaim, parent: ClaimRequest, request: DeviceRequest, classes: Mapping[str, DeviceClass]
+) -> RequestedDevices:
+    """A request that is well formed, and of a class that exists. The number of one for all devices is yet to be found.
+
+    Raises:
+        ClaimsUnallocatable: it is not.
+    """
+    named = f"claim {claim.key}, request {request.name}"
+    for index, expression in enumerate(request.selectors):
+        if expression is None:
+            raise ClaimsUnallocatable(
+                f"{named}, selector #{index}: CEL expression empty (unsupported selector type?)"
+            )
+    if not request.device_class:
+        raise ClaimsUnallocatable(f"{named}: missing device class name (unsupported request type?)")
+    device_class = classes.get(request.device_class)
+    if device_class is None:
+        raise ClaimsUnallocatable(
+            f"{named}: could not retrieve device class {request.device_class}: "
+            f'deviceclass.resource.k8s.io "{request.device_class}" not found'
+        )
+    if request.mode not in (EXACT_COUNT, ALL):
+        raise ClaimsUnallocatable(f"{named}: unsupported count mode {request.mode}")
+    number = request.count if request.mode == EXACT_COUNT else 0
+    return RequestedDevices(claim, parent, request, device_class, number)

@@ -1,0 +1,40 @@
+"""What selectors say of devices: each expression is compiled once, and evaluated once for a device."""
+
+from __future__ import annotations
+
+from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
+from flowcore.model.resource_slices import Device
+from flowcore.rules.devices.cel import CelProblem, Program, compile_program
+from flowcore.rules.devices.cel.device_input import device_input
+
+#: Bytes of compiled expressions, and of answers, that end a generation.
+_PROGRAM_BYTES, _ANSWER_BYTES = 2**20, 2**24
+#: What a compiled expression holds beside its text: about so many bytes for each character.
+_BYTES_A_CHARACTER = 60
+
+_Key = tuple[str, str, Device]
+
+
+class DeviceSelectors:
+    """Compiled selectors and their answers. A device with other attributes is another device."""
+
+    def __init__(self) -> None:
+        self._programs: GenerationalCache[str, Program | CelProblem] = GenerationalCache(_PROGRAM_BYTES)
+        self._answers: GenerationalCache[_Key, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
+
+    def matches(self, expression: str, driver: str, device: Device) -> bool | CelProblem:
+        """Whether a device is selected; why that cannot be told is an answer too."""
+        key = (expression, driver, device)
+        answer = self._answers.get(key)
+        if answer is None:
+            program = self._program(expression)
+            answer = program if isinstance(program, CelProblem) else program.evaluate(device_input(driver, device))
+            self._answers.put(key, answer, estimate_bytes(device))
+        return answer
+
+    def _program(self, expression: str) -> Program | CelProblem:
+        program = self._programs.get(expression)
+        if program is None:
+            program = compile_program(expression)
+            self._programs.put(expression, program, _BYTES_A_CHARACTER * len(expression))
+        return program
