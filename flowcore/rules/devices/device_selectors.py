@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
 from flowcore.model.resource_slices import Device
-from flowcore.rules.devices.cel import CelProblem, Program, compile_program
+from flowcore.rules.devices.cel import CelProblem, CompiledSelector, compile_selector
 from flowcore.rules.devices.cel.device_input import device_input
 
 #: Bytes of compiled expressions, and of answers, that end a generation.
-_PROGRAM_BYTES, _ANSWER_BYTES = 2**20, 2**24
+_COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**24
 #: What a compiled expression holds beside its text: about so many bytes for each character.
 _BYTES_A_CHARACTER = 60
 
@@ -19,7 +19,7 @@ class DeviceSelectors:
     """Compiled selectors and their answers. A device with other attributes is another device."""
 
     def __init__(self) -> None:
-        self._programs: GenerationalCache[str, Program | CelProblem] = GenerationalCache(_PROGRAM_BYTES)
+        self._compiled: GenerationalCache[str, CompiledSelector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
         self._answers: GenerationalCache[_Key, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
 
     def matches(self, expression: str, driver: str, device: Device) -> bool | CelProblem:
@@ -27,14 +27,14 @@ class DeviceSelectors:
         key = (expression, driver, device)
         answer = self._answers.get(key)
         if answer is None:
-            program = self._program(expression)
-            answer = program if isinstance(program, CelProblem) else program.evaluate(device_input(driver, device))
+            compiled = self._compile(expression)
+            answer = compiled if isinstance(compiled, CelProblem) else compiled.evaluate(device_input(driver, device))
             self._answers.put(key, answer, estimate_bytes(device))
         return answer
 
-    def _program(self, expression: str) -> Program | CelProblem:
-        program = self._programs.get(expression)
-        if program is None:
-            program = compile_program(expression)
-            self._programs.put(expression, program, _BYTES_A_CHARACTER * len(expression))
-        return program
+    def _compile(self, expression: str) -> CompiledSelector | CelProblem:
+        compiled = self._compiled.get(expression)
+        if compiled is None:
+            compiled = compile_selector(expression)
+            self._compiled.put(expression, compiled, _BYTES_A_CHARACTER * len(expression))
+        return compiled

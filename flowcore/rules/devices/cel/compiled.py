@@ -1,0 +1,424 @@
+"""Expressions as functions of Python: compiled once, evaluated for many devices.
+
+Source: cel-spec langdef.md, "Evaluation"; dynamic-resource-allocation cel/compile.go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from flowcore.rules.devices.cel.device_input import FIELDS
+from flowcore.rules.devices.cel.evaluation import MAX_COST, Evaluation
+from flowcore.rules.devices.cel.functions import GLOBALS, MEMBERS, Overloads, call
+from flowcore.rules.devices.cel.functions.conversions import TYPES
+from flowcore.rules.devices.cel.functions.texts import compile_pattern
+from flowcore.rules.devices.cel.functions.operators import OPERATORS
+from flowcore.rules.devices.cel.parser import parse
+from flowcore.rules.devices.cel.problems import (
+    CelProblem,
+    CostExceededError,
+    EvaluationError,
+    ExpressionError,
+    no_overload,
+)
+from flowcore.rules.devices.cel.syntax import (
+    BindName,
+    Call,
+    Comprehension,
+    Conditional,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    MapOf,
+    Name,
+    OptionalMap,
+    Presence,
+    Select,
+    Syntax,
+)
+from flowcore.rules.devices.cel.values import NONE, CelOptional, CelValue, DomainMap, has_key, is_number
+
+#: Longest expression (CELSelectorExpressionMaxLength).
+MAX_LENGTH = 10 * 1024
+#: How deep the tree may be, operators in a row among it, so that Python's own stack bears its evaluation.
+MAX_DEPTH = 100
+DEVICE = "device"
+#: What making a list and a map costs.
+_LIST_COST, _MAP_COST = 10, 30
+
+_Evaluate = Callable[[Evaluation], CelValue]
+
+
+class CompiledSelector:
+    """A compiled expression."""
+
+    __slots__ = ("_evaluate",)
+
+    def __init__(self, evaluate: _Evaluate) -> None:
+        self._evaluate = evaluate
+
+    def evaluate(self, device: dict[str, CelValue] | CelProblem, max_cost: int = MAX_COST) -> bool | CelProblem:
+        """Whether the expression holds for a device, or why that cannot be told.
+
+        Args:
+            device: as ``device_input`` gives it.
+            max_cost: in CEL's units.
+        """
+        if isinstance(device, CelProblem):
+            return device
+        try:
+            value = self._evaluate(Evaluation({DEVICE: device}, max_cost))
+        except (EvaluationError, CostExceededError) as error:
+            return CelProblem("runtime", str(error))
+        if type(value) is not bool:
+            return CelProblem("runtime", f"CEL result could not be converted to bool: {value!r}")
+        return value
+
+
+def compile_selector(text: str) -> CompiledSelector | CelProblem:
+    """A selector, or why it is none."""
+    if len(text) > MAX_LENGTH:
+        return CelProblem("compile", f"it has more than {MAX_LENGTH} characters")
+    try:
+        return CompiledSelector(_Compiler().compile(parse(text)))
+    except (ExpressionError, EvaluationError) as error:
+        return CelProblem("compile", f"compilation failed: {error}")
+
+
+class _Compiler:
+    def __init__(self) -> None:
+        self._bound = list[str]()
+        self._depth = 0
+
+    def compile(self, tree: Syntax) -> _Evaluate:
+        """A tree as a function.
+
+        Raises:
+            ExpressionError: it names something that there is not, or nests too deep.
+            EvaluationError: a regular expression is none.
+        """
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise ExpressionError(f"the expression nests deeper than {MAX_DEPTH}")
+        compiled = self._compiled(tree)
+        self._depth -= 1
+        return compiled
+
+    def _compiled(self, tree: Syntax) -> _Evaluate:
+        match tree:
+            case Literal(value):
+                return lambda _state: value
+            case Name(name):
+                return self._name(name)
+            case Select(operand, field, is_optional):
+                self._check_field(operand, field)
+                return _select(self.compile(operand), field, is_optional=is_optional)
+            case Presence(operand, field):
+                self._check_field(operand, field)
+                return _presence(self.compile(operand), field)
+            case Index(operand, index, is_optional):
+                if self._is_device(operand):
+                    raise ExpressionError("found no matching overload for '_[_]' applied to 'kubernetes.DRADevice'")
+                return _index(self.compile(operand), self.compile(index), is_optional=is_optional)
+            case Call():
+                return self._call(tree)
+            case Logic(decides, operands):
+                return _logic(decides, [self.compile(operand) for operand in operands])
+            case Conditional(condition, yes, no):
+                return _conditional(self.compile(condition), self.compile(yes), self.compile(no))
+            case ListOf(elements):
+                return _list([(self.compile(element), is_optional) for element, is_optional in elements])
+            case MapOf(entries):
+                return _map([(self.compile(key), self.compile(value), maybe) for key, value, maybe in entries])
+            case Comprehension():
+                return self._comprehension(tree)
+            case BindName(variable, value, body):
+                return _bind(variable, self.compile(value), self._inside((variable,), body))
+            case OptionalMap(operand, variable, body, is_flat):
+                bound = self._inside((variable,), body)
+                return _optional_map(variable, self.compile(operand), bound, is_flat=is_flat)
+
+    def _is_device(self, tree: Syntax) -> bool:
+        return tree == Name(DEVICE) and DEVICE not in self._bound
+
+    def _check_field(self, operand: Syntax, field: str) -> None:
+        if self._is_device(operand) and field not in FIELDS:
+            raise ExpressionError(f"undefined field '{field}'")
+
+    def _inside(self, variables: tuple[str, ...], body: Syntax) -> _Evaluate:
+        self._bound += variables
+        compiled = self.compile(body)
+        del self._bound[-len(variables) :]
+        return compiled
+
+    def _name(self, name: str) -> _Evaluate:
+        if name == DEVICE or name in self._bound:
+
+            def variable(state: Evaluation) -> CelValue:
+                state.spend(1)
+                return state.variables[name]
+
+            return variable
+        if name not in TYPES:
+            raise ExpressionError(f"undeclared reference to '{name}' (in container '')")
+        named = TYPES[name]
+        return lambda _state: named
+
+    def _call(self, tree: Call) -> _Evaluate:
+        if tree.function in OPERATORS:
+            return _operator(tree.function, [self.compile(argument) for argument in tree.arguments])
+        name, trees, overloads = self._function(tree)
+        if not any(len(kinds) == len(trees) for kinds in overloads):
+            raise ExpressionError(f"found no matching overload for '{name}' with {len(trees)} arguments")
+        if name in ("matches", "find", "findAll"):
+            _check_patterns(trees)
+        arguments = [self.compile(argument) for argument in trees]
+        return lambda state: call(name, overloads, state, [argument(state) for argument in arguments])
+
+    def _function(self, tree: Call) -> tuple[str, tuple[Syntax, ...], Overloads]:
+        """Name, arguments and overloads of a call: of a function in a namespace, of one with a target, or without."""
+        match tree.target:
+            case None:
+                name, trees, table = tree.function, tree.arguments, GLOBALS
+            case Name(namespace) if namespace not in self._bound and f"{namespace}.{tree.function}" in GLOBALS:
+                name, trees, table = f"{namespace}.{tree.function}", tree.arguments, GLOBALS
+            case target:
+                name, trees, table = tree.function, (target, *tree.arguments), MEMBERS
+        if name not in table:
+            raise ExpressionError(f"undeclared reference to '{name}' (in container '')")
+        return name, trees, table[name]
+
+    def _comprehension(self, tree: Comprehension) -> _Evaluate:
+        elements = self.compile(tree.elements)
+        condition = None if tree.condition is None else self._inside(tree.variables, tree.condition)
+        if tree.macro == "map" and tree.result is not None:
+            return _mapping(elements, tree.variables, condition, self._inside(tree.variables, tree.result))
+        if condition is None:
+            raise ExpressionError(f"{tree.macro}() has no condition")
+        return _ASKING[tree.macro](elements, tree.variables, condition)
+
+
+def _check_patterns(trees: tuple[Syntax, ...]) -> None:
+    """Regular expressions that are written out are compiled with the expression, and so are their errors."""
+    match trees[1:2]:
+        case (Literal(str(pattern)),):
+            compile_pattern(pattern)
+        case _:
+            pass
+
+
+def _operator(name: str, operands: list[_Evaluate]) -> _Evaluate:
+    function = OPERATORS[name]
+
+    def evaluate(state: Evaluation) -> CelValue:
+        values = [operand(state) for operand in operands]
+        state.spend_call(values)
+        return function(state, *values)
+
+    return evaluate
+
+
+def _field(value: CelValue, key: CelValue) -> CelOptional:
+    """An entry of a map or a list, if it is there.
+
+    Raises:
+        EvaluationError: the value has no entries, or its index is no number.
+    """
+    if isinstance(value, dict):
+        if has_key(value, key):
+            return CelOptional(has_value=True, value=value[key])
+        # Any domain that a driver did not write is an empty one.
+        return CelOptional(has_value=True, value={}) if isinstance(value, DomainMap) and type(key) is str else NONE
+    if isinstance(value, list) and is_number(key) and float(key).is_integer():
+        place = int(key)
+        return CelOptional(has_value=True, value=value[place]) if 0 <= place < len(value) else NONE
+    raise no_overload("_[_]")
+
+
+def _select(operand: _Evaluate, field: str, *, is_optional: bool) -> _Evaluate:
+    return _index(operand, lambda _state: field, is_optional=is_optional)
+
+
+def _index(operand: _Evaluate, index: _Evaluate, *, is_optional: bool) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        state.spend(1)
+        value, key = operand(state), index(state)
+        if isinstance(value, CelOptional):
+            return _field(value.value, key) if value.has_value else NONE
+        entry = _field(value, key)
+        if is_optional:
+            return entry
+        if not entry.has_value:
+            problem = "index out of bounds" if isinstance(value, list) else "no such key"
+            raise EvaluationError(f"{problem}: {key}")
+        return entry.value
+
+    return evaluate
+
+
+def _presence(operand: _Evaluate, field: str) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        state.spend(1)
+        value = operand(state)
+        if isinstance(value, CelOptional):
+            return value.has_value and _field(value.value, field).has_value
+        if not isinstance(value, dict):
+            raise no_overload("has")
+        return _field(value, field).has_value
+
+    return evaluate
+
+
+def _logic(decides: bool, operands: list[_Evaluate]) -> _Evaluate:  # noqa: FBT001 - the value that decides
+    def evaluate(state: Evaluation) -> CelValue:
+        problem: EvaluationError | None = None
+        for operand in operands:
+            try:
+                value = operand(state)
+            except EvaluationError as error:
+                problem = problem or error
+                continue
+            if value is decides:
+                return decides
+            if type(value) is not bool:
+                problem = problem or no_overload("_||_" if decides else "_&&_")
+        if problem is not None:
+            raise problem
+        return not decides
+
+    return evaluate
+
+
+def _conditional(condition: _Evaluate, yes: _Evaluate, no: _Evaluate) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        holds = condition(state)
+        if type(holds) is not bool:
+            raise no_overload("_?_:_")
+        return yes(state) if holds else no(state)
+
+    return evaluate
+
+
+def _list(elements: list[tuple[_Evaluate, bool]]) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        state.spend(_LIST_COST)
+        values = [(element(state), is_optional) for element, is_optional in elements]
+        return [value.value if maybe else value for value, maybe in values if not maybe or _is_there(value)]
+
+    return evaluate
+
+
+def _map(entries: list[tuple[_Evaluate, _Evaluate, bool]]) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        state.spend(_MAP_COST)
+        mapping = dict[CelValue, CelValue]()
+        for key_of, value_of, is_optional in entries:
+            key, value = key_of(state), value_of(state)
+            if type(key) is not str and not is_number(key):
+                raise EvaluationError("unsupported key type")
+            if key in mapping:
+                raise EvaluationError(f"Failed with repeated key: {key}")
+            if not is_optional or _is_there(value):
+                mapping[key] = value.value if is_optional else value
+        return mapping
+
+    return evaluate
+
+
+def _is_there(value: CelValue) -> bool:
+    if not isinstance(value, CelOptional):
+        raise EvaluationError("cannot initialize optional element from non-optional value")
+    return value.has_value
+
+
+def _bind(variable: str, value: _Evaluate, body: _Evaluate) -> _Evaluate:
+    return lambda state: _with(state, {variable: value(state)}, body)
+
+
+def _with(state: Evaluation, bound: dict[str, CelValue], body: _Evaluate) -> CelValue:
+    outer = state.variables
+    state.variables = {**outer, **bound}
+    try:
+        return body(state)
+    finally:
+        state.variables = outer
+
+
+def _bound_to(bound: dict[str, CelValue], body: _Evaluate) -> _Evaluate:
+    return lambda state: _with(state, bound, body)
+
+
+def _optional_map(variable: str, operand: _Evaluate, body: _Evaluate, *, is_flat: bool) -> _Evaluate:
+    def evaluate(state: Evaluation) -> CelValue:
+        optional = operand(state)
+        if not isinstance(optional, CelOptional):
+            raise no_overload("optFlatMap" if is_flat else "optMap")
+        if not optional.has_value:
+            return NONE
+        value = _with(state, {variable: optional.value}, body)
+        return value if is_flat else CelOptional(has_value=True, value=value)
+
+    return evaluate
+
+
+def _bindings(state: Evaluation, elements: _Evaluate, variables: tuple[str, ...]) -> Iterator[dict[str, CelValue]]:
+    """What the variables of a macro are, one element after the other."""
+    values = elements(state)
+    if isinstance(values, dict):
+        pairs: list[tuple[CelValue, CelValue]] = list(values.items())
+        singles = list(values)
+    elif isinstance(values, list):
+        pairs, singles = list(enumerate(values)), values
+    else:
+        raise no_overload("comprehension")
+    for (first, second), single in zip(pairs, singles, strict=True):
+        state.spend(1)
+        yield dict(zip(variables, (first, second), strict=True)) if len(variables) == 2 else {variables[0]: single}
+
+
+def _deciding(decides: bool) -> Callable[[_Evaluate, tuple[str, ...], _Evaluate], _Evaluate]:  # noqa: FBT001
+    """``exists`` and ``all``: as ``||`` and ``&&`` of all elements."""
+
+    def build(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
+        def evaluate(state: Evaluation) -> CelValue:
+            asked = [_bound_to(bound, condition) for bound in _bindings(state, elements, variables)]
+            return _logic(decides, asked)(state)
+
+        return evaluate
+
+    return build
+
+
+def _holds(state: Evaluation, bound: dict[str, CelValue], condition: _Evaluate) -> bool:
+    value = _with(state, bound, condition)
+    if type(value) is not bool:
+        raise no_overload("_?_:_")
+    return value
+
+
+def _exists_one(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
+    return lambda state: (
+        sum(_holds(state, bound, condition) for bound in _bindings(state, elements, variables)) == 1
+    )
+
+
+def _filter(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
+    return lambda state: [
+        bound[variables[0]]
+        for bound in _bindings(state, elements, variables)
+        if _holds(state, bound, condition)
+    ]
+
+
+def _mapping(
+    elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate | None, result: _Evaluate
+) -> _Evaluate:
+    return lambda state: [
+        _with(state, bound, result)
+        for bound in _bindings(state, elements, variables)
+        if condition is None or _holds(state, bound, condition)
+    ]
+
+
+_ASKING = {"exists": _deciding(decides=True), "all": _deciding(decides=False), "exists_one": _exists_one, "filter": _filter}

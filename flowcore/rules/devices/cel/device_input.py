@@ -1,0 +1,50 @@
+"""A device as expressions see it: the variable ``device``.
+
+Source: dynamic-resource-allocation cel/compile.go (DeviceMatches). Names without a domain are in the driver's.
+"""
+
+from __future__ import annotations
+
+from flowcore.model.resource_slices import AttributeValue, Device, SemanticVersion
+from flowcore.rules.devices.cel.problems import CelProblem
+from flowcore.rules.devices.cel.values import CelQuantity, CelValue, DomainMap, to_version
+
+#: Fields of the variable.
+FIELDS = frozenset(("driver", "allowMultipleAllocations", "attributes", "capacity"))
+
+
+def device_input(driver: str, device: Device) -> dict[str, CelValue] | CelProblem:
+    """The value of ``device``, or why it has none: an attribute is of a type that is not known, or is no version."""
+    attributes = DomainMap()
+    for name, value in device.attributes:
+        known = _value(name, value)
+        if isinstance(known, CelProblem):
+            return known
+        _put(attributes, driver, name, known)
+    capacity = DomainMap()
+    for name, amount in device.capacity:
+        _put(capacity, driver, name, CelQuantity(amount.value))
+    return {
+        "driver": driver,
+        "allowMultipleAllocations": device.allow_multiple,
+        "attributes": attributes,
+        "capacity": capacity,
+    }
+
+
+def _value(name: str, value: AttributeValue) -> CelValue:
+    if value is None:
+        return CelProblem("runtime", f"attribute {name}: unsupported attribute value")
+    if not isinstance(value, SemanticVersion):
+        return value
+    version = to_version(value)
+    if version is None:
+        return CelProblem("runtime", f'attribute {name}: parse semantic version: "{value.text}" is none')
+    return version
+
+
+def _put(domains: DomainMap, driver: str, name: str, value: CelValue) -> None:
+    domain, slash, identifier = name.partition("/")
+    if not slash:
+        domain, identifier = driver, name
+    domains.setdefault(domain, {})[identifier] = value

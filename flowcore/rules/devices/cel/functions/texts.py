@@ -1,0 +1,125 @@
+"""Functions of texts.
+
+Source: cel-spec langdef.md, "Standard Definitions"; cel-go ext/strings.go; apiserver pkg/cel/library/regex.go. Regular
+expressions are RE2's, and matching takes time in proportion to the text.
+"""
+
+from __future__ import annotations
+
+import re2
+
+from flowcore.rules.devices.cel.evaluation import MAX_SIZE, Evaluation
+from flowcore.rules.devices.cel.functions.overloads import INT, LIST, TEXT, Overloads
+from flowcore.rules.devices.cel.problems import EvaluationError, no_overload
+from flowcore.rules.devices.cel.values import CelValue
+
+#: What trim takes off: Unicode's white space.
+_BLANK = " \t\n\v\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
+_LOWER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
+
+
+def compile_pattern(pattern: str) -> CelValue:
+    """A regular expression.
+
+    Raises:
+        EvaluationError: it is none.
+    """
+    options = re2.Options()
+    options.log_errors = False
+    try:
+        return re2.compile(pattern, options=options)
+    except re2.error as error:
+        raise EvaluationError(f"error parsing regexp: {error}") from None
+
+
+def _matches(_state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
+    return compile_pattern(pattern).search(text) is not None
+
+
+def _find(_state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
+    match = compile_pattern(pattern).search(text)
+    return "" if match is None else match.group()
+
+
+def _find_all(_state: Evaluation, text: CelValue, pattern: CelValue, most: CelValue = -1) -> CelValue:
+    matches = [match.group() for match in compile_pattern(pattern).finditer(text)]
+    return matches if most < 0 else matches[:most]
+
+
+def _character(_state: Evaluation, text: CelValue, place: CelValue) -> CelValue:
+    if not 0 <= place <= len(text):
+        raise EvaluationError(f"index out of range: {place}")
+    return text[place : place + 1]
+
+
+def _index(_state: Evaluation, text: CelValue, part: CelValue, start: CelValue = 0) -> CelValue:
+    if not 0 <= start <= len(text):
+        raise EvaluationError(f"index out of range: {start}")
+    return text.find(part, start)
+
+
+def _last_index(_state: Evaluation, text: CelValue, part: CelValue, last: CelValue | None = None) -> CelValue:
+    if last is None:
+        return text.rfind(part)
+    if not 0 <= last <= len(text):
+        raise EvaluationError(f"index out of range: {last}")
+    return text.rfind(part, 0, last + len(part))
+
+
+def _replace(_state: Evaluation, text: CelValue, old: CelValue, new: CelValue, most: CelValue = -1) -> CelValue:
+    if len(text) + text.count(old) * len(new) > MAX_SIZE:
+        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
+    return text.replace(old, new, most)
+
+
+def _split(_state: Evaluation, text: CelValue, separator: CelValue, most: CelValue = -1) -> CelValue:
+    if most == 0:
+        return []
+    if not separator:
+        parts = list(text)
+        return parts if most < 0 or len(parts) <= most else [*parts[: most - 1], "".join(parts[most - 1 :])]
+    return text.split(separator, most - 1 if most > 0 else -1)
+
+
+def _substring(_state: Evaluation, text: CelValue, start: CelValue, end: CelValue | None = None) -> CelValue:
+    end = len(text) if end is None else end
+    if not 0 <= start <= len(text):
+        raise EvaluationError(f"index out of range: {start}")
+    if not 0 <= end <= len(text):
+        raise EvaluationError(f"index out of range: {end}")
+    if start > end:
+        raise EvaluationError(f"invalid substring range. start: {start}, end: {end}")
+    return text[start:end]
+
+
+def _join(_state: Evaluation, texts: CelValue, separator: CelValue = "") -> CelValue:
+    if not all(isinstance(text, str) for text in texts):
+        raise no_overload("join")
+    if sum(map(len, texts)) + len(separator) * len(texts) > MAX_SIZE:
+        raise EvaluationError(f"the text would have more than {MAX_SIZE} characters")
+    return separator.join(texts)
+
+
+_MATCHES: Overloads = {(TEXT, TEXT): _matches}
+
+GLOBALS: dict[str, Overloads] = {"matches": _MATCHES}
+
+MEMBERS: dict[str, Overloads] = {
+    "matches": _MATCHES,
+    "contains": {(TEXT, TEXT): lambda _state, text, part: part in text},
+    "startsWith": {(TEXT, TEXT): lambda _state, text, part: text.startswith(part)},
+    "endsWith": {(TEXT, TEXT): lambda _state, text, part: text.endswith(part)},
+    "find": {(TEXT, TEXT): _find},
+    "findAll": {(TEXT, TEXT): _find_all, (TEXT, TEXT, INT): _find_all},
+    "charAt": {(TEXT, INT): _character},
+    "indexOf": {(TEXT, TEXT): _index, (TEXT, TEXT, INT): _index},
+    "lastIndexOf": {(TEXT, TEXT): _last_index, (TEXT, TEXT, INT): _last_index},
+    "lowerAscii": {(TEXT,): lambda _state, text: text.translate(_UPPER)},
+    "upperAscii": {(TEXT,): lambda _state, text: text.translate(_LOWER)},
+    "replace": {(TEXT, TEXT, TEXT): _replace, (TEXT, TEXT, TEXT, INT): _replace},
+    "split": {(TEXT, TEXT): _split, (TEXT, TEXT, INT): _split},
+    "substring": {(TEXT, INT): _substring, (TEXT, INT, INT): _substring},
+    "trim": {(TEXT,): lambda _state, text: text.strip(_BLANK)},
+    "join": {(LIST,): _join, (LIST, TEXT): _join},
+}
