@@ -9,16 +9,15 @@ from flowcore.api.device_selectors import to_device_amounts, to_nanos, to_terms
 from flowcore.api.selectors import WireNodeSelector
 from flowcore.model.errors import ModelError
 from flowcore.model.resource_slices import (
-    AttributeValue,
     CounterSet,
     Device,
     DeviceAmounts,
+    DeviceAttribute,
     DeviceCapacity,
     DeviceTaint,
     NodeReach,
     RequestPolicy,
     ResourceSlice,
-    SemanticVersion,
     ValidRange,
 )
 
@@ -154,14 +153,14 @@ def _device(wire: WireDevice, field: str) -> Device:
     )
 
 
-def _attribute(wire: WireDeviceAttribute) -> AttributeValue:
+def _attribute(wire: WireDeviceAttribute) -> DeviceAttribute:
     if wire.integer is not None:
-        return wire.integer
+        return DeviceAttribute("int", wire.integer)
     if wire.boolean is not None:
-        return wire.boolean
+        return DeviceAttribute("bool", wire.boolean)
     if wire.string is not None:
-        return wire.string
-    return None if wire.version is None else SemanticVersion(wire.version)
+        return DeviceAttribute("string", wire.string)
+    return DeviceAttribute("") if wire.version is None else DeviceAttribute("version", wire.version)
 
 
 def _counters(wire: dict[str, WireCounter] | None, field: str) -> DeviceAmounts:

@@ -137,3 +137,37 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+
+class PodClaim(msgspec.Struct, frozen=True, gc=False):
+    """A claim as a pod names it in ``spec.resourceClaims``.
+
+    Attributes:
+        name: in the pod.
+        claim: the ResourceClaim's name; "" if it is made from a template.
+        template: the ResourceClaimTemplate's name; "" if there is none.
+    """
+
+    name: str
+    claim: str = ""
+    template: str = ""
+
+
+class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
+    """What a verdict on devices reads of a pod.
+
+    Attributes:
+        made: name in the pod -> the claim that was made from its template, "" if none is needed; from
+            ``status.resourceClaimStatuses``.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    claims: tuple[PodClaim, ...] = ()
+    made: tuple[tuple[str, str], ...] = ()
+
+    @property
+    def key(self) -> str:
+        """As messages name it."""
+        return f"{self.namespace}/{self.name}"

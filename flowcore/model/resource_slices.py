@@ -37,14 +37,16 @@ class DeviceId(msgspec.Struct, frozen=True, gc=False, order=True):
         return f"{self.driver}/{self.pool}/{self.device}"
 
 
-class SemanticVersion(msgspec.Struct, frozen=True, gc=False):
-    """An attribute that is a version (semver 2.0.0), as its driver wrote it."""
+class DeviceAttribute(msgspec.Struct, frozen=True, gc=False):
+    """The value of an attribute, with its type: 1, true and "1" are not the same.
 
-    text: str
+    Attributes:
+        kind: ``int``, ``bool``, ``string`` or ``version`` (semver 2.0.0, as its driver wrote it); "" for a type that no plan
+            reads, such as a list.
+    """
 
-
-#: An attribute's value; None for one of a type that no plan reads, such as a list.
-AttributeValue = bool | int | str | SemanticVersion | None
+    kind: str
+    value: int | bool | str = ""
 
 
 class ValidRange(msgspec.Struct, frozen=True, gc=False):
@@ -127,7 +129,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     """
 
     name: str
-    attributes: tuple[tuple[str, AttributeValue], ...] = ()
+    attributes: tuple[tuple[str, DeviceAttribute], ...] = ()
     capacity: tuple[tuple[str, DeviceCapacity], ...] = ()
     consumes: tuple[CounterSet, ...] = ()
     taints: tuple[DeviceTaint, ...] = ()

@@ -1,6 +1,8 @@
-"""What selectors say of devices: each expression is compiled once, and evaluated once for a device."""
+"""What selectors say of devices: each expression is compiled once, and evaluated once for devices that look alike."""
 
 from __future__ import annotations
+
+from collections.abc import Hashable
 
 from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
 from flowcore.model.resource_slices import Device
@@ -12,24 +14,22 @@ _COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**24
 #: What a compiled expression holds beside its text: about so many bytes for each character.
 _BYTES_A_CHARACTER = 60
 
-_Key = tuple[str, str, Device]
-
 
 class DeviceSelectors:
-    """Compiled selectors and their answers. A device with other attributes is another device."""
+    """Compiled selectors and their answers."""
 
     def __init__(self) -> None:
         self._compiled: GenerationalCache[str, CompiledSelector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
-        self._answers: GenerationalCache[_Key, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
+        self._answers: GenerationalCache[Hashable, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
 
     def matches(self, expression: str, driver: str, device: Device) -> bool | CelProblem:
         """Whether a device is selected; why that cannot be told is an answer too."""
-        key = (expression, driver, device)
-        answer = self._answers.get(key)
+        seen = (driver, device.attributes, device.capacity, device.allow_multiple)
+        answer = self._answers.get((expression, seen))
         if answer is None:
             compiled = self._compile(expression)
             answer = compiled if isinstance(compiled, CelProblem) else compiled.evaluate(device_input(driver, device))
-            self._answers.put(key, answer, estimate_bytes(device))
+            self._answers.put((expression, seen), answer, estimate_bytes(answer))
         return answer
 
     def _compile(self, expression: str) -> CompiledSelector | CelProblem:

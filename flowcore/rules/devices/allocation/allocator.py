@@ -21,7 +21,6 @@ from flowcore.rules.devices.allocation.attribute_constraints import (
     ConstraintState,
     attribute_of,
     constraint_state,
-    has_attribute,
 )
 from flowcore.rules.devices.allocation.chosen_devices import ChosenDevice, ChosenDevices
 from flowcore.rules.devices.allocation.node_reach import NODE_NAME, ReachedNode, reaches
@@ -268,10 +267,7 @@ class _Search:
             matching = tuple(self._matches(requested, pooled) for requested in requests)
         except ClaimsUnallocatable:  # the search comes to it, or does without
             return pooled.device_id
-        values = tuple(
-            (has_attribute(device, driver, name), type(value := attribute_of(device, driver, name)), value)
-            for name in self._attributes
-        )
+        values = tuple(attribute_of(device, driver, name) for name in self._attributes)
         rules = (device.capacity, device.consumes, device.taints, device.allow_multiple)
         return pooled.pool.pool_id, matching, values, rules
 

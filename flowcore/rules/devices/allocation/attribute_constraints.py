@@ -7,14 +7,10 @@ devices that a constraint is about differ.
 
 from __future__ import annotations
 
-from collections import Counter
 from typing import Protocol
 
 from flowcore.model.resource_claims import AttributeConstraint
-from flowcore.model.resource_slices import AttributeValue, Device
-
-#: A value with its type, since 1, true and "1" are no equals; None for one of a type that is not known.
-_Typed = tuple[type, AttributeValue] | None
+from flowcore.model.resource_slices import Device, DeviceAttribute
 
 
 class ConstraintState(Protocol):
@@ -42,23 +38,13 @@ def constraint_state(constraint: AttributeConstraint) -> ConstraintState | None:
     return None
 
 
-def has_attribute(device: Device, driver: str, name: str) -> bool:
-    """Whether a device has an attribute under its fully qualified name."""
-    return _local_name(device, driver, name) is not None
-
-
-def attribute_of(device: Device, driver: str, name: str) -> AttributeValue:
-    """Its value; None where it has none, or one of a type that is not known."""
-    local = _local_name(device, driver, name)
-    return next((value for attribute, value in device.attributes if attribute == local), None)
-
-
-def _local_name(device: Device, driver: str, name: str) -> str | None:
-    names = {attribute for attribute, _ in device.attributes}
-    if name in names:
-        return name
+def attribute_of(device: Device, driver: str, name: str) -> DeviceAttribute | None:
+    """The attribute that a device has under a fully qualified name, None if it has none."""
+    attributes = dict(device.attributes)
+    if name in attributes:
+        return attributes[name]
     domain, _, identifier = name.partition("/")
-    return identifier if identifier in names and domain == driver else None
+    return attributes.get(identifier) if domain == driver else None
 
 
 class _Constraint:
@@ -73,26 +59,20 @@ class _Constraint:
             or (bool(alternative) and f"{request}/{alternative}" in self._requests)
         )
 
-    def _typed(self, device: Device, driver: str) -> _Typed:
-        value = attribute_of(device, driver, self._attribute)
-        return None if value is None else (type(value), value)
-
 
 class _Matching(_Constraint):
     """All devices have the value of the first one."""
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
-        self._value: _Typed = None
+        self._value: DeviceAttribute | None = None
         self._devices = 0
 
     def add(self, request: str, alternative: str, device: Device, driver: str) -> bool:
         if not self._concerns(request, alternative):
             return True
-        if not has_attribute(device, driver, self._attribute):
-            return False
-        value = self._typed(device, driver)
-        if self._devices and (value is None or value != self._value):
+        value = attribute_of(device, driver, self._attribute)
+        if value is None or (self._devices and (value != self._value or not value.kind)):
             return False
         self._value = value
         self._devices += 1
@@ -108,22 +88,18 @@ class _Distinct(_Constraint):
 
     def __init__(self, requests: tuple[str, ...], attribute: str) -> None:
         super().__init__(requests, attribute)
-        self._values = Counter[_Typed]()
+        self._values = set[DeviceAttribute]()
 
     def add(self, request: str, alternative: str, device: Device, driver: str) -> bool:
         if not self._concerns(request, alternative):
             return True
-        if not has_attribute(device, driver, self._attribute):
+        value = attribute_of(device, driver, self._attribute)
+        if value is None or (self._values and (value in self._values or not value.kind)):
             return False
-        value = self._typed(device, driver)
-        if self._values and (value is None or value in self._values):
-            return False
-        self._values[value] += 1
+        self._values.add(value)
         return True
 
     def remove(self, request: str, alternative: str, device: Device, driver: str) -> None:
-        if self._concerns(request, alternative):
-            value = self._typed(device, driver)
-            self._values[value] -= 1
-            if not self._values[value]:
-                del self._values[value]
+        value = attribute_of(device, driver, self._attribute)
+        if value is not None and self._concerns(request, alternative):
+            self._values.remove(value)

@@ -5,9 +5,9 @@ Source: dynamic-resource-allocation cel/compile.go (DeviceMatches). Names withou
 
 from __future__ import annotations
 
-from flowcore.model.resource_slices import AttributeValue, Device, SemanticVersion
+from flowcore.model.resource_slices import Device, DeviceAttribute
 from flowcore.rules.devices.cel.problems import CelProblem
-from flowcore.rules.devices.cel.values import CelQuantity, CelValue, DomainMap, to_version
+from flowcore.rules.devices.cel.values import CelQuantity, CelValue, DomainMap, parse_version
 
 #: Fields of the variable.
 FIELDS = frozenset(("driver", "allowMultipleAllocations", "attributes", "capacity"))
@@ -32,14 +32,14 @@ def device_input(driver: str, device: Device) -> dict[str, CelValue] | CelProble
     }
 
 
-def _value(name: str, value: AttributeValue) -> CelValue:
-    if value is None:
+def _value(name: str, attribute: DeviceAttribute) -> CelValue:
+    if not attribute.kind:
         return CelProblem("runtime", f"attribute {name}: unsupported attribute value")
-    if not isinstance(value, SemanticVersion):
-        return value
-    version = to_version(value)
+    if attribute.kind != "version":
+        return attribute.value
+    version = parse_version(str(attribute.value))
     if version is None:
-        return CelProblem("runtime", f'attribute {name}: parse semantic version: "{value.text}" is none')
+        return CelProblem("runtime", f'attribute {name}: parse semantic version: "{attribute.value}" is none')
     return version
 
 

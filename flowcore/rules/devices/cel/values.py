@@ -9,8 +9,6 @@ import re
 from dataclasses import dataclass
 from typing import Any
 
-from flowcore.model.resource_slices import SemanticVersion
-
 MAX_INT, MIN_INT, MAX_UINT = 2**63 - 1, -(2**63), 2**64 - 1
 
 #: bool, int, ``Uint``, float, str, None, list, dict, and the classes below. Keys of a dict are str, int and float.
@@ -101,11 +99,6 @@ def _identifier(text: str) -> _Identifier | None:
     if text.isdecimal():
         return (0, int(text), "") if _NUMERIC.fullmatch(text) and len(text) <= 20 else None
     return (1, 0, text)
-
-
-def to_version(version: SemanticVersion) -> CelVersion | None:
-    """The version that an attribute is, None if it is none."""
-    return parse_version(version.text)
 
 
 def type_name(value: CelValue) -> str:

@@ -1,0 +1,64 @@
+"""Whether a node has the devices of a pod's claims, with kube-scheduler's verdicts and words.
+
+Source: kube-scheduler plugins/dynamicresources (Filter). Not here: extended resources that a DeviceClass backs, claims of a
+PodGroup, and how long an allocated device may take until its driver confirms it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flowcore.model.devices import DeviceClass
+from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
+from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
+from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
+from flowcore.rules.devices.allocation.node_reach import ReachedNode, any_term_matches
+from flowcore.rules.devices.allocation.pools import SliceIndex
+from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.pod_claims import ERROR, UNRESOLVABLE, ClaimRejection
+
+NAME = "DynamicResources"
+REASON_ELSEWHERE = "resourceclaim not available on the node"
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceState:
+    """What verdicts read of a cluster.
+
+    Attributes:
+        slices: all devices that there are.
+        classes: by name.
+        allocated: what claims have.
+        selectors: remembers what expressions say of devices.
+    """
+
+    slices: SliceIndex
+    classes: Mapping[str, DeviceClass]
+    allocated: AllocatedDevices
+    selectors: DeviceSelectors
+
+
+def node_devices(
+    claims: Sequence[ResourceClaim], node: ReachedNode, state: DeviceState
+) -> tuple[ClaimAllocation, ...] | ClaimRejection:
+    """What a pod's claims have on a node.
+
+    Args:
+        claims: of the pod, as ``claims_of`` gives them.
+
+    Returns:
+        One allocation for each claim: its own, or one that it can get here; or why the pod does not fit.
+    """
+    waiting = [claim for claim in claims if claim.allocation is None]
+    chosen = allocate(waiting, node, state.slices.pools(node), state.classes, state.allocated, state.selectors)
+    if isinstance(chosen, Unallocatable):
+        return ClaimRejection(chosen.reason, ERROR if chosen.is_error else UNRESOLVABLE)
+    if not all(_is_available(claim.allocation, node) for claim in claims):
+        return ClaimRejection(REASON_ELSEWHERE)
+    fresh = iter(chosen)
+    return tuple(next(fresh) if claim.allocation is None else claim.allocation for claim in claims)
+
+
+def _is_available(allocation: ClaimAllocation | None, node: ReachedNode) -> bool:
+    return allocation is None or allocation.terms is None or any_term_matches(allocation.terms, node)

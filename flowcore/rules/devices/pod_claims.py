@@ -1,0 +1,95 @@
+"""The claims of a pod, and whether the pod may use them at all.
+
+Source: kube-scheduler plugins/dynamicresources (foreachPodResourceClaim, PreFilter), dynamic-resource-allocation
+resourceclaim. A claim that has no room for one more consumer is in use: kube-scheduler 1.36 hears that from the API server
+when it binds, here the pod waits with the words that kube-scheduler has for a claim in use.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from flowcore.model.devices import DeviceClass
+from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
+
+#: Codes of kube-scheduler's verdicts.
+UNRESOLVABLE, ERROR = "UnschedulableAndUnresolvable", "Error"
+
+REASON_IN_USE = "resourceclaim in use"
+
+#: Namespace and name -> claim.
+Claims = Mapping[tuple[str, str], ResourceClaim]
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRejection:
+    """Why a pod cannot have its devices.
+
+    Attributes:
+        reason: kube-scheduler's text.
+        code: ``UNRESOLVABLE`` or ``ERROR``.
+    """
+
+    reason: str
+    code: str = UNRESOLVABLE
+
+
+def claims_of(
+    pod: ClaimingPod, claims: Claims, classes: Mapping[str, DeviceClass]
+) -> tuple[ResourceClaim, ...] | ClaimRejection:
+    """The claims of a pod in its order, or why no node can take the pod."""
+    pod_claims = list[ResourceClaim]()
+    for named in pod.claims:
+        claim = _claim(pod, named, claims)
+        if isinstance(claim, ClaimRejection):
+            return claim
+        if claim is not None:
+            pod_claims.append(claim)
+    for claim in pod_claims:
+        rejection = _usable(pod, claim, classes)
+        if rejection is not None:
+            return rejection
+    return tuple(pod_claims)
+
+
+def _claim(pod: ClaimingPod, named: PodClaim, claims: Claims) -> ResourceClaim | ClaimRejection | None:
+    """A claim; None: none is needed."""
+    name = named.claim
+    if not name:
+        if not named.template:
+            return ClaimRejection(
+                f'pod "{pod.key}", spec.resourceClaim "{named.name}": none of the supported fields are set'
+            )
+        made = dict(pod.made)
+        if named.name not in made:
+            return ClaimRejection(f'pod "{pod.key}": ResourceClaim not created yet')
+        name = made[named.name]
+        if not name:
+            return None
+    claim = claims.get((pod.namespace, name))
+    if claim is None:
+        return ClaimRejection(f'could not find ResourceClaim "{pod.namespace}/{name}"')
+    if claim.is_being_deleted:
+        return ClaimRejection(f'resourceclaim "{claim.name}" is being deleted')
+    if not named.claim and claim.controller != pod.uid:
+        return ClaimRejection(
+            f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
+        )
+    return claim
+
+
+def _usable(pod: ClaimingPod, claim: ResourceClaim, classes: Mapping[str, DeviceClass]) -> ClaimRejection | None:
+    if claim.allocation is not None:
+        is_full = len(claim.reserved_for) >= MAX_CONSUMERS and pod.uid not in claim.reserved_for
+        return ClaimRejection(REASON_IN_USE) if is_full else None
+    for request in claim.requests:
+        if not request.alternatives:
+            return ClaimRejection(f"resource claim {claim.key}, request {request.name}: unknown request type")
+        for alternative in request.alternatives:
+            name = request.reference(alternative)
+            if not alternative.device_class:
+                return ClaimRejection(f"request {name}: unsupported request type", ERROR)
+            if alternative.device_class not in classes:
+                return ClaimRejection(f"request {name}: device class {alternative.device_class} does not exist")
+    return None
