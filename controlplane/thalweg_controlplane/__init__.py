@@ -18,7 +18,13 @@ if TYPE_CHECKING:
     from thalweg_controlplane.client.api import Api
     from thalweg_controlplane.cluster import ControlPlane
     from thalweg_controlplane.errors import ApiError, BuildError, ComponentFailed, ControlPlaneError, OracleError
-    from thalweg_controlplane.oracle import Oracle, OracleDecision, OracleVerdict
+    from thalweg_controlplane.oracle import (
+        Oracle,
+        OracleDecision,
+        OracleDevices,
+        OracleSelection,
+        OracleVerdict,
+    )
 
 __all__ = [
     "Api",
@@ -30,7 +36,9 @@ __all__ = [
     "ControlPlaneError",
     "Oracle",
     "OracleDecision",
+    "OracleDevices",
     "OracleError",
+    "OracleSelection",
     "OracleVerdict",
     "find_or_build",
     "find_or_build_tool",
@@ -42,6 +50,8 @@ _MODULES = {
     "ControlPlane": "cluster",
     "Oracle": "oracle",
     "OracleDecision": "oracle",
+    "OracleDevices": "oracle",
+    "OracleSelection": "oracle",
     "OracleVerdict": "oracle",
     "find_or_build": "building.build",
     "find_or_build_tool": "building.tools",

@@ -49,10 +49,40 @@ class OracleDecision(msgspec.Struct, frozen=True):
     error: str = ""
 
 
+class OracleSelection(msgspec.Struct, frozen=True):
+    """What an expression says of a device.
+
+    Attributes:
+        stage: `compile` or `runtime` for an expression that says nothing; empty if it does.
+    """
+
+    matches: bool
+    stage: str = ""
+    error: str = ""
+
+
+class OracleDevices(msgspec.Struct, frozen=True, rename="camel"):
+    """What kube-scheduler's allocator of devices says.
+
+    Attributes:
+        allocations: one for each claim, as the API has it; None if they cannot be had.
+        error: that ended the attempt, or, `on_node_only`, a reason against this node alone.
+        timed_out: the search was not finished.
+        selections: for each expression what it says of each device.
+    """
+
+    allocations: list[dict[str, Any]] | None = None
+    error: str = ""
+    on_node_only: bool = False
+    timed_out: bool = False
+    selections: list[list[OracleSelection]] = []
+
+
 class _OracleReply(msgspec.Struct):
     verdicts: Verdicts | None = None
     scores: Scores | None = None
     decisions: dict[str, OracleDecision] | None = None
+    devices: OracleDevices | None = None
     error: str = ""
 
 
@@ -158,6 +188,29 @@ class Oracle:
         if answer.decisions is None:
             raise OracleError("the oracle gave no decisions")
         return answer.decisions
+
+    def allocate(
+        self,
+        node: Mapping[str, Any],
+        slices: Sequence[Mapping[str, Any]],
+        classes: Sequence[Mapping[str, Any]],
+        claims: Sequence[Mapping[str, Any]],
+        others: Sequence[Mapping[str, Any]] = (),
+    ) -> OracleDevices:
+        """Asks which devices of a node claims can have, while `others` have theirs. Raises OracleError."""
+        return self._devices(
+            {"node": node, "slices": slices, "classes": classes, "claims": claims, "others": others}
+        )
+
+    def select(self, expressions: Sequence[str], slices: Sequence[Mapping[str, Any]]) -> list[list[OracleSelection]]:
+        """Asks whether each expression holds for each device of the slices. Raises OracleError."""
+        return self._devices({"expressions": expressions, "slices": slices}).selections
+
+    def _devices(self, case: Mapping[str, Any]) -> OracleDevices:
+        answer = self._request({"devices": case})
+        if answer.devices is None:
+            raise OracleError("the oracle gave no devices")
+        return answer.devices
 
     def _request(self, case: Mapping[str, Any]) -> _OracleReply:
         if self._process.stdin is None or self._process.stdout is None:

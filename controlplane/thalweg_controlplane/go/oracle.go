@@ -47,6 +47,8 @@ type oracleCase struct {
 	// Decide asks for decisions, preemption among them, in place of verdicts: see preemption.go.
 	Decide  bool                            `json:"decide"`
 	Budgets []*policyv1.PodDisruptionBudget `json:"budgets"`
+	// Devices asks the allocator of devices, in place of verdicts: see devices.go.
+	Devices *devicesCase `json:"devices"`
 }
 
 // An oracleStorage is what the volume plugins read beside pods and nodes.
@@ -96,6 +98,7 @@ type oracleAnswer struct {
 	Scores   map[string]map[string]map[string]int64   `json:"scores,omitempty"`
 	// Decisions: "namespace/pod" -> decision.
 	Decisions map[string]decision `json:"decisions,omitempty"`
+	Devices   *devicesAnswer      `json:"devices,omitempty"`
 	Error     string              `json:"error,omitempty"`
 }
 
@@ -148,6 +151,10 @@ func (o *oracle) answer(line []byte) (answer oracleAnswer) {
 		return oracleAnswer{Error: err.Error()}
 	}
 	answer.Verdicts = map[string]map[string]map[string]verdict{}
+	if question.Devices != nil {
+		devices := answerDevices(*question.Devices)
+		return oracleAnswer{Devices: &devices}
+	}
 	if len(question.Scores) > 0 {
 		return o.scores(question)
 	}

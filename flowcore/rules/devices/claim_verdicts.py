@@ -51,7 +51,8 @@ def node_devices(
         One allocation for each claim: its own, or one that it can get here; or why the pod does not fit.
     """
     waiting = [claim for claim in claims if claim.allocation is None]
-    chosen = allocate(waiting, node, state.slices.pools(node), state.classes, state.allocated, state.selectors)
+    pools = state.slices.pools(node) if waiting else ()
+    chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors)
     if isinstance(chosen, Unallocatable):
         return ClaimRejection(chosen.reason, ERROR if chosen.is_error else UNRESOLVABLE)
     if not all(_is_available(claim.allocation, node) for claim in claims):
