@@ -431,8 +431,9 @@ def _keeps_counters(
             users = len(holders.get(device_id, ()))
             times = int(others.is_allocated(device_id))
             if users:
-                needs_any |= bool(pooled.device.consumes)
                 first_share = pooled.device.allow_multiple and not others.has_consumption(device_id)
+                takes = not pooled.device.allow_multiple or first_share
+                needs_any |= bool(pooled.device.consumes) and takes
                 times += int(first_share) if pooled.device.allow_multiple else users
             for consumption in pooled.device.consumes:
                 for key, amount in consumption.counters:
