@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -28,50 +29,49 @@ from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 
-#: What expressions are made of: each by its type, with the types of its parts in braces.
+#: What expressions are made of: each by its type, with the types of its parts after a dollar.
 _PARTS: dict[str, tuple[str, ...]] = {
     "bool": (
-        "true", "false", "!{bool}", "({bool} && {bool})", "({bool} || {bool})", "({bool} ? {bool} : {bool})",
-        "{int} < {int}", "{int} == {int}", "{int} >= {double}", "{string} == {string}", "{string} != {string}",
-        "{string} < {string}", "{any} == {any}", "{int} in {ints}", "{string} in {strings}", "{domain} in device.attributes",
-        "has(device.attributes[{domain}].{field})", "{string}.startsWith({string})", "{string}.contains({string})",
-        "{string}.endsWith({string})", "{string}.matches({pattern})", "{ints}.all(x, x > {int})", "{strings}.exists(x, x == {string})",
-        "{ints}.exists_one(x, x == {int})", "device.attributes.exists(d, d == {domain})", "device.allowMultipleAllocations",
-        "{quantity} == {quantity}", "{quantity}.isLessThan({quantity})", "{quantity}.isInteger()", "isQuantity({string})",
-        "{version}.isGreaterThan({version})", "{version} == {version}", "isSemver({string})", "isSemver({string}, true)",
-        "sets.contains({ints}, {ints})", "cel.bind(b, {int}, b == b)", "{ints}.isSorted()", "{optional}.hasValue()",
-        "type({any}) == string", "{any}",
+        "true", "false", "!$bool", "($bool && $bool)", "($bool || $bool)", "($bool ? $bool : $bool)",
+        "$int < $int", "$int == $int", "$int >= $double", "$string == $string", "$string != $string",
+        "$string < $string", "$any == $any", "$int in $ints", "$string in $strings", "$domain in device.attributes",
+        "has(device.attributes[$domain].$field)", "$string.startsWith($string)", "$string.contains($string)",
+        "$string.endsWith($string)", "$string.matches($pattern)", "$ints.all(x, x > $int)", "$strings.exists(x, x == $string)",
+        "$ints.exists_one(x, x == $int)", "device.attributes.exists(d, d == $domain)", "device.allowMultipleAllocations",
+        "$quantity == $quantity", "$quantity.isLessThan($quantity)", "$quantity.isInteger()", "isQuantity($string)",
+        "$version.isGreaterThan($version)", "$version == $version", "isSemver($string)", "isSemver($string, true)",
+        "sets.contains($ints, $ints)", "cel.bind(b, $int, b == b)", "$ints.isSorted()", "$optional.hasValue()",
+        "type($any) == string", "$any",
     ),
     "int": (
-        "0", "1", "-2", "{int} + {int}", "{int} - {int}", "{int} * {int}", "{int} / {int}", "{int} % {int}", "-({int})",
-        "size({string})", "{strings}.size()", "{ints}.sum()", "{ints}.max()", "{quantity}.compareTo({quantity})",
-        "{quantity}.asInteger()", "{version}.minor()", "{string}.indexOf({string})", "int({string})", "{ints}[{int}]",
-        "device.attributes[{domain}].?numa.orValue({int})", "9223372036854775807", "sign({quantity})",
+        "0", "1", "-2", "$int + $int", "$int - $int", "$int * $int", "$int / $int", "$int % $int", "-($int)",
+        "size($string)", "$strings.size()", "$ints.sum()", "$ints.max()", "$quantity.compareTo($quantity)",
+        "$quantity.asInteger()", "$version.minor()", "$string.indexOf($string)", "int($string)", "$ints[$int]",
+        "device.attributes[$domain].?numa.orValue($int)", "9223372036854775807", "sign($quantity)",
     ),
-    "double": ("1.5", "-0.5", "double({int})", "{double} * {double}", "{quantity}.asApproximateFloat()"),
+    "double": ("1.5", "-0.5", "double($int)", "$double * $double", "$quantity.asApproximateFloat()"),
     "string": (
-        "''", "'h100'", "'1.2.3'", "'8Gi'", "device.driver", "{string} + {string}", "{string}.upperAscii()", "string({int})",
-        "{string}.replace({string}, {string})", "{strings}.join('-')", "{string}.substring({int})", "{string}.trim()",
-        "string(device.attributes[{domain}].model)", "{string}.find({pattern})", "{strings}[0]", "{string}.charAt({int})",
+        "''", "'h100'", "'1.2.3'", "'8Gi'", "device.driver", "$string + $string", "$string.upperAscii()", "string($int)",
+        "$string.replace($string, $string)", "$strings.join('-')", "$string.substring($int)", "$string.trim()",
+        "string(device.attributes[$domain].model)", "$string.find($pattern)", "$strings[0]", "$string.charAt($int)",
     ),
-    "ints": ("[{int}]", "[{int}, {int}]", "{ints} + {ints}", "{ints}.map(x, x + {int})", "{ints}.filter(x, x > {int})", "[1, 2, 3]"),
-    "strings": ("['a', {string}]", "{string}.split('-')", "{strings}.map(x, x + {string})", "{string}.findAll({pattern})"),
+    "ints": ("[1, 2, 3]", "[$int]", "[$int, $int]", "$ints + $ints", "$ints.map(x, x + $int)", "$ints.filter(x, x > $int)"),
+    "strings": ("['a', 'b']", "['a', $string]", "$string.split('-')", "$strings.map(x, x + $string)", "$string.findAll($pattern)"),
     "quantity": (
-        "quantity('1Gi')", "quantity('1500m')", "quantity({string})", "device.capacity[{domain}].memory",
-        "{quantity}.add({quantity})", "{quantity}.sub({int})",
+        "quantity('1Gi')", "quantity('1500m')", "quantity($string)", "device.capacity[$domain].memory",
+        "$quantity.add($quantity)", "$quantity.sub($int)",
     ),
     "version": (
-        "semver('1.2.3')", "semver('1.2.3-rc.1')", "semver({string})", "semver('v1', true)", "device.attributes[{domain}].version",
+        "semver('1.2.3')", "semver('1.2.3-rc.1')", "semver($string)", "semver('v1', true)", "device.attributes[$domain].version",
     ),
-    "optional": ("device.attributes[{domain}].?{field}", "optional.of({int})", "optional.none()", "{{'a': {int}}}[?'a']"),
-    "any": ("device.attributes[{domain}].{field}", "device.attributes[{domain}]['{field}']", "{int}", "{string}"),
+    "optional": ("device.attributes[$domain].?$field", "optional.of($int)", "optional.none()", "{'a': $int}[?'a']"),
+    "any": ("device.attributes[$domain].$field", "device.attributes[$domain]['$field']", "$int", "$string"),
     "domain": (f"'{DOMAIN}'", f"'{DOMAIN}'", "'gone.example.com'", "device.driver"),
     "field": ("model", "numa", "ready", "gone"),
     "pattern": ("'^h'", "'[0-9]+'", "'a|b'", "'.*00$'"),
 }  # fmt: skip
-_PLAIN = {kind: next(form for form in forms if "{" not in form) for kind, forms in _PARTS.items() if kind not in
-          ("ints", "strings", "optional", "any")} | {"ints": "[1, 2, 3]", "strings": "['a', 'b']",
-                                                     "optional": "optional.none()", "any": "1"}  # fmt: skip
+#: The ends of expressions.
+_PLAIN = {kind: next((form for form in forms if "$" not in form), "") for kind, forms in _PARTS.items()} | {"any": "1"}
 
 
 @st.composite
@@ -79,17 +79,11 @@ def _expressions(draw: st.DrawFn, kind: str = "bool", depth: int = 4) -> str:
     if not depth:
         return _PLAIN[kind]
     form = draw(st.sampled_from(_PARTS[kind]))
-    text, _, rest = form.partition("{")
-    while rest:
-        if rest.startswith("{"):
-            text += "{"
-            rest = rest[1:]
-        else:
-            part, _, rest = rest.partition("}")
-            text += draw(_expressions(part, depth - 1))
-        before, brace, rest = rest.partition("{")
-        text += before.replace("}}", "}") if brace or "}}" in before else before
-    return text
+    return re.sub(r"\$(\w+)", lambda part: _bracketed(draw(_expressions(part[1], depth - 1))), form)
+
+
+def _bracketed(text: str) -> str:
+    return f"({text})" if " " in text else text
 
 
 @settings(max_examples=examples(200))

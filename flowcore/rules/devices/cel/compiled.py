@@ -37,12 +37,14 @@ from flowcore.rules.devices.cel.syntax import (
     Select,
     Syntax,
 )
-from flowcore.rules.devices.cel.values import NONE, CelOptional, CelValue, DomainMap, has_key, is_number
+from flowcore.rules.devices.cel.values import NONE, CelOptional, CelValue, DomainMap, has_key, is_number, type_name
 
 #: Longest expression (CELSelectorExpressionMaxLength).
 MAX_LENGTH = 10 * 1024
 #: How deep the tree may be, operators in a row among it, so that Python's own stack bears its evaluation.
 MAX_DEPTH = 100
+#: Longest text of a problem: texts of expressions may be much longer.
+MAX_TEXT = 300
 DEVICE = "device"
 #: What making a list and a map costs.
 _LIST_COST, _MAP_COST = 10, 30
@@ -70,9 +72,9 @@ class CompiledSelector:
         try:
             value = self._evaluate(Evaluation({DEVICE: device}, max_cost))
         except (EvaluationError, CostExceededError) as error:
-            return CelProblem("runtime", str(error))
+            return CelProblem("runtime", str(error)[:MAX_TEXT])
         if type(value) is not bool:
-            return CelProblem("runtime", f"CEL result could not be converted to bool: {value!r}")
+            return CelProblem("runtime", f"CEL result of type {type_name(value)} could not be converted to bool")
         return value
 
 
@@ -83,7 +85,7 @@ def compile_selector(text: str) -> CompiledSelector | CelProblem:
     try:
         return CompiledSelector(_Compiler().compile(parse(text)))
     except (ExpressionError, EvaluationError) as error:
-        return CelProblem("compile", f"compilation failed: {error}")
+        return CelProblem("compile", f"compilation failed: {error}"[:MAX_TEXT])
 
 
 class _Compiler:
@@ -124,7 +126,7 @@ class _Compiler:
             case Call():
                 return self._call(tree)
             case Logic(decides, operands):
-                return _logic(decides, [self.compile(operand) for operand in operands])
+                return _logic([self.compile(operand) for operand in operands], decides=decides)
             case Conditional(condition, yes, no):
                 return _conditional(self.compile(condition), self.compile(yes), self.compile(no))
             case ListOf(elements):
@@ -251,7 +253,8 @@ def _index(operand: _Evaluate, index: _Evaluate, *, is_optional: bool) -> _Evalu
             return entry
         if not entry.has_value:
             problem = "index out of bounds" if isinstance(value, list) else "no such key"
-            raise EvaluationError(f"{problem}: {key}")
+            shown = key if isinstance(key, str | int | float) else type_name(key)
+            raise EvaluationError(f"{problem}: {shown}")
         return entry.value
 
     return evaluate
@@ -270,7 +273,7 @@ def _presence(operand: _Evaluate, field: str) -> _Evaluate:
     return evaluate
 
 
-def _logic(decides: bool, operands: list[_Evaluate]) -> _Evaluate:  # noqa: FBT001 - the value that decides
+def _logic(operands: list[_Evaluate], *, decides: bool) -> _Evaluate:
     def evaluate(state: Evaluation) -> CelValue:
         problem: EvaluationError | None = None
         for operand in operands:
@@ -377,13 +380,13 @@ def _bindings(state: Evaluation, elements: _Evaluate, variables: tuple[str, ...]
         yield dict(zip(variables, (first, second), strict=True)) if len(variables) == 2 else {variables[0]: single}
 
 
-def _deciding(decides: bool) -> Callable[[_Evaluate, tuple[str, ...], _Evaluate], _Evaluate]:  # noqa: FBT001
+def _deciding(*, decides: bool) -> Callable[[_Evaluate, tuple[str, ...], _Evaluate], _Evaluate]:
     """``exists`` and ``all``: as ``||`` and ``&&`` of all elements."""
 
     def build(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
         def evaluate(state: Evaluation) -> CelValue:
             asked = [_bound_to(bound, condition) for bound in _bindings(state, elements, variables)]
-            return _logic(decides, asked)(state)
+            return _logic(asked, decides=decides)(state)
 
         return evaluate
 

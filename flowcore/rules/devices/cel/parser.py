@@ -18,7 +18,7 @@ _BINDS = {
     **dict.fromkeys("*/%", 3),
 }
 #: How deep brackets may nest. cel-go allows 250; nobody writes a tenth of it, and Python's own stack bears this much.
-MAX_DEPTH = 60
+MAX_DEPTH = 40
 
 
 def parse(text: str) -> Syntax:

@@ -56,6 +56,8 @@ _ESCAPE = re.compile(
     r"\\(?:(?P<plain>[abfnrtv\\?\"'`])|[xX](?P<x>[0-9a-fA-F]{2})|u(?P<u>[0-9a-fA-F]{4})"
     r"|U(?P<U>[0-9a-fA-F]{8})|(?P<octal>[0-3][0-7]{2}))"
 )
+#: More than any number has that is not refused.
+_MAX_DIGITS = 30
 _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v": "\v"}
 _WORDS: dict[str, CelValue] = {"true": True, "false": False, "null": None}
 #: Words that name nothing.
@@ -104,6 +106,8 @@ def _token(text: str, position: int) -> tuple[Token, int]:
 def _number(match: re.Match[str]) -> CelValue:
     if match["float"] is not None:
         return float(match["float"])
+    if len(match.group()) > _MAX_DIGITS:
+        raise ExpressionError(f"a number has more than {_MAX_DIGITS} digits")
     whole = int(match["hex"], 16) if match["hex"] is not None else int(match["int"])
     if match["hexu"] or match["u"]:
         if whole > MAX_UINT:

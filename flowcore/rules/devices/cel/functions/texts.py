@@ -6,6 +6,8 @@ expressions are RE2's, and matching takes time in proportion to the text.
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import re2
 
 from flowcore.rules.devices.cel.evaluation import MAX_SIZE, Evaluation
@@ -19,6 +21,7 @@ _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _LOWER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
 
+@lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> CelValue:
     """A regular expression.
 
