@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations, product
+from math import prod
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from support.draw_devices import (
     DeviceCase,
     cel,
@@ -40,6 +41,8 @@ from flowcore.rules.devices.device_selectors import DeviceSelectors
 Manifest = dict[str, Any]
 DRIVER = "gpu.example.com"
 CLASSES = [{"metadata": {"name": "gpu"}, "spec": {}}]
+#: Choices that the search of everything looks at, of one case.
+MOST_CHOICES = 5000
 NONE_FIT = Unallocatable("cannot allocate all claims")
 
 
@@ -368,7 +371,7 @@ def matching(claims: Sequence[ResourceClaim], case: DeviceCase, pools: Sequence[
 
 
 def choices(claims: Sequence[ResourceClaim], found: Mapping[int, list[PooledDevice]], others: AllocatedDevices) -> Iterator[Choice]:
-    """All ways to serve all requests, whatever rules they break."""
+    """All ways to serve all requests, whatever rules they break; not drawn are cases with too many to look at."""
     options: list[list[tuple[int, ClaimRequest, DeviceRequest, tuple[PooledDevice, ...]]]] = []
     for index, one_claim in enumerate(claims):
         for parent in one_claim.requests:
@@ -385,6 +388,7 @@ def choices(claims: Sequence[ResourceClaim], found: Mapping[int, list[PooledDevi
                 else:
                     ways += [(index, parent, way, chosen) for chosen in combinations(found[id(way)], way.count)]
             options.append(ways)
+    assume(prod(map(len, options)) <= MOST_CHOICES)
     yield from (list(choice) for choice in product(*options))
 
 
