@@ -41,8 +41,8 @@ class DeviceAttribute(msgspec.Struct, frozen=True, gc=False):
     """The value of an attribute, with its type: 1, true and "1" are not the same.
 
     Attributes:
-        kind: ``int``, ``bool``, ``string`` or ``version`` (semver 2.0.0, as its driver wrote it); "" for a type that no plan
-            reads, such as a list.
+        kind: ``int``, ``bool``, ``string`` or ``version`` (semver 2.0.0, as its driver wrote it); "" for a type that no
+            plan reads, such as a list.
     """
 
     kind: str

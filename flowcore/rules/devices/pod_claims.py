@@ -1,7 +1,7 @@
 """The claims of a pod, and whether the pod may use them at all.
 
 Source: kube-scheduler plugins/dynamicresources (foreachPodResourceClaim, PreFilter), dynamic-resource-allocation
-resourceclaim. A claim that has no room for one more consumer is in use: kube-scheduler 1.36 hears that from the API server
+resourceclaim. A claim without room for one more consumer is in use: kube-scheduler 1.36 hears that from the API server
 when it binds, here the pod waits with the words that kube-scheduler has for a claim in use.
 """
 

@@ -1,7 +1,7 @@
 """Functions that expressions call: those of CEL itself, and those that Kubernetes adds.
 
-Not here: addresses of networks, URLs, formats, times, authorization. An expression that calls these does not compile, and
-the problem names the function.
+Not here: addresses of networks, URLs, formats, times, authorization. An expression that calls these does not compile,
+and the problem names the function.
 """
 
 from flowcore.rules.devices.cel.functions.table import GLOBALS, MEMBERS, Overloads, call

@@ -16,7 +16,10 @@ from flowcore.rules.devices.cel.problems import EvaluationError, no_overload
 from flowcore.rules.devices.cel.values import CelValue
 
 #: What trim takes off: Unicode's white space.
-_BLANK = " \t\n\v\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u2028\u2029\u202f\u205f\u3000"
+_BLANK = (
+    " \t\n\v\f\r\u0085\u00a0\u1680\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a"
+    "\u2028\u2029\u202f\u205f\u3000"
+)
 #: Longest regular expression: as long as an expression.
 MAX_PATTERN = 10 * 1024
 _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
