@@ -198,9 +198,7 @@ class Oracle:
         others: Sequence[Mapping[str, Any]] = (),
     ) -> OracleDevices:
         """Asks which devices of a node claims can have, while `others` have theirs. Raises OracleError."""
-        return self._devices(
-            {"node": node, "slices": slices, "classes": classes, "claims": claims, "others": others}
-        )
+        return self._devices({"node": node, "slices": slices, "classes": classes, "claims": claims, "others": others})
 
     def select(self, expressions: Sequence[str], slices: Sequence[Mapping[str, Any]]) -> list[list[OracleSelection]]:
         """Asks whether each expression holds for each device of the slices. Raises OracleError."""

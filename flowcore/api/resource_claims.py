@@ -127,9 +127,7 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         is_being_deleted=meta.deletion_timestamp is not None,
         requests=requests,
         constraints=tuple(
-            AttributeConstraint(
-                tuple(each.requests or ()), each.match_attribute or "", each.distinct_attribute or ""
-            )
+            AttributeConstraint(tuple(each.requests or ()), each.match_attribute or "", each.distinct_attribute or "")
             for each in devices.constraints or ()
         ),
         allocation=allocation,
@@ -142,8 +140,7 @@ def _request(wire: WireClaimRequest, field: str) -> ClaimRequest:
         name=wire.name,
         exactly=None if wire.exactly is None else _alternative(wire.exactly, wire.name, f"{field}.exactly"),
         first_available=tuple(
-            _alternative(each, each.name, f"{field}.firstAvailable[{each.name}]")
-            for each in wire.first_available or ()
+            _alternative(each, each.name, f"{field}.firstAvailable[{each.name}]") for each in wire.first_available or ()
         ),
     )
 

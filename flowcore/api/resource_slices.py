@@ -142,7 +142,9 @@ def _device(wire: WireDevice, field: str) -> Device:
             for name, value in sorted((wire.capacity or {}).items())
         ),
         consumes=tuple(
-            CounterSet(each.counter_set, _counters(each.counters, f"{field}.consumesCounters[{each.counter_set}].counters"))
+            CounterSet(
+                each.counter_set, _counters(each.counters, f"{field}.consumesCounters[{each.counter_set}].counters")
+            )
             for each in wire.consumes_counters or ()
         ),
         taints=tuple(DeviceTaint(taint.key, taint.value, taint.effect) for taint in wire.taints or ()),

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.draw_devices import cel, read_claims, read_classes, read_slices, reached_node
+from support.draw_devices import cel, reached_node, read_claims, read_classes, read_slices
 
 from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
 from flowcore.model.selectors import NodeSelectorTerm, Requirement

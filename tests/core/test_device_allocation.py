@@ -11,10 +11,10 @@ from support.draw_devices import (
     DeviceCase,
     cel,
     device_cases,
+    reached_node,
     read_claims,
     read_classes,
     read_slices,
-    reached_node,
 )
 from support.profiles import examples
 
@@ -231,9 +231,17 @@ def test_taints_keep_out_who_does_not_tolerate_them() -> None:
     taint = {"key": "broken", "value": "yes", "effect": "NoExecute"}
     slices = [pool(device("a", taints=[taint]), device("b", taints=[{**taint, "effect": "None"}]))]
     assert names(slices, claim(request())) == [["b"]]
-    for toleration in ({"operator": "Exists"}, {"key": "broken", "value": "yes"}, {"operator": "Exists", "effect": "NoExecute"}):
+    for toleration in (
+        {"operator": "Exists"},
+        {"key": "broken", "value": "yes"},
+        {"operator": "Exists", "effect": "NoExecute"},
+    ):
         assert names(slices, claim(request(tolerations=[toleration]))) == [["a"]]
-    for toleration in ({"key": "broken"}, {"key": "other", "operator": "Exists"}, {"operator": "Exists", "effect": "NoSchedule"}):
+    for toleration in (
+        {"key": "broken"},
+        {"key": "other", "operator": "Exists"},
+        {"operator": "Exists", "effect": "NoSchedule"},
+    ):
         assert names(slices, claim(request(tolerations=[toleration]))) == [["b"]]
 
 
@@ -272,7 +280,7 @@ def test_pools_that_are_being_written() -> None:
 )  # fmt: skip
 @pytest.mark.parametrize("is_per_device", [False, True])
 def test_the_nodes_that_reach_a_device(
-    reach: Manifest, expected: bool, terms: list[str] | None, is_per_device: bool
+    *, reach: Manifest, expected: bool, terms: list[str] | None, is_per_device: bool
 ) -> None:
     """By the slice or by the device; the allocation says which nodes it holds on."""
     if is_per_device:
@@ -330,9 +338,7 @@ def test_a_search_ends() -> None:
     slices = [pool(*(device(f"d{place:02}", place) for place in range(24)))]
     constraints = [{"distinctAttribute": f"{DRIVER}/numa"}]
     impossible = claim(request(count=12), request("s", selectors=cel("false")), constraints=constraints)
-    assert names(slices, impossible) == Unallocatable(
-        "node n0: timed out trying to allocate devices", is_error=True
-    )
+    assert names(slices, impossible) == Unallocatable("node n0: timed out trying to allocate devices", is_error=True)
 
 
 def test_many_claims_with_many_devices() -> None:
@@ -351,8 +357,10 @@ def test_many_claims_with_many_devices() -> None:
 Choice = list[tuple[int, ClaimRequest, DeviceRequest, tuple[PooledDevice, ...]]]
 
 
-def matching(claims: Sequence[ResourceClaim], case: DeviceCase, pools: Sequence[Pool]) -> Mapping[int, list[PooledDevice]]:
-    """Devices that match each way to serve a request, by the identity of the request; raises where an expression errs."""
+def matching(
+    claims: Sequence[ResourceClaim], case: DeviceCase, pools: Sequence[Pool]
+) -> Mapping[int, list[PooledDevice]]:
+    """Devices that match each way to serve a request, by the request's identity; raises where an expression errs."""
     classes, selectors, node = read_classes(case.classes), DeviceSelectors(), reached_node()
     found = dict[int, list[PooledDevice]]()
     for each in (way for one_claim in claims for parent in one_claim.requests for way in parent.alternatives):
@@ -370,7 +378,9 @@ def matching(claims: Sequence[ResourceClaim], case: DeviceCase, pools: Sequence[
     return found
 
 
-def choices(claims: Sequence[ResourceClaim], found: Mapping[int, list[PooledDevice]], others: AllocatedDevices) -> Iterator[Choice]:
+def choices(
+    claims: Sequence[ResourceClaim], found: Mapping[int, list[PooledDevice]], others: AllocatedDevices
+) -> Iterator[Choice]:
     """All ways to serve all requests, whatever rules they break; not drawn are cases with too many to look at."""
     options: list[list[tuple[int, ClaimRequest, DeviceRequest, tuple[PooledDevice, ...]]]] = []
     for index, one_claim in enumerate(claims):
@@ -429,7 +439,10 @@ def _keeps_counters(
 ) -> bool:
     for used in {pooled_by_id[each].pool.pool_id: pooled_by_id[each].pool for each in holders}.values():
         left = {(name, key): value for name, values in used.counters.items() for key, value in values.items()}
-        known = {each.device_id: each for each in (*pooled_devices(used), *pooled_devices(Pool(used.pool_id, used.unreached)))}
+        known = {
+            each.device_id: each
+            for each in (*pooled_devices(used), *pooled_devices(Pool(used.pool_id, used.unreached)))
+        }
         needs_any = False
         for device_id, pooled in known.items():
             users = len(holders.get(device_id, ()))

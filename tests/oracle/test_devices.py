@@ -14,10 +14,10 @@ from support.draw_devices import (
     NODE,
     DeviceCase,
     device_cases,
+    reached_node,
     read_claims,
     read_classes,
     read_slices,
-    reached_node,
 )
 from support.profiles import examples
 from thalweg_controlplane import Oracle, OracleDevices
@@ -36,33 +36,43 @@ _PARTS: dict[str, tuple[str, ...]] = {
         "$int < $int", "$int == $int", "$int >= $double", "$string == $string", "$string != $string",
         "$string < $string", "$any == $any", "$int in $ints", "$string in $strings", "$domain in device.attributes",
         "has(device.attributes[$domain].$field)", "$string.startsWith($string)", "$string.contains($string)",
-        "$string.endsWith($string)", "$string.matches($pattern)", "$ints.all(x, x > $int)", "$strings.exists(x, x == $string)",
-        "$ints.exists_one(x, x == $int)", "device.attributes.exists(d, d == $domain)", "device.allowMultipleAllocations",
-        "$quantity == $quantity", "$quantity.isLessThan($quantity)", "$quantity.isInteger()", "isQuantity($string)",
+        "$string.endsWith($string)", "$string.matches($pattern)", "$ints.all(x, x > $int)",
+        "$strings.exists(x, x == $string)",
+        "$ints.exists_one(x, x == $int)", "device.attributes.exists(d, d == $domain)",
+        "device.allowMultipleAllocations",
+        "$quantity == $quantity", "$quantity == $any", "$any != $quantity", "$version == $any", "$any == $version",
+        "$any in [$quantity]", "$quantity.isLessThan($quantity)", "device.capacity[$domain].memory.isInteger()",
+        "isQuantity('8X')",
         "$version.isGreaterThan($version)", "$version == $version", "isSemver($string)", "isSemver($string, true)",
-        "sets.contains($ints, $ints)", "cel.bind(b, $int, b == b)", "$ints.isSorted()", "$optional.hasValue()",
+        "sets.contains($ints, $ints)", "cel.bind(b, $int, b == b)",
+        "$ints.isSorted()", "$optional.hasValue()",
         "type($any) == string", "$any",
     ),
     "int": (
         "0", "1", "-2", "$int + $int", "$int - $int", "$int * $int", "$int / $int", "$int % $int", "-($int)",
         "size($string)", "$strings.size()", "$ints.sum()", "$ints.max()", "$quantity.compareTo($quantity)",
-        "$quantity.asInteger()", "$version.minor()", "$string.indexOf($string)", "int($string)", "$ints[$int]",
+        "device.capacity[$domain].memory.asInteger()", "$version.minor()", "$string.indexOf($string)", "int($string)",
+        "$ints[$int]",
         "device.attributes[$domain].?numa.orValue($int)", "9223372036854775807", "sign($quantity)",
     ),
     "double": ("1.5", "-0.5", "double($int)", "$double * $double", "$quantity.asApproximateFloat()"),
     "string": (
-        "''", "'h100'", "'1.2.3'", "'8Gi'", "device.driver", "$string + $string", "$string.upperAscii()", "string($int)",
+        "''", "'h100'", "'1.2.3'", "'8Gi'", "device.driver", "$string + $string", "$string.upperAscii()",
+        "string($int)",
         "$string.replace($string, $string)", "$strings.join('-')", "$string.substring($int)", "$string.trim()",
         "string(device.attributes[$domain].model)", "$string.find($pattern)", "$strings[0]", "$string.charAt($int)",
     ),
-    "ints": ("[1, 2, 3]", "[$int]", "[$int, $int]", "$ints + $ints", "$ints.map(x, x + $int)", "$ints.filter(x, x > $int)"),
-    "strings": ("['a', 'b']", "['a', $string]", "$string.split('-')", "$strings.map(x, x + $string)", "$string.findAll($pattern)"),
+    "ints": ("[1, 2, 3]", "[$int]", "[$int, $int]", "$ints + $ints", "$ints.map(x, x + $int)",
+             "$ints.filter(x, x > $int)"),
+    "strings": ("['a', 'b']", "['a', $string]", "$string.split('-')", "$strings.map(x, x + $string)",
+                "$string.findAll($pattern)"),
     "quantity": (
-        "quantity('1Gi')", "quantity('1500m')", "quantity($string)", "device.capacity[$domain].memory",
+        "quantity('1Gi')", "quantity('1500m')", "quantity('x')", "device.capacity[$domain].memory",
         "$quantity.add($quantity)", "$quantity.sub($int)",
     ),
     "version": (
-        "semver('1.2.3')", "semver('1.2.3-rc.1')", "semver($string)", "semver('v1', true)", "device.attributes[$domain].version",
+        "semver('1.2.3')", "semver('1.2.3-rc.1')", "semver($string)", "semver('v1', true)",
+        "device.attributes[$domain].version",
     ),
     "optional": ("device.attributes[$domain].?$field", "optional.of($int)", "optional.none()", "{'a': $int}[?'a']"),
     "any": ("device.attributes[$domain].$field", "device.attributes[$domain]['$field']", "$int", "$string"),
@@ -124,7 +134,9 @@ def _without_shares(allocation: ClaimAllocation) -> ClaimAllocation:
 
 
 def _has_distinct(claims: list[dict[str, Any]]) -> bool:
-    return any("distinctAttribute" in each for claim in claims for each in claim["spec"]["devices"].get("constraints", ()))
+    return any(
+        "distinctAttribute" in each for claim in claims for each in claim["spec"]["devices"].get("constraints", ())
+    )
 
 
 @settings(max_examples=examples(1000))

@@ -134,7 +134,7 @@ def _pool(draw: st.DrawFn, driver: str, name: str) -> list[Manifest]:
     if not draw(st.integers(0, 5)):
         reach = {"perDeviceNodeSelection": True}
         for device in devices:
-            device |= draw(st.sampled_from(_REACHES))
+            device.update(draw(st.sampled_from(_REACHES)))
     counters: list[Manifest] = []
     if not draw(st.integers(0, 2)):
         counters = [{"name": "card", "counters": {"slots": {"value": str(draw(st.integers(1, 4)))}}}]
@@ -205,7 +205,10 @@ def _others(draw: st.DrawFn, slices: list[Manifest]) -> list[Manifest]:
                 continue
             result = {"request": "r", "driver": spec["driver"], "pool": spec["pool"]["name"], "device": device["name"]}
             if device.get("allowMultipleAllocations"):
-                result |= {"shareID": f"00000000-0000-0000-0000-{len(results):012}", "consumedCapacity": {"memory": "1Gi"}}
+                result |= {
+                    "shareID": f"00000000-0000-0000-0000-{len(results):012}",
+                    "consumedCapacity": {"memory": "1Gi"},
+                }
             results.append(result)
     meta = {"name": "other", "namespace": "default", "uid": "other"}
     return [{"metadata": meta, "spec": {"devices": {"requests": []}},

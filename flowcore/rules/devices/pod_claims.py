@@ -73,9 +73,7 @@ def _claim(pod: ClaimingPod, named: PodClaim, claims: Claims) -> ResourceClaim |
     if claim.is_being_deleted:
         return ClaimRejection(f'resourceclaim "{claim.name}" is being deleted')
     if not named.claim and claim.controller != pod.uid:
-        return ClaimRejection(
-            f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)"
-        )
+        return ClaimRejection(f"ResourceClaim {claim.key} was not created for Pod {pod.key} (Pod is not owner)")
     return claim
 
 

@@ -24,7 +24,7 @@ class ConstraintState(Protocol):
         """
         ...
 
-    def remove(self, request: str, alternative: str, device: Device, driver: str) -> None:
+    def remove(self, request: str, alternative: str, device: Device, driver: str, /) -> None:
         """Gives it back: the last one that was taken."""
         ...
 
@@ -78,7 +78,7 @@ class _Matching(_Constraint):
         self._devices += 1
         return True
 
-    def remove(self, request: str, alternative: str, device: Device, driver: str) -> None:
+    def remove(self, request: str, alternative: str, _device: Device, _driver: str) -> None:
         if self._concerns(request, alternative):
             self._devices -= 1
 

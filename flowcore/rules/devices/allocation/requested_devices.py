@@ -71,9 +71,7 @@ def requested_devices(
     named = f"claim {claim.key}, request {request.name}"
     for index, expression in enumerate(request.selectors):
         if expression is None:
-            raise ClaimsUnallocatable(
-                f"{named}, selector #{index}: CEL expression empty (unsupported selector type?)"
-            )
+            raise ClaimsUnallocatable(f"{named}, selector #{index}: CEL expression empty (unsupported selector type?)")
     if not request.device_class:
         raise ClaimsUnallocatable(f"{named}: missing device class name (unsupported request type?)")
     device_class = classes.get(request.device_class)

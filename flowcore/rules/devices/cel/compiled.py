@@ -11,8 +11,8 @@ from flowcore.rules.devices.cel.device_input import FIELDS
 from flowcore.rules.devices.cel.evaluation import MAX_COST, Evaluation
 from flowcore.rules.devices.cel.functions import GLOBALS, MEMBERS, Overloads, call
 from flowcore.rules.devices.cel.functions.conversions import TYPES
-from flowcore.rules.devices.cel.functions.texts import compile_pattern
 from flowcore.rules.devices.cel.functions.operators import OPERATORS
+from flowcore.rules.devices.cel.functions.texts import compile_pattern
 from flowcore.rules.devices.cel.parser import parse
 from flowcore.rules.devices.cel.problems import (
     CelProblem,
@@ -176,6 +176,8 @@ class _Compiler:
         if name in ("matches", "find", "findAll"):
             _check_patterns(trees)
         arguments = [self.compile(argument) for argument in trees]
+        if tree.target is not None and name in ("or", "orValue"):
+            return _otherwise(name, *arguments)
         return lambda state: call(name, overloads, state, [argument(state) for argument in arguments])
 
     def _function(self, tree: Call) -> tuple[str, tuple[Syntax, ...], Overloads]:
@@ -217,6 +219,24 @@ def _operator(name: str, operands: list[_Evaluate]) -> _Evaluate:
         values = [operand(state) for operand in operands]
         state.spend_call(values)
         return function(state, *values)
+
+    return evaluate
+
+
+def _otherwise(name: str, operand: _Evaluate, default: _Evaluate) -> _Evaluate:
+    """``or`` and ``orValue``: the second is evaluated only if the first has no value."""
+
+    def evaluate(state: Evaluation) -> CelValue:
+        state.spend(1)
+        optional = operand(state)
+        if not isinstance(optional, CelOptional):
+            raise no_overload(name)
+        if optional.has_value:
+            return optional.value if name == "orValue" else optional
+        value = default(state)
+        if name == "or" and not isinstance(value, CelOptional):
+            raise no_overload(name)
+        return value
 
     return evaluate
 
@@ -401,16 +421,12 @@ def _holds(state: Evaluation, bound: dict[str, CelValue], condition: _Evaluate) 
 
 
 def _exists_one(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
-    return lambda state: (
-        sum(_holds(state, bound, condition) for bound in _bindings(state, elements, variables)) == 1
-    )
+    return lambda state: sum(_holds(state, bound, condition) for bound in _bindings(state, elements, variables)) == 1
 
 
 def _filter(elements: _Evaluate, variables: tuple[str, ...], condition: _Evaluate) -> _Evaluate:
     return lambda state: [
-        bound[variables[0]]
-        for bound in _bindings(state, elements, variables)
-        if _holds(state, bound, condition)
+        bound[variables[0]] for bound in _bindings(state, elements, variables) if _holds(state, bound, condition)
     ]
 
 
@@ -424,4 +440,9 @@ def _mapping(
     ]
 
 
-_ASKING = {"exists": _deciding(decides=True), "all": _deciding(decides=False), "exists_one": _exists_one, "filter": _filter}
+_ASKING = {
+    "exists": _deciding(decides=True),
+    "all": _deciding(decides=False),
+    "exists_one": _exists_one,
+    "filter": _filter,
+}

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from flowcore.rules.devices.cel.problems import CostExceededError
-from flowcore.rules.devices.cel.values import CelOptional, CelValue, has_key, is_number, type_name
+from flowcore.rules.devices.cel.values import CelOptional, CelValue, alike_numbers, has_key, is_number, type_name
 
 #: What an expression may cost for one device (CELSelectorExpressionMaxCost).
 MAX_COST = 1_000_000
@@ -48,7 +48,8 @@ class Evaluation:
     def equals(self, left: CelValue, right: CelValue) -> bool:
         """Whether two values are equal: numbers by value, others only if they are of one type."""
         if is_number(left) and is_number(right):
-            return bool(left == right)
+            first, second = alike_numbers(left, right)
+            return bool(first == second)
         if isinstance(left, list) and isinstance(right, list):
             self.spend(1 + len(left))
             return len(left) == len(right) and all(map(self.equals, left, right))

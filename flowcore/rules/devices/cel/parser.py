@@ -7,8 +7,19 @@ from __future__ import annotations
 
 from flowcore.rules.devices.cel.macros import expand
 from flowcore.rules.devices.cel.problems import ExpressionError
-from flowcore.rules.devices.cel.syntax import Call, Conditional, Index, ListOf, Literal, Logic, MapOf, Name, Select, Syntax
-from flowcore.rules.devices.cel.tokens import RESERVED, TokenKind, Token, tokens
+from flowcore.rules.devices.cel.syntax import (
+    Call,
+    Conditional,
+    Index,
+    ListOf,
+    Literal,
+    Logic,
+    MapOf,
+    Name,
+    Select,
+    Syntax,
+)
+from flowcore.rules.devices.cel.tokens import RESERVED, Token, TokenKind, tokens
 from flowcore.rules.devices.cel.values import MAX_INT
 
 #: Operator -> how tight it binds; ``&&`` and ``||`` bind less, ``?`` least.

@@ -62,8 +62,22 @@ _PLAIN = {"a": "\a", "b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t", "v":
 _WORDS: dict[str, CelValue] = {"true": True, "false": False, "null": None}
 #: Words that name nothing.
 RESERVED = frozenset(
-    "as break const continue else for function if import let loop package namespace return var void while".split()
-)
+    (
+        "as",
+        "break",
+        "const",
+        "continue",
+        "else",
+        "for",
+        "function",
+        "if",
+        "import",
+        "let",
+        "loop",
+        "package",
+        "namespace",
+    )
+) | {"return", "var", "void", "while"}
 
 
 def tokens(text: str) -> Iterator[Token]:

@@ -6,7 +6,7 @@ Source: cel-spec langdef.md, "Values"; apiserver pkg/cel (quantity.go, semver.go
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 MAX_INT, MIN_INT, MAX_UINT = 2**63 - 1, -(2**63), 2**64 - 1
@@ -23,9 +23,14 @@ class Uint(int):
 
 @dataclass(frozen=True, slots=True)
 class CelQuantity:
-    """A quantity, in billionths."""
+    """A quantity, in billionths.
+
+    Attributes:
+        is_sum: it was computed.
+    """
 
     nanos: int
+    is_sum: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +130,13 @@ _TYPES: dict[type, str] = {
 def is_number(value: CelValue) -> bool:
     """Whether it is an int, a uint or a double: these compare by value."""
     return type(value) in (int, Uint, float)
+
+
+def alike_numbers(left: CelValue, right: CelValue) -> tuple[CelValue, CelValue]:
+    """Two numbers as they are compared: beside a double an integer is one too, rounded."""
+    if type(left) is float or type(right) is float:
+        return float(left), float(right)
+    return left, right
 
 
 def has_key(mapping: dict[CelValue, CelValue], key: CelValue) -> bool:

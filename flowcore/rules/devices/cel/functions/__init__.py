@@ -4,6 +4,7 @@ Not here: addresses of networks, URLs, formats, times, authorization. An express
 and the problem names the function.
 """
 
-from flowcore.rules.devices.cel.functions.table import GLOBALS, MEMBERS, Overloads, call
+from flowcore.rules.devices.cel.functions.overloads import Overloads
+from flowcore.rules.devices.cel.functions.table import GLOBALS, MEMBERS, call
 
 __all__ = ["GLOBALS", "MEMBERS", "Overloads", "call"]

@@ -9,6 +9,7 @@ import math
 import re
 
 from flowcore.rules.devices.cel.evaluation import Evaluation
+from flowcore.rules.devices.cel.functions.operators import checked
 from flowcore.rules.devices.cel.functions.overloads import (
     ANY,
     BOOL,
@@ -22,7 +23,6 @@ from flowcore.rules.devices.cel.functions.overloads import (
     UINT,
     Overloads,
 )
-from flowcore.rules.devices.cel.functions.operators import checked
 from flowcore.rules.devices.cel.problems import EvaluationError
 from flowcore.rules.devices.cel.values import NONE, CelOptional, CelType, CelValue, Uint, type_name
 
@@ -112,8 +112,9 @@ MEMBERS: dict[str, Overloads] = {
     "size": _SIZES,
     "hasValue": {(OPTIONAL,): lambda _state, optional: optional.has_value},
     "value": {(OPTIONAL,): _value},
-    "orValue": {(OPTIONAL, ANY): lambda _state, optional, value: optional.value if optional.has_value else value},
-    "or": {(OPTIONAL, OPTIONAL): lambda _state, first, second: first if first.has_value else second},
+    # Evaluated apart, as their second argument may not be.
+    "orValue": {(OPTIONAL, ANY): _value},
+    "or": {(OPTIONAL, OPTIONAL): _value},
 }
 
 #: Types as values.

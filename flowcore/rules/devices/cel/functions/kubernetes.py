@@ -42,20 +42,20 @@ def _to_whole(state: Evaluation, quantity: CelValue) -> CelValue:
 
 def _sum_of(sign: int) -> Overloads:
     return {
-        (QUANTITY, QUANTITY): lambda _state, left, right: CelQuantity(left.nanos + sign * right.nanos),
-        (QUANTITY, INT): lambda _state, left, right: CelQuantity(left.nanos + sign * right * NANO),
+        (QUANTITY, QUANTITY): lambda _state, left, right: CelQuantity(left.nanos + sign * right.nanos, is_sum=True),
+        (QUANTITY, INT): lambda _state, left, right: CelQuantity(left.nanos + sign * right * NANO, is_sum=True),
     }
 
 
-def _version(_state: Evaluation, text: CelValue, normalize: CelValue = False) -> CelValue:
-    version = _parse(text, normalize=normalize)
+def _version(_state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
+    version = _parse(text, normalize=normalize is True)
     if version is None:
         raise EvaluationError(f'"{text}" is not a semantic version')
     return version
 
 
-def _is_version(_state: Evaluation, text: CelValue, normalize: CelValue = False) -> CelValue:
-    return _parse(text, normalize=normalize) is not None
+def _is_version(_state: Evaluation, text: CelValue, normalize: CelValue = None) -> CelValue:
+    return _parse(text, normalize=normalize is True) is not None
 
 
 def _parse(text: str, *, normalize: bool) -> CelVersion | None:
@@ -81,7 +81,7 @@ def _compared(of_order: Callable[[int], CelValue]) -> Overloads:
 
 
 def _order(left: CelValue, right: CelValue) -> int:
-    return (left > right) - (left < right)
+    return int(left > right) - int(left < right)
 
 
 GLOBALS: dict[str, Overloads] = {

@@ -10,8 +10,8 @@ from functools import cmp_to_key
 from itertools import pairwise
 
 from flowcore.rules.devices.cel.evaluation import MAX_SIZE, Evaluation
-from flowcore.rules.devices.cel.functions.overloads import ANY, INT, LIST, Overloads
 from flowcore.rules.devices.cel.functions.operators import OPERATORS
+from flowcore.rules.devices.cel.functions.overloads import ANY, INT, LIST, Overloads
 from flowcore.rules.devices.cel.problems import EvaluationError, no_overload
 from flowcore.rules.devices.cel.values import CelValue
 

@@ -14,8 +14,11 @@ from flowcore.rules.devices.cel.values import (
     MAX_INT,
     MAX_UINT,
     MIN_INT,
+    CelQuantity,
     CelValue,
+    CelVersion,
     Uint,
+    alike_numbers,
     has_key,
     is_number,
 )
@@ -116,11 +119,22 @@ def _not(_state: Evaluation, value: CelValue) -> CelValue:
 
 def _comparison(name: str, compare: Callable[[CelValue, CelValue], bool]) -> Callable[..., CelValue]:
     def evaluate(_state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
-        if (is_number(left) and is_number(right)) or (type(left) is type(right) and type(left) in _ORDERED):
+        if is_number(left) and is_number(right):
+            return bool(compare(*alike_numbers(left, right)))
+        if type(left) is type(right) and type(left) in _ORDERED:
             return bool(compare(left, right))
         raise no_overload(name)
 
     return evaluate
+
+
+def _equals(state: Evaluation, left: CelValue, right: CelValue) -> CelValue:
+    # In Kubernetes a quantity or a version is compared with its like alone, and with no quantity that was computed.
+    if isinstance(left, CelQuantity | CelVersion) and (
+        type(left) is not type(right) or (isinstance(right, CelQuantity) and right.is_sum)
+    ):
+        raise no_overload("_==_")
+    return state.equals(left, right)
 
 
 def _in(state: Evaluation, value: CelValue, collection: CelValue) -> CelValue:
@@ -142,8 +156,8 @@ OPERATORS: dict[str, Callable[..., CelValue]] = {
     "-_": _negate,
     "!_": _not,
     "@in": _in,
-    "_==_": lambda state, left, right: state.equals(left, right),
-    "_!=_": lambda state, left, right: not state.equals(left, right),
+    "_==_": _equals,
+    "_!=_": lambda state, left, right: not _equals(state, left, right),
     "_<_": _comparison("_<_", lambda a, b: a < b),
     "_<=_": _comparison("_<=_", lambda a, b: a <= b),
     "_>_": _comparison("_>_", lambda a, b: a > b),
