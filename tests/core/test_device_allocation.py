@@ -33,10 +33,10 @@ from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
 from flowcore.rules.devices.allocation.consumable_capacity import consumed_capacity, fits_capacity
 from flowcore.rules.devices.allocation.device_taints import taints_keep_out
-from flowcore.rules.devices.allocation.node_reach import reaches
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex, pooled_devices
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.node_reach import reaches
 
 Manifest = dict[str, Any]
 DRIVER = "gpu.example.com"

@@ -18,7 +18,7 @@ from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
-from flowcore.rules.devices.allocation.node_reach import ReachedNode
+from flowcore.rules.devices.node_reach import ReachedNode
 
 Manifest = dict[str, Any]
 

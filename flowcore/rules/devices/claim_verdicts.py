@@ -13,9 +13,9 @@ from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
-from flowcore.rules.devices.allocation.node_reach import ReachedNode, any_term_matches
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.node_reach import ReachedNode, any_term_matches
 from flowcore.rules.devices.pod_claims import ERROR, UNRESOLVABLE, ClaimRejection
 
 NAME = "DynamicResources"

@@ -23,7 +23,6 @@ from flowcore.rules.devices.allocation.attribute_constraints import (
     constraint_state,
 )
 from flowcore.rules.devices.allocation.chosen_devices import ChosenDevice, ChosenDevices
-from flowcore.rules.devices.allocation.node_reach import NODE_NAME, ReachedNode, reaches
 from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, pooled_devices
 from flowcore.rules.devices.allocation.requested_devices import (
     ClaimsUnallocatable,
@@ -32,6 +31,7 @@ from flowcore.rules.devices.allocation.requested_devices import (
 )
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.node_reach import NODE_NAME, ReachedNode, reaches
 
 #: Devices that a search tries. A node has hundreds of them at most; a search that needs many times as many goes through
 #: combinations, and kube-scheduler would be at it for seconds too.

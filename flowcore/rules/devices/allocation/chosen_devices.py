@@ -89,7 +89,7 @@ class ChosenDevices:
             return False
         if not self._constrain(claim, requested, pooled):
             if takes_counters:
-                self._counters.give_back(pooled)
+                self._counters.release(pooled)
             return False
         if is_shared:
             self._shares[pooled.device_id].append(taken)
@@ -108,7 +108,7 @@ class ChosenDevices:
             self._shares[pooled.device_id].pop()
         self._release(claim, chosen.requested, pooled, len(self._constraints[claim]))
         if chosen.takes_counters:
-            self._counters.give_back(pooled)
+            self._counters.release(pooled)
 
     def _has_share(self, device: DeviceId) -> bool:
         return self._allocated.has_consumption(device) or bool(self._shares.get(device))

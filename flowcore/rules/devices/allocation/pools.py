@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.model.resource_slices import Device, DeviceId, PoolId, ResourceSlice
-from flowcore.rules.devices.allocation.node_reach import ReachedNode, reaches
+from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
 #: Counter set -> counter -> billionths.
 Counters = Mapping[str, Mapping[str, int]]

@@ -32,7 +32,7 @@ class SharedCounters:
             left[counter] -= amount
         return True
 
-    def give_back(self, pooled: PooledDevice) -> None:
+    def release(self, pooled: PooledDevice) -> None:
         """Gives back what was taken for a device."""
         left = self._left_of(pooled.pool)
         for counter, amount in _needs(pooled).items():
