@@ -11,6 +11,7 @@ from flowcore.model.resource_slices import Device
 from flowcore.rules.devices.cel import CelProblem, compile_selector
 from flowcore.rules.devices.cel.compiled import MAX_DEPTH, MAX_LENGTH
 from flowcore.rules.devices.cel.device_input import device_input
+from flowcore.rules.devices.cel.evaluation import MAX_COST
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 
 DRIVER = "gpu.example.com"
@@ -186,7 +187,9 @@ def test_what_has_no_value(expression: str, text: str) -> None:
 )  # fmt: skip
 def test_no_expression_costs_too_much(expression: str) -> None:
     """What would take hours, or all memory, ends with an error."""
-    problem = evaluate(expression)
+    compiled = compile_selector(expression)
+    assert not isinstance(compiled, CelProblem)
+    problem = compiled.evaluate(device_input(DRIVER, GPU), MAX_COST // 20)
     assert isinstance(problem, CelProblem)
     assert problem.stage == "runtime"
 
