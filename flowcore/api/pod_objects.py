@@ -155,6 +155,11 @@ class WireContainerStatus(Wire):
     allocated_resources: Quantities | None = None
 
 
+class WireMadeClaim(Wire):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class WirePodStatus(Wire):
     phase: str | None = None
     start_time: datetime | None = None
@@ -165,6 +170,7 @@ class WirePodStatus(Wire):
     resources: WireResources | None = None
     allocated_resources: Quantities | None = None
     qos_class: str | None = None
+    resource_claim_statuses: list[WireMadeClaim] | None = None
 
 
 class WirePodAnnotations(WireGangAnnotations):

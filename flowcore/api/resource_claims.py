@@ -6,7 +6,7 @@ import msgspec
 
 from flowcore.api.base import Quantities, Wire, WireMeta
 from flowcore.api.device_selectors import WireDeviceSelector, to_device_amounts, to_expressions, to_terms
-from flowcore.api.pod_objects import WireOwner
+from flowcore.api.pod_objects import WireOwner, WirePod
 from flowcore.api.selectors import WireNodeSelector
 from flowcore.model.errors import ModelError
 from flowcore.model.resource_claims import (
@@ -14,9 +14,11 @@ from flowcore.model.resource_claims import (
     AllocatedDevice,
     AttributeConstraint,
     ClaimAllocation,
+    ClaimingPod,
     ClaimRequest,
     DeviceRequest,
     DeviceToleration,
+    PodClaim,
     ResourceClaim,
 )
 from flowcore.model.resource_slices import DeviceId
@@ -132,6 +134,24 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         ),
         allocation=allocation,
         reserved_for=tuple(consumer.uid for consumer in status.reserved_for or ()),
+    )
+
+
+def to_claiming_pod(wire: WirePod) -> ClaimingPod:
+    """A pod as verdicts on devices see it."""
+    meta, status = wire.metadata, wire.status
+    return ClaimingPod(
+        namespace=meta.namespace or "default",
+        name=meta.name,
+        uid=meta.uid or "",
+        claims=tuple(
+            PodClaim(each.name, each.resource_claim_name or "", each.resource_claim_template_name or "")
+            for each in wire.spec.resource_claims or ()
+        ),
+        made=tuple(
+            (each.name, each.resource_claim_name or "")
+            for each in (status.resource_claim_statuses if status else None) or ()
+        ),
     )
 
 

@@ -6,7 +6,8 @@ import msgspec
 import pytest
 from support.draw_devices import cel, read_claims, read_classes, read_slices
 
-from flowcore.api.resource_claims import WireDeviceClaim, to_resource_claim
+from flowcore.api.pod_objects import WirePod
+from flowcore.api.resource_claims import WireDeviceClaim, to_claiming_pod, to_resource_claim
 from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
 from flowcore.model.errors import ModelError
 from flowcore.model.quantities import NANO
@@ -15,9 +16,11 @@ from flowcore.model.resource_claims import (
     AllocatedDevice,
     AttributeConstraint,
     ClaimAllocation,
+    ClaimingPod,
     ClaimRequest,
     DeviceRequest,
     DeviceToleration,
+    PodClaim,
 )
 from flowcore.model.resource_slices import (
     CounterSet,
@@ -169,3 +172,23 @@ def test_an_amount_of_a_claim_that_is_none_is_named() -> None:
     with pytest.raises(ModelError) as raised:
         to_resource_claim(msgspec.convert(manifest, WireDeviceClaim))
     assert raised.value.field == "ResourceClaim n/c: spec.devices.requests[r].exactly.capacity.requests[memory]"
+
+
+def test_a_pod_names_its_claims() -> None:
+    """Claims that there are, those that are made from a template, and what was made."""
+    claims = [{"name": "a", "resourceClaimName": "x"}, {"name": "b", "resourceClaimTemplateName": "t"}, {"name": "c"}]
+    made = [{"name": "b", "resourceClaimName": "p-b-1"}, {"name": "d"}]
+    manifest = {
+        "metadata": {"name": "p", "namespace": "n", "uid": "u"},
+        "spec": {"resourceClaims": claims},
+        "status": {"resourceClaimStatuses": made},
+    }
+    pod = to_claiming_pod(msgspec.convert(manifest, WirePod))
+    assert pod.key == "n/p"
+    assert pod == ClaimingPod(
+        "n",
+        "p",
+        "u",
+        (PodClaim("a", claim="x"), PodClaim("b", template="t"), PodClaim("c")),
+        (("b", "p-b-1"), ("d", "")),
+    )
