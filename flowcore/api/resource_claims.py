@@ -5,7 +5,12 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.api.base import Quantities, Wire, WireMeta
-from flowcore.api.device_selectors import WireDeviceSelector, to_device_amounts, to_expressions, to_terms
+from flowcore.api.device_selectors import (
+    WireDeviceSelector,
+    to_device_amounts,
+    to_expressions,
+    to_terms,
+)
 from flowcore.api.pod_objects import WireOwner, WirePod
 from flowcore.api.selectors import WireNodeSelector
 from flowcore.model.errors import ModelError
@@ -29,6 +34,7 @@ class WireDeviceToleration(Wire):
     operator: str = ""
     value: str = ""
     effect: str = ""
+    toleration_seconds: int | None = None
 
 
 class WireRequestedCapacity(Wire):
@@ -175,7 +181,7 @@ def _alternative(wire: WireDeviceRequest, name: str, field: str) -> DeviceReques
         count=wire.count or 1,
         admin_access=bool(wire.admin_access),
         tolerations=tuple(
-            DeviceToleration(each.key, each.operator or "Equal", each.value, each.effect)
+            DeviceToleration(each.key, each.operator or "Equal", each.value, each.effect, each.toleration_seconds)
             for each in wire.tolerations or ()
         ),
         capacity=to_device_amounts(capacity, f"{field}.capacity.requests"),

@@ -79,6 +79,7 @@ class WireDevice(Wire):
     taints: list[WireDeviceTaint] | None = None
     binds_to_node: bool | None = None
     binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
     allow_multiple_allocations: bool | None = None
 
 
@@ -151,6 +152,7 @@ def _device(wire: WireDevice, field: str) -> Device:
         reach=NodeReach(wire.node_name or "", bool(wire.all_nodes), to_terms(wire.node_selector)),
         binds_to_node=bool(wire.binds_to_node),
         binding_conditions=tuple(wire.binding_conditions or ()),
+        failure_conditions=tuple(wire.binding_failure_conditions or ()),
         allow_multiple=bool(wire.allow_multiple_allocations),
     )
 

@@ -19,12 +19,17 @@ EXACT_COUNT, ALL = "ExactCount", "All"
 
 
 class DeviceToleration(msgspec.Struct, frozen=True, gc=False):
-    """Taints of devices that a request puts up with. An empty key or effect means any."""
+    """Taints of devices that a request puts up with. An empty key or effect means any.
+
+    Attributes:
+        seconds: how long a pod keeps its device after a taint came that evicts; None for ever.
+    """
 
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
+    seconds: int | None = None
 
 
 class DeviceRequest(msgspec.Struct, frozen=True, gc=False):

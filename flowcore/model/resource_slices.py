@@ -125,6 +125,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
         reach: its nodes, if its slice says so device by device.
         binds_to_node: an allocation of it holds on the node alone that it was made for.
         binding_conditions: what its driver confirms before a pod may be bound.
+        failure_conditions: by which its driver says that it never will.
         allow_multiple: several claims may have shares of it at once.
     """
 
@@ -136,6 +137,7 @@ class Device(msgspec.Struct, frozen=True, gc=False):
     reach: NodeReach = NodeReach()
     binds_to_node: bool = False
     binding_conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
     allow_multiple: bool = False
 
 

@@ -5,6 +5,7 @@ from itertools import combinations, product
 from math import prod
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import assume, given, settings
 from support.draw_devices import (
@@ -18,6 +19,7 @@ from support.draw_devices import (
 )
 from support.profiles import examples
 
+from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
 from flowcore.model.quantities import NANO
 from flowcore.model.resource_claims import (
     ALL,
@@ -534,3 +536,45 @@ def test_what_is_given_back_is_free() -> None:
     assert (state.is_allocated(a), state.is_whole(b)) == (True, False)
     state.remove(second)
     assert (state.is_allocated(a), state.has_consumption(a)) == (False, False)
+
+
+def test_an_allocation_is_written_as_it_is_read() -> None:
+    """With what drivers are told: a class's config once for all its requests, a claim's for each that it names."""
+    shared = pool(
+        device("a", allowMultipleAllocations=True, capacity={"memory": {"value": "2"}}, bindingConditions=["ready"]),
+        device("b", taints=[{"key": "broken", "effect": "NoSchedule"}]),
+    )
+    toleration = {"key": "broken", "operator": "Exists", "tolerationSeconds": 5}
+    alternatives = [{"name": "x", "deviceClassName": "gpu", "count": 3}, {"name": "y", "deviceClassName": "gpu"}]
+    manifest = claim(
+        request("r", capacity={"requests": {"memory": "500m"}}),
+        {"name": "s", "firstAvailable": [{**each, "tolerations": [toleration]} for each in alternatives]},
+    )
+    found = solve(DeviceCase([shared], CLASSES, [manifest], []))
+    assert not isinstance(found, Unallocatable)
+    (read,), (allocation,) = read_claims([manifest]), found
+    (pooled,) = SliceIndex(read_slices([shared])).pools(reached_node())
+    made = allocation_object(
+        read,
+        allocation,
+        [WireDeviceConfig(["s/y"], {"driver": "d"}), WireDeviceConfig(["s/x"], {"driver": "e"}), WireDeviceConfig()],
+        {"gpu": [WireDeviceConfig(None, {"driver": "c"})]},
+        {each.device_id: each.device for each in pooled_devices(pooled)},
+        lambda: "drawn",
+    )
+    assert made["devices"]["config"] == [
+        {"source": "FromClass", "requests": ["r", "s/y"], "opaque": {"driver": "c"}},
+        {"source": "FromClaim", "requests": ["s/y"], "opaque": {"driver": "d"}},
+        {"source": "FromClaim"},
+    ]
+    first, second = made["devices"]["results"]
+    assert (first["shareID"], first["bindingConditions"], first["consumedCapacity"]) == (
+        "drawn",
+        ["ready"],
+        {"memory": "500000000n"},
+    )
+    assert second["tolerations"] == [toleration]
+    (again,) = read_claims([{**manifest, "status": {"allocation": made}}])
+    assert again.allocation is not None
+    shares = [msgspec.structs.replace(each, share_id=each.share_id and "") for each in again.allocation.devices]
+    assert msgspec.structs.replace(again.allocation, devices=tuple(shares)) == allocation

@@ -22,10 +22,11 @@ from support.draw_devices import (
 from support.profiles import examples
 from thalweg_controlplane import Oracle, OracleDevices
 
+from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
 from flowcore.model.resource_claims import ClaimAllocation
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT, Unallocatable, allocate
-from flowcore.rules.devices.allocation.pools import SliceIndex
+from flowcore.rules.devices.allocation.pools import SliceIndex, pooled_devices
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 
@@ -133,6 +134,36 @@ def _without_shares(allocation: ClaimAllocation) -> ClaimAllocation:
     return msgspec.structs.replace(allocation, devices=devices)
 
 
+def _objects(case: DeviceCase, allocations: tuple[ClaimAllocation, ...]) -> list[dict[str, Any]]:
+    """What is written of allocations."""
+    class_config = {
+        each["metadata"]["name"]: [
+            msgspec.convert(config, WireDeviceConfig) for config in each["spec"].get("config", ())
+        ]
+        for each in case.classes
+    }
+    pools = SliceIndex(read_slices(case.slices)).pools(reached_node())
+    devices = {pooled.device_id: pooled.device for pool in pools for pooled in pooled_devices(pool)}
+    objects = []
+    for claim, allocation, manifest in zip(read_claims(case.claims), allocations, case.claims, strict=True):
+        own = _config(manifest["spec"]["devices"])
+        objects.append(allocation_object(claim, allocation, own, class_config, devices, lambda: "share"))
+    return [_without_amounts(each) for each in objects]
+
+
+def _config(holder: dict[str, Any]) -> list[WireDeviceConfig]:
+    return [msgspec.convert(each, WireDeviceConfig) for each in holder.get("config", ())]
+
+
+def _without_amounts(written: dict[str, Any]) -> dict[str, Any]:
+    """Amounts may be written in several ways, and the identity of a share is drawn."""
+    for result in written["devices"]["results"]:
+        result.pop("consumedCapacity", None)
+        if "shareID" in result:
+            result["shareID"] = "share"
+    return written
+
+
 def _has_distinct(claims: list[dict[str, Any]]) -> bool:
     return any(
         "distinctAttribute" in each for claim in claims for each in claim["spec"]["devices"].get("constraints", ())
@@ -163,6 +194,7 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle, c
         return
     if not isinstance(ours, Unallocatable):
         assert list(ours) == _allocations(theirs), theirs.error
+        assert _objects(case, ours) == [_without_amounts(each) for each in theirs.allocations or ()]
         return
     assert theirs.allocations is None, ours.reason
     assert ours.is_error == (bool(theirs.error) and not theirs.on_node_only), (ours, theirs.error)

@@ -114,6 +114,8 @@ def _device(draw: st.DrawFn, name: str) -> Manifest:
         device["taints"] = [{"key": "broken", "value": draw(st.sampled_from(("", "yes"))), "effect": effect}]
     if not draw(st.integers(0, 7)):
         device["bindsToNode"] = True
+    if not draw(st.integers(0, 7)):
+        device |= {"bindingConditions": ["ready"], "bindingFailureConditions": ["failed"]}
     return device
 
 
@@ -192,7 +194,14 @@ def _claim(draw: st.DrawFn, name: str) -> Manifest:
     if not draw(st.integers(0, 2)):
         kind, attribute = draw(st.sampled_from(("matchAttribute", "distinctAttribute"))), f"{DOMAIN}/numa"
         devices["constraints"] = [{kind: attribute, "requests": draw(st.sampled_from(([], ["r0"], ["r0", "r1"])))}]
+    if draw(st.booleans()):
+        wanted = draw(st.lists(st.sampled_from(("r0", "r1", "r0/a0", "r1/a1")), unique=True, max_size=2))
+        devices["config"] = [_config("claim") | ({"requests": wanted} if wanted else {})]
     return {"metadata": {"name": name, "namespace": "default", "uid": name}, "spec": {"devices": devices}}
+
+
+def _config(word: str) -> Manifest:
+    return {"opaque": {"driver": DOMAIN, "parameters": {"from": word}}}
 
 
 @st.composite
@@ -221,7 +230,10 @@ def device_cases(draw: st.DrawFn) -> DeviceCase:
     slices = [*draw(_pool(DRIVERS[0], "p0")), *draw(_pool(DRIVERS[draw(st.integers(0, 1))], "p1"))]
     classes = [
         {"metadata": {"name": "any"}, "spec": {}},
-        {"metadata": {"name": "gpu"}, "spec": {"selectors": cel(f'device.driver == "{DOMAIN}"')}},
+        {
+            "metadata": {"name": "gpu"},
+            "spec": {"selectors": cel(f'device.driver == "{DOMAIN}"'), "config": [_config("class")]},
+        },
     ]
     claims = [draw(_claim(f"c{place}")) for place in range(draw(st.integers(1, 2)))]
     return DeviceCase(slices, classes, claims, draw(_others(slices)))
