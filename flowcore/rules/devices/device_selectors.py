@@ -9,8 +9,9 @@ from flowcore.model.resource_slices import Device
 from flowcore.rules.devices.cel import CelProblem, CompiledSelector, compile_selector
 from flowcore.rules.devices.cel.device_input import device_input
 
-#: Bytes of compiled expressions, and of answers, that end a generation.
-_COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**24
+#: Bytes of compiled expressions, and of answers, that end a generation. The latter count attributes that slices hold
+#: anyway: some tens of thousands of devices.
+_COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**27
 #: What a compiled expression holds beside its text: about so many bytes for each character.
 _BYTES_A_CHARACTER = 60
 
