@@ -428,10 +428,10 @@ def keeps_rules(claims: Sequence[ResourceClaim], choice: Choice, others: Allocat
             return False
         if shared and not fits_capacity(shared[0], device, others.consumed(device_id), *shared[1:]):
             return False
-        if not device.allow_multiple:
-            if exclusive and len(users) > 1:
-                return False
-            if len({index for index, _ in users}) < len(users):
+        # Without admin access nobody may have the device before; with it, no request of the same claim.
+        for place, (index, way) in enumerate(users if not device.allow_multiple else ()):
+            before = users[:place]
+            if (before and not way.admin_access) or index in {earlier for earlier, _ in before}:
                 return False
     return _keeps_counters(holders, pooled_by_id, others) and _keeps_constraints(claims, choice)
 
