@@ -1,17 +1,20 @@
 """Nodes that a relaxation need not tell apart: the same demands may use them at the same cost, and all else is equal.
 
-Where that leaves too many states, nodes of one shape share one, however full they are; then nodes of all shapes.
+Where that leaves too many states and room is short, nodes share one that have about as much room for what is asked of
+them, resource by resource. Else nodes of one shape share one, however full they are; then nodes of all shapes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from heapq import heappop, heappush
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.costs.model import Float64s
+from flowcore.planning.methods.merged_demands import MergedDemand
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.problem.demands.demands import Demand
 
@@ -20,6 +23,12 @@ _MOST_COSTS = 8
 #: Nodes have one shape if, for each unit of the first resource, they have about as much of the others: by these steps
 #: for each doubling.
 _SHAPES = 4
+#: Room for what is asked of a node, in doublings: beyond these it makes no difference how much there is.
+_LEAST_ROOM, _MOST_ROOM = -3.0, 2.0
+#: Nodes that cost different amounts are told apart by room too if there may be so many states for each cost.
+_DIVISIONS = 8
+#: Points are the same if the squares of their distances from the mean add up to no more.
+_SAME = 1e-9
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -35,12 +44,12 @@ class NodeStates:
     sizes: Float64s
 
     @classmethod
-    def at_most(cls, cost_matrix: CostMatrix, demands: Sequence[Demand], most: int) -> NodeStates:
+    def at_most(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], most: int) -> NodeStates:
         """The finest states of which there are at most ``most``, else the coarsest."""
-        usable = np.any([demand.counts > 0 for demand in demands], axis=0)
+        usable = np.any([merged_demand.demand.counts > 0 for merged_demand in classes], axis=0)
         nodes = np.nonzero(usable)[0]
         states = np.zeros(len(nodes), dtype=np.int64)
-        for states in _ways(cost_matrix, demands, nodes):
+        for states in _ways(cost_matrix, classes, nodes, most):
             if int(states.max(initial=-1)) < most:
                 break
         of = np.full(len(usable), -1, dtype=np.int64)
@@ -58,14 +67,22 @@ class NodeStates:
         return np.column_stack([np.bincount(of, column[nodes], count) for column in np.asarray(values).T])
 
 
-def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
+def _ways(cost_matrix: CostMatrix, classes: Sequence[MergedDemand], nodes: Int64s, most: int) -> Iterator[Int64s]:
     """int64[M]: states of some nodes, in ever coarser ways."""
-    capacity = cost_matrix.capacity
+    capacity, demands = cost_matrix.capacity, [merged_demand.demand for merged_demand in classes]
     offered = capacity.snapshot.allocatable[nodes]
     fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
     loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
     taken = [column[nodes] for load in loads for column in load.taken.T]
     yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
+    room = _room_for_what_is_asked(cost_matrix, classes, nodes)
+    if room is not None:
+        choosy = [demand for demand in demands if np.ptp(demand.arc[demand.counts > 0])]
+        costs = np.zeros(len(nodes), dtype=np.int64)
+        if choosy:
+            costs = _numbered(_kinds(choosy, [demand.counts > 0 for demand in choosy])[nodes])
+        if not choosy or (int(costs.max()) + 1) * _DIVISIONS <= most:
+            yield _divided(costs, room, most)
     whole = np.maximum(offered[:, :1], 1)
     shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
     yield _numbered(fitting, *shape, np.rint(np.log2(whole[:, 0])).astype(np.int64))
@@ -73,6 +90,54 @@ def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> 
     allowed = _kinds(demands, [demand.allowed for demand in demands])[nodes]
     yield _numbered(allowed, *shape)
     yield _numbered(allowed)
+
+
+def _room_for_what_is_asked(
+    cost_matrix: CostMatrix, classes: Sequence[MergedDemand], nodes: Int64s
+) -> Float64s | None:
+    """float64[M, R]: room of nodes for what is asked of them, in doublings; None: there is enough of all resources.
+
+    Each class asks for as much of each node that it may use. What a resource of a node is worth follows from this ratio
+    more than from shape or labels, and nodes where it is worth the same may be one state.
+    """
+    usable = np.array([merged_demand.demand.counts[nodes] > 0 for merged_demand in classes], dtype=np.float64)
+    wanted = np.array([merged_demand.requests * merged_demand.pods for merged_demand in classes])
+    spare = cost_matrix.spare[nodes].astype(np.float64)
+    if (wanted.sum(axis=0) <= spare.sum(axis=0)).all():
+        return None
+    asked = usable.T @ (wanted / usable.sum(axis=1)[:, np.newaxis])
+    ratio = np.where(asked > 0, spare / np.where(asked > 0, asked, 1.0), 2.0**_MOST_ROOM)
+    room: Float64s = np.log2(np.clip(ratio, 2.0**_LEAST_ROOM, 2.0**_MOST_ROOM))
+    return room
+
+
+def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
+    """int64[M]: the groups whose points are spread most are divided at their mean until there are ``most``.
+
+    Args:
+        groups: int64[M], 0, 1, ...; the first groups.
+        points: float64[M, K].
+    """
+    heap: list[tuple[float, int, Int64s, int]] = []
+
+    def push(members: Int64s) -> None:
+        inside = points[members]
+        spread = ((inside - inside.mean(axis=0)) ** 2).sum(axis=0)
+        column = int(spread.argmax())
+        heappush(heap, (-float(spread[column]), int(members[0]), members, column))
+
+    for group in range(int(groups.max(initial=-1)) + 1):
+        push(np.nonzero(groups == group)[0])
+    while len(heap) < most and -heap[0][0] > _SAME:
+        _, _, members, column = heappop(heap)
+        values = points[members, column]
+        above = values > values.mean()
+        push(members[~above])
+        push(members[above])
+    numbers = np.empty(len(groups), dtype=np.int64)
+    for number, (_, _, members, _) in enumerate(heap):
+        numbers[members] = number
+    return numbers
 
 
 def _kinds(demands: Sequence[Demand], usable: Sequence[Bools]) -> Int64s:

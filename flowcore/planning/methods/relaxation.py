@@ -17,6 +17,7 @@ from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.assignment_program import AtomicBundles, price_runs
 from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
+from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.potential_columns import PotentialColumns
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -29,6 +30,8 @@ _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
 #: How many pods of a demand a state takes counts where that is less than this part of what its room is enough for.
 _NARROW = 0.9
+#: Prices of single nodes count where pods leave: more of them than the method may be off by.
+_LEFT = 0.5
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,7 +77,7 @@ def relax(
     if not len(chosen):
         return None
     classes = merged(demands, chosen, pods, most_demands)
-    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], most_pairs // len(classes))
+    states = NodeStates.at_most(cost_matrix, classes, most_pairs // len(classes))
     scaled = _Scaled.of(cost_matrix, classes, states)
     runs = [
         (number, run)
@@ -102,8 +105,12 @@ def relax(
     )
     if solution is None:
         return None
+    shadow_prices = scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape)
+    if float(solution.left.sum()) > _LEFT:
+        taken = [_most_of(cost_matrix, each) for each in classes]
+        shadow_prices = _of_single_nodes(cost_matrix, classes, solution.prices, taken, shadow_prices)
     return RelaxedSolution(
-        shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
+        shadow_prices=shadow_prices,
         members=tuple(each.members for each in classes),
         placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
         loads={
@@ -113,6 +120,34 @@ def relax(
             for block in scaled.blocks
         },
     )
+
+
+def _of_single_nodes(
+    cost_matrix: CostMatrix,
+    classes: Sequence[MergedDemand],
+    class_prices: Float64s,
+    taken: Sequence[Int64s],
+    shadow_prices: Float64s,
+) -> Float64s:
+    """float64[N, R]: prices of nodes by themselves, from those of their states.
+
+    Args:
+        class_prices: float64[C], what one pod more of each class costs.
+        taken: of each class int64[N], how many pods a node takes at most.
+    """
+    requests = np.array([each.requests for each in classes])
+    nodes = np.nonzero(shadow_prices.any(axis=1))[0]
+    resources = np.nonzero(requests.any(axis=0))[0]
+    first_costs = np.array([each.demand.first_cost[nodes] for each in classes], dtype=np.float64)
+    own = shadow_prices.copy()
+    own[np.ix_(nodes, resources)] = own_prices(
+        shadow_prices[np.ix_(nodes, resources)],
+        requests[:, resources],
+        class_prices - first_costs.T,
+        np.array([most[nodes] for most in taken]).T,
+        cost_matrix.spare[np.ix_(nodes, resources)],
+    )
+    return own
 
 
 def _most_of(cost_matrix: CostMatrix, merged_demand: MergedDemand) -> Int64s:
