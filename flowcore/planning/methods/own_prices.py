@@ -1,13 +1,13 @@
 """Prices of single nodes, where a relaxation takes alike ones for one state.
 
-At given prices of classes each node has the prices that are best for a bound by itself: its room costs as little as it
-can while pods that it takes pay for what they take. All nodes are tried at once, each with some multiples of what its
-state has.
+At given prices of classes each node has prices by itself that are best for a bound: its room costs as little as it can
+while pods that it takes pay for what they take. Each node tries some multiples of what its state has.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy.typing import NDArray
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
@@ -16,48 +16,50 @@ from flowcore.costs.model import Float64s
 _TOGETHER = (0.5, 0.71, 0.84, 1.19, 1.41, 2.0)
 _ALONE = (0.0, 0.6, 0.85, 1.2, 1.7)
 
+#: What is tried need not be exact: any prices are valid.
+_Float32s = NDArray[np.float32]
+
 
 def own_prices(
-    prices: Float64s, requests: Float64s, worth: Float64s, most: Float64s | Int64s, spare: Float64s | Int64s
+    prices: Float64s, requests: Float64s, worth: Float64s | _Float32s, most: Int64s | _Float32s, spare: Int64s
 ) -> Float64s:
     """float64[M, K]: prices of resources on each node.
 
     Args:
         prices: float64[M, K], of the state of each node.
         requests: float64[C, K], of a pod of each class.
-        worth: float64[M, C], what a pod is worth on a node: its class's price less what it costs there.
-        most: [M, C], how many pods of each class a node takes at most.
-        spare: [M, K], what pods can take of a node.
+        worth: [C, M], what a pod is worth on a node: its class's price less what it costs there.
+        most: [C, M], how many pods of each class a node takes at most.
+        spare: int64[M, K], what pods can take of a node.
     """
-    own = prices.copy()
-    taken = (prices @ requests.T).astype(np.float32)
-    worth, most = worth.astype(np.float32), most.astype(np.float32)
-    room = np.where(prices > 0, prices * spare, 0.0)
+    own, room = prices.copy(), prices * spare
+    paid = (requests @ prices.T).astype(np.float32)
+    worth, most = worth.astype(np.float32, copy=False), most.astype(np.float32, copy=False)
 
-    def loss(paid: Float64s, given: Float64s) -> Float64s:
+    def lost(paid: _Float32s, room: Float64s) -> Float64s:
         """float64[M]: what the bound loses on each node: its room, and what pods are worth beyond what they pay."""
-        gained = np.maximum(worth - paid, 0)
-        gained *= most
-        lost: Float64s = gained.sum(axis=1, dtype=np.float64) + given
-        return lost
+        beyond = np.maximum(worth - paid, np.float32(0))
+        beyond *= most
+        loss: Float64s = beyond.sum(axis=0, dtype=np.float64) + room
+        return loss
 
-    best = loss(taken, room.sum(axis=1))
-    factor = np.ones(len(prices))
-    for multiple in _TOGETHER:
-        lost = loss(taken * np.float32(multiple), multiple * room.sum(axis=1))
-        better = lost < best
-        factor[better], best[better] = multiple, lost[better]
+    def factors(multiples: tuple[float, ...], of_paid: _Float32s, of_room: Float64s) -> Float64s:
+        """float64[M]: the multiple of a part of the prices that loses least, 1 where none is better."""
+        factor, least = np.ones(len(prices)), lost(paid, room.sum(axis=1))
+        for multiple in multiples:
+            loss = lost(paid + of_paid * np.float32(multiple - 1), room.sum(axis=1) + of_room * (multiple - 1))
+            better = loss < least
+            factor[better], least[better] = multiple, loss[better]
+        return factor
+
+    factor = factors(_TOGETHER, paid, room.sum(axis=1))
     own *= factor[:, np.newaxis]
-    taken *= factor[:, np.newaxis].astype(np.float32)
     room *= factor[:, np.newaxis]
+    paid *= factor.astype(np.float32)
     for resource in np.nonzero(prices.any(axis=0))[0].tolist():
-        paid = (own[:, resource, np.newaxis] * requests[:, resource]).astype(np.float32)
-        factor = np.ones(len(prices))
-        for multiple in _ALONE:
-            lost = loss(taken + paid * np.float32(multiple - 1), room.sum(axis=1) + room[:, resource] * (multiple - 1))
-            better = lost < best
-            factor[better], best[better] = multiple, lost[better]
+        of_paid = np.outer(requests[:, resource], own[:, resource]).astype(np.float32)
+        factor = factors(_ALONE, of_paid, room[:, resource])
         own[:, resource] *= factor
-        taken += paid * (factor[:, np.newaxis] - 1).astype(np.float32)
         room[:, resource] *= factor
+        paid += of_paid * (factor - 1).astype(np.float32)
     return own

@@ -19,6 +19,7 @@ from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.potential_columns import PotentialColumns
+from flowcore.planning.methods.smoothed_dual import prices_of_nodes
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
@@ -107,6 +108,7 @@ def relax(
         return None
     shadow_prices = scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape)
     if float(solution.left.sum()) > _LEFT:
+        shadow_prices = _smoothed(cost_matrix, classes, solution.prices, shadow_prices)
         taken = [_most_of(cost_matrix, each) for each in classes]
         shadow_prices = _of_single_nodes(cost_matrix, classes, solution.prices, taken, shadow_prices)
     return RelaxedSolution(
@@ -120,6 +122,17 @@ def relax(
             for block in scaled.blocks
         },
     )
+
+
+def _smoothed(
+    cost_matrix: CostMatrix, classes: Sequence[MergedDemand], class_prices: Float64s, shadow_prices: Float64s
+) -> Float64s:
+    """float64[N, R]: prices of nodes by themselves; the arguments as below."""
+    demands = cost_matrix.demands
+    prices = np.zeros(len(demands))
+    for each, price in zip(classes, class_prices.tolist(), strict=True):
+        prices[list(each.members)] = price
+    return prices_of_nodes(cost_matrix, [demand.prices for demand in demands], shadow_prices, prices)
 
 
 def _of_single_nodes(
@@ -138,13 +151,13 @@ def _of_single_nodes(
     requests = np.array([each.requests for each in classes])
     nodes = np.nonzero(shadow_prices.any(axis=1))[0]
     resources = np.nonzero(requests.any(axis=0))[0]
-    first_costs = np.array([each.demand.first_cost[nodes] for each in classes], dtype=np.float64)
+    worth = [price - each.demand.first_cost[nodes] for price, each in zip(class_prices, classes, strict=True)]
     own = shadow_prices.copy()
     own[np.ix_(nodes, resources)] = own_prices(
         shadow_prices[np.ix_(nodes, resources)],
         requests[:, resources],
-        class_prices - first_costs.T,
-        np.array([most[nodes] for most in taken]).T,
+        np.array(worth, dtype=np.float32),
+        np.array([most[nodes] for most in taken], dtype=np.float32),
         cost_matrix.spare[np.ix_(nodes, resources)],
     )
     return own
