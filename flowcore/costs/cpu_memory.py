@@ -78,7 +78,9 @@ class CPUMemory:
             before = (_Part.of(touched, column, float(unit[column])) for column in (0, 1))
             fuller, narrower = _is_cpu_fuller(*before), _narrower(cpu, memory)
             for column, (part, decides) in enumerate(zip((cpu, memory), (fuller, ~fuller), strict=True)):
-                bent = np.where(part.offered & decides, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0)
+                bent = np.where(
+                    part.offered & decides, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0
+                )
                 share = narrower / np.where(part.room > 0, part.room, np.inf)
                 bends[..., column] += OMEGA / 2 * weights.balance / part.unit * share * bent
         return bends

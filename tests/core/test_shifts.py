@@ -31,9 +31,14 @@ def _problem(cluster: Snapshot) -> Problem:
     return apply_all((CompileConstraints(),), Problem(cluster, DEFAULT_POLICIES, MODELS))
 
 
+def _name(problem: Problem, index: int) -> str:
+    """Of the first pod of a demand."""
+    return problem.demands[index].group.pods[0].key.removeprefix("default/")
+
+
 def _placed(problem: Problem, *placements: tuple[str, str]) -> Candidate:
     """A candidate with these pods, whose names begin so, on these nodes; all others are left."""
-    names = [demand.group.pods[0].key for demand in problem.demands]
+    names = [_name(problem, index) for index in range(len(problem.demands))]
     capacity, commits = problem.start.copy(), []
     for name, on in placements:
         index = next(place for place, key in enumerate(names) if key.startswith(name))
@@ -45,12 +50,7 @@ def _placed(problem: Problem, *placements: tuple[str, str]) -> Candidate:
 
 def _where(problem: Problem, candidate: Candidate) -> Counter[tuple[str, str]]:
     nodes = [each.name for each in problem.snapshot.table.nodes]
-    return Counter(
-        {
-            (problem.demands[commit.demand].group.pods[0].key, nodes[commit.node]): commit.count
-            for commit in candidate.commits
-        }
-    )
+    return Counter({(_name(problem, commit.demand), nodes[commit.node]): commit.count for commit in candidate.commits})
 
 
 def test_a_small_pod_goes_to_a_small_gap() -> None:
@@ -81,7 +81,7 @@ def test_nobody_moves_where_that_places_no_more() -> None:
 def test_room_is_made_within_rules() -> None:
     """Two pods keep apart: the second has no place beside the first, wherever others go."""
     apart = PodSignature("default", (("app", "a"),), constraints=keeps_apart("a"))
-    nodes = [node(name, cpu, labels=((HOSTNAME, name),)) for name, cpu in (("one", 4000), ("two", 4000), ("gap", 600))]
+    nodes = [node(name, cpu, labels=((HOSTNAME, name),)) for name, cpu in (("one", 2000), ("two", 4000), ("gap", 600))]
     waiting = [pod("apart-0", 1800, kind=apart), pod("apart-1", 1800, kind=apart), pod("tiny", 500), pod("big", 3900)]
     problem = _problem(snapshot(nodes, waiting))
     better = shifted(problem, _placed(problem, ("apart", "one"), ("tiny", "two"), ("apart", "two")))

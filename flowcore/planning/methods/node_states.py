@@ -25,8 +25,6 @@ _MOST_COSTS = 8
 _SHAPES = 4
 #: Room for what is asked of a node, in doublings: beyond these it makes no difference how much there is.
 _LEAST_ROOM, _MOST_ROOM = -3.0, 2.0
-#: Nodes that cost different amounts are told apart by room too if there may be so many states for each cost.
-_DIVISIONS = 8
 #: Points are the same if the squares of their distances from the mean add up to no more.
 _SAME = 1e-9
 
@@ -38,10 +36,13 @@ class NodeStates:
     Attributes:
         of: int64[N], state of each node, -1 for nodes that no demand may use.
         sizes: float64[S], how many nodes are in each state.
+        room: float64[N, R], room for what is asked of each node, in doublings, where nodes differ too much for so many
+            states and room is short; None: elsewhere.
     """
 
     of: Int64s
     sizes: Float64s
+    room: Float64s | None = None
 
     @classmethod
     def at_most(cls, cost_matrix: CostMatrix, classes: Sequence[MergedDemand], most: int) -> NodeStates:
@@ -49,12 +50,24 @@ class NodeStates:
         usable = np.any([merged_demand.demand.counts > 0 for merged_demand in classes], axis=0)
         nodes = np.nonzero(usable)[0]
         states = np.zeros(len(nodes), dtype=np.int64)
-        for states in _ways(cost_matrix, classes, nodes, most):
+        room: Float64s | None = None
+        for turn, states in enumerate(_ways(cost_matrix, [each.demand for each in classes], nodes)):
             if int(states.max(initial=-1)) < most:
                 break
-        of = np.full(len(usable), -1, dtype=np.int64)
+            room = room if turn else _room_for_what_is_asked(cost_matrix, classes)
+        return cls.numbered(nodes, states, len(usable), room)
+
+    @classmethod
+    def numbered(cls, nodes: Int64s, states: Int64s, count: int, room: Float64s | None = None) -> NodeStates:
+        """States int64[M] of some nodes of so many."""
+        of = np.full(count, -1, dtype=np.int64)
         of[nodes] = states
-        return cls(of, np.bincount(states).astype(np.float64))
+        return cls(of, np.bincount(states).astype(np.float64), room)
+
+    def divided(self, points: Float64s, most: int) -> NodeStates:
+        """At most so many states of the same nodes: those that have nearly the same points, float64[N, K]."""
+        nodes = np.nonzero(self.of >= 0)[0]
+        return self.numbered(nodes, _divided(points[nodes], most), len(self.of))
 
     def mean(self, values: Float64s | Int64s) -> Float64s:
         """float64[S, K]: mean of a value of nodes, [N, K], in each state."""
@@ -67,22 +80,14 @@ class NodeStates:
         return np.column_stack([np.bincount(of, column[nodes], count) for column in np.asarray(values).T])
 
 
-def _ways(cost_matrix: CostMatrix, classes: Sequence[MergedDemand], nodes: Int64s, most: int) -> Iterator[Int64s]:
+def _ways(cost_matrix: CostMatrix, demands: Sequence[Demand], nodes: Int64s) -> Iterator[Int64s]:
     """int64[M]: states of some nodes, in ever coarser ways."""
-    capacity, demands = cost_matrix.capacity, [merged_demand.demand for merged_demand in classes]
+    capacity = cost_matrix.capacity
     offered = capacity.snapshot.allocatable[nodes]
     fitting = _kinds(demands, [demand.counts > 0 for demand in demands])[nodes]
     loads = [capacity.load(each) for each in dict.fromkeys(demand.potential.utilisation for demand in demands)]
     taken = [column[nodes] for load in loads for column in load.taken.T]
     yield _numbered(fitting, *offered.T, *capacity.free[nodes].T, *taken)
-    room = _room_for_what_is_asked(cost_matrix, classes, nodes)
-    if room is not None:
-        choosy = [demand for demand in demands if np.ptp(demand.arc[demand.counts > 0])]
-        costs = np.zeros(len(nodes), dtype=np.int64)
-        if choosy:
-            costs = _numbered(_kinds(choosy, [demand.counts > 0 for demand in choosy])[nodes])
-        if not choosy or (int(costs.max()) + 1) * _DIVISIONS <= most:
-            yield _divided(costs, room, most)
     whole = np.maximum(offered[:, :1], 1)
     shape = np.rint(_SHAPES * np.log2(np.maximum(offered, 1) / whole)).astype(np.int64).T
     yield _numbered(fitting, *shape, np.rint(np.log2(whole[:, 0])).astype(np.int64))
@@ -92,18 +97,15 @@ def _ways(cost_matrix: CostMatrix, classes: Sequence[MergedDemand], nodes: Int64
     yield _numbered(allowed)
 
 
-def _room_for_what_is_asked(
-    cost_matrix: CostMatrix, classes: Sequence[MergedDemand], nodes: Int64s
-) -> Float64s | None:
-    """float64[M, R]: room of nodes for what is asked of them, in doublings; None: there is enough of all resources.
+def _room_for_what_is_asked(cost_matrix: CostMatrix, classes: Sequence[MergedDemand]) -> Float64s | None:
+    """float64[N, R]: room of nodes for what is asked of them, in doublings; None: there is enough of all resources.
 
-    Each class asks for as much of each node that it may use. What a resource of a node is worth follows from this ratio
-    more than from shape or labels, and nodes where it is worth the same may be one state.
+    Each class asks for as much of each node that it may use.
     """
-    usable = np.array([merged_demand.demand.counts[nodes] > 0 for merged_demand in classes], dtype=np.float64)
+    usable = np.array([merged_demand.demand.counts > 0 for merged_demand in classes], dtype=np.float64)
     wanted = np.array([merged_demand.requests * merged_demand.pods for merged_demand in classes])
-    spare = cost_matrix.spare[nodes].astype(np.float64)
-    if (wanted.sum(axis=0) <= spare.sum(axis=0)).all():
+    spare = cost_matrix.spare
+    if (wanted.sum(axis=0) <= spare.sum(axis=0, dtype=np.float64)).all():
         return None
     asked = usable.T @ (wanted / usable.sum(axis=1)[:, np.newaxis])
     ratio = np.where(asked > 0, spare / np.where(asked > 0, asked, 1.0), 2.0**_MOST_ROOM)
@@ -111,11 +113,10 @@ def _room_for_what_is_asked(
     return room
 
 
-def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
-    """int64[M]: the groups whose points are spread most are divided at their mean until there are ``most``.
+def _divided(points: Float64s, most: int) -> Int64s:
+    """int64[M]: numbers of groups; one whose points are spread most is divided at their mean until there are ``most``.
 
     Args:
-        groups: int64[M], 0, 1, ...; the first groups.
         points: float64[M, K].
     """
     heap: list[tuple[float, int, Int64s, int]] = []
@@ -126,15 +127,14 @@ def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
         column = int(spread.argmax())
         heappush(heap, (-float(spread[column]), int(members[0]), members, column))
 
-    for group in range(int(groups.max(initial=-1)) + 1):
-        push(np.nonzero(groups == group)[0])
+    push(np.arange(len(points)))
     while len(heap) < most and -heap[0][0] > _SAME:
         _, _, members, column = heappop(heap)
         values = points[members, column]
         above = values > values.mean()
         push(members[~above])
         push(members[above])
-    numbers = np.empty(len(groups), dtype=np.int64)
+    numbers = np.empty(len(points), dtype=np.int64)
     for number, (_, _, members, _) in enumerate(heap):
         numbers[members] = number
     return numbers

@@ -19,7 +19,6 @@ from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
 from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.potential_columns import PotentialColumns
-from flowcore.planning.methods.smoothed_dual import prices_of_nodes
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
 from flowcore.planning.solvers.interior_point import FluidProgram, FluidSolution, solve_fluid
@@ -31,8 +30,10 @@ _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
 #: How many pods of a demand a state takes counts where that is less than this part of what its room is enough for.
 _NARROW = 0.9
-#: Prices of single nodes count where pods leave: more of them than the method may be off by.
-_LEFT = 0.5
+#: Demands and states of the rough solution by which nodes are told apart where room is short.
+_ROUGH_DEMANDS, _ROUGH_STATES = 40, 150
+#: Part of the pairs that there may be where nodes are told apart so: the method takes more steps then.
+_TOLD_APART = 0.6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -73,12 +74,75 @@ def relax(
     leaving = [demand.prices for demand in demands] if prices is None else list(prices)
     fits = np.array([bool(most.any()) for most in cost_matrix.most], dtype=np.bool_)
     placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
-    pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
+    bundles = AtomicBundles(bundles.counts[placeable], bundles.prices[placeable])
+    pods = np.array([len(each) for each in leaving]) + bundles.counts.sum(axis=0)
     chosen = np.nonzero(fits & (pods > 0))[0]
     if not len(chosen):
         return None
     classes = merged(demands, chosen, pods, most_demands)
     states = NodeStates.at_most(cost_matrix, classes, most_pairs // len(classes))
+    if states.room is not None and len(classes) == len(chosen):
+        # What room of single nodes is worth by a rough solution says which nodes are alike. Where demands are merged
+        # those of other nodes are in one class, and this loses more than it tells.
+        by_room = states.divided(states.room, min(most_pairs // len(classes), _ROUGH_STATES))
+        rough = _solve(cost_matrix, merged(demands, chosen, pods, _ROUGH_DEMANDS), by_room, leaving, bundles)
+        if rough is not None:
+            states = states.divided(rough.worth_of_room(cost_matrix), int(_TOLD_APART * most_pairs) // len(classes))
+    solved = _solve(cost_matrix, classes, states, leaving, bundles)
+    return None if solved is None else solved.as_relaxed(cost_matrix)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solved:
+    """The optimum for some classes and states, or nearly."""
+
+    classes: Sequence[MergedDemand]
+    states: NodeStates
+    scaled: _Scaled
+    solution: FluidSolution
+
+    def as_relaxed(self, cost_matrix: CostMatrix) -> RelaxedSolution:
+        """The same by node and by demand."""
+        scaled, solution = self.scaled, self.solution
+        return RelaxedSolution(
+            shadow_prices=scaled.shadow_prices(solution, self.states, cost_matrix.capacity.free.shape),
+            members=tuple(each.members for each in self.classes),
+            placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
+            loads={
+                block.potential: block.expected(
+                    solution.added[:, block.places], solution.placed, self.states, cost_matrix.capacity
+                )
+                for block in scaled.blocks
+            },
+        )
+
+    def worth_of_room(self, cost_matrix: CostMatrix) -> Float64s:
+        """float64[N, R]: what each resource of a node is worth that a mean pod takes, told apart by node."""
+        requests = np.array([each.requests for each in self.classes])
+        of_states = self.scaled.shadow_prices(self.solution, self.states, cost_matrix.capacity.free.shape)
+        nodes = np.nonzero(of_states.any(axis=1))[0]
+        first_costs = [each.demand.first_cost[nodes] for each in self.classes]
+        worth = [price - cost for price, cost in zip(self.solution.prices.tolist(), first_costs, strict=True)]
+        prices = np.zeros_like(of_states)
+        prices[nodes] = own_prices(
+            of_states[nodes],
+            requests,
+            np.array(worth, dtype=np.float32),
+            np.array([_most_of(cost_matrix, each)[nodes] for each in self.classes], dtype=np.float32),
+            cost_matrix.spare[nodes],
+        )
+        pods = np.array([each.pods for each in self.classes])
+        return prices * (pods @ requests / pods.sum())
+
+
+def _solve(
+    cost_matrix: CostMatrix,
+    classes: Sequence[MergedDemand],
+    states: NodeStates,
+    leaving: Sequence[Int64s],
+    bundles: AtomicBundles,
+) -> _Solved | None:
+    """Solves the program for some classes and states; None where the solver failed."""
     scaled = _Scaled.of(cost_matrix, classes, states)
     runs = [
         (number, run)
@@ -87,7 +151,7 @@ def relax(
     ]
     of_runs = np.zeros((len(runs), len(classes)))
     of_runs[np.arange(len(runs)), [number for number, _ in runs]] = 1.0
-    bundled = np.column_stack([bundles.counts[placeable][:, each.members].sum(axis=1) for each in classes])
+    bundled = np.column_stack([bundles.counts[:, each.members].sum(axis=1) for each in classes])
     solution = solve_fluid(
         FluidProgram(
             arcs=scaled.arcs,
@@ -98,69 +162,13 @@ def relax(
             room=scaled.room,
             nodes=states.sizes,
             pods=np.array([each.pods for each in classes]),
-            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices[placeable]]),
-            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(int(placeable.sum()))]),
+            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices]),
+            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(len(bundles.prices))]),
             leaving_pods=np.concatenate([of_runs, bundled]),
             slopes=scaled.slopes,
         )
     )
-    if solution is None:
-        return None
-    shadow_prices = scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape)
-    if float(solution.left.sum()) > _LEFT:
-        shadow_prices = _smoothed(cost_matrix, classes, solution.prices, shadow_prices)
-        taken = [_most_of(cost_matrix, each) for each in classes]
-        shadow_prices = _of_single_nodes(cost_matrix, classes, solution.prices, taken, shadow_prices)
-    return RelaxedSolution(
-        shadow_prices=shadow_prices,
-        members=tuple(each.members for each in classes),
-        placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
-        loads={
-            block.potential: block.expected(
-                solution.added[:, block.places], solution.placed, states, cost_matrix.capacity
-            )
-            for block in scaled.blocks
-        },
-    )
-
-
-def _smoothed(
-    cost_matrix: CostMatrix, classes: Sequence[MergedDemand], class_prices: Float64s, shadow_prices: Float64s
-) -> Float64s:
-    """float64[N, R]: prices of nodes by themselves; the arguments as below."""
-    demands = cost_matrix.demands
-    prices = np.zeros(len(demands))
-    for each, price in zip(classes, class_prices.tolist(), strict=True):
-        prices[list(each.members)] = price
-    return prices_of_nodes(cost_matrix, [demand.prices for demand in demands], shadow_prices, prices)
-
-
-def _of_single_nodes(
-    cost_matrix: CostMatrix,
-    classes: Sequence[MergedDemand],
-    class_prices: Float64s,
-    taken: Sequence[Int64s],
-    shadow_prices: Float64s,
-) -> Float64s:
-    """float64[N, R]: prices of nodes by themselves, from those of their states.
-
-    Args:
-        class_prices: float64[C], what one pod more of each class costs.
-        taken: of each class int64[N], how many pods a node takes at most.
-    """
-    requests = np.array([each.requests for each in classes])
-    nodes = np.nonzero(shadow_prices.any(axis=1))[0]
-    resources = np.nonzero(requests.any(axis=0))[0]
-    worth = [price - each.demand.first_cost[nodes] for price, each in zip(class_prices, classes, strict=True)]
-    own = shadow_prices.copy()
-    own[np.ix_(nodes, resources)] = own_prices(
-        shadow_prices[np.ix_(nodes, resources)],
-        requests[:, resources],
-        np.array(worth, dtype=np.float32),
-        np.array([most[nodes] for most in taken], dtype=np.float32),
-        cost_matrix.spare[np.ix_(nodes, resources)],
-    )
-    return own
+    return None if solution is None else _Solved(classes, states, scaled, solution)
 
 
 def _most_of(cost_matrix: CostMatrix, merged_demand: MergedDemand) -> Int64s:

@@ -9,7 +9,6 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.model.resources import PODS
 from flowcore.planning.methods.constructive import FixedPart, completed, in_parts, missing_pods
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
@@ -21,8 +20,6 @@ from flowcore.planning.problem.problem import Problem
 
 #: Parts that a first plan places demands in by turns where room is short.
 _PARTS = 2
-#: Part of what the room of a node is worth that a pod pays for going there where room is short.
-_TIGHT = 0.0
 
 
 def shares_first(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
@@ -34,12 +31,7 @@ def shares_first(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
     order, chosen = _order_and_shares(problem, relaxed, np.array(everyone, dtype=np.int64))
     parts = _PARTS if int(chosen.sum()) < sum(everyone) else 1
     capacity = problem.start.copy()
-    prices = relaxed.shadow_prices
-    if parts > 1:
-        # Where room is short a pod leaves large rooms to others.
-        prices = prices.copy()
-        prices[:, problem.snapshot.resources.index(PODS)] += _TIGHT * (relaxed.shadow_prices * problem.cost_matrix.spare).sum(axis=1)
-    placed = greedy(problem.cost_matrix, in_parts(chosen, order, parts), capacity, prices)
+    placed = greedy(problem.cost_matrix, in_parts(chosen, order, parts), capacity, relaxed.shadow_prices)
     placed += _rest(problem, relaxed, order, placed, capacity)
     return completed(problem, "shares", placed, capacity)
 
@@ -51,7 +43,8 @@ def _rest(
     missing = missing_pods(problem, placed)
     unplaced = unplaced_counts(placed, problem.demands)
     turns = [(index, missing[index]) for index in order]
-    turns += [(index, unplaced[index] - missing[index]) for index in reversed(order) if not problem.demands[index].waits]
+    others = [index for index in reversed(order) if not problem.demands[index].waits]
+    turns += [(index, unplaced[index] - missing[index]) for index in others]
     return greedy(problem.cost_matrix, turns, capacity, relaxed.shadow_prices)
 
 
