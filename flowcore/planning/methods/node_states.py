@@ -64,10 +64,16 @@ class NodeStates:
         of[nodes] = states
         return cls(of, np.bincount(states).astype(np.float64), room)
 
-    def divided(self, points: Float64s, most: int) -> NodeStates:
-        """At most so many states of the same nodes: those that have nearly the same points, float64[N, K]."""
+    def divided(self, points: Float64s, most: int, *, anew: bool = False) -> NodeStates:
+        """At most so many states, or as many as there are: nodes of one have nearly the same points.
+
+        Args:
+            points: float64[N, K].
+            anew: nodes of several states may be in one.
+        """
         nodes = np.nonzero(self.of >= 0)[0]
-        return self.numbered(nodes, _divided(points[nodes], most), len(self.of))
+        groups = np.zeros(len(nodes), dtype=np.int64) if anew else self.of[nodes]
+        return self.numbered(nodes, _divided(groups, points[nodes], most), len(self.of))
 
     def mean(self, values: Float64s | Int64s) -> Float64s:
         """float64[S, K]: mean of a value of nodes, [N, K], in each state."""
@@ -113,11 +119,11 @@ def _room_for_what_is_asked(cost_matrix: CostMatrix, classes: Sequence[MergedDem
     return room
 
 
-def _divided(points: Float64s, most: int) -> Int64s:
+def _divided(groups: Int64s, points: Float64s, most: int) -> Int64s:
     """int64[M]: numbers of groups; one whose points are spread most is divided at their mean until there are ``most``.
 
     Args:
-        points: float64[M, K].
+        groups: int64[M], 0, 1, ...; the first groups. points: float64[M, K].
     """
     heap: list[tuple[float, int, Int64s, int]] = []
 
@@ -127,7 +133,8 @@ def _divided(points: Float64s, most: int) -> Int64s:
         column = int(spread.argmax())
         heappush(heap, (-float(spread[column]), int(members[0]), members, column))
 
-    push(np.arange(len(points)))
+    for group in range(int(groups.max(initial=-1)) + 1):
+        push(np.nonzero(groups == group)[0])
     while len(heap) < most and -heap[0][0] > _SAME:
         _, _, members, column = heappop(heap)
         values = points[members, column]

@@ -32,8 +32,6 @@ _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 _NARROW = 0.9
 #: Demands and states of the rough solution by which nodes are told apart where room is short.
 _ROUGH_DEMANDS, _ROUGH_STATES = 40, 150
-#: Part of the pairs that there may be where nodes are told apart so: the method takes more steps then.
-_TOLD_APART = 0.6
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -80,15 +78,18 @@ def relax(
     if not len(chosen):
         return None
     classes = merged(demands, chosen, pods, most_demands)
-    states = NodeStates.at_most(cost_matrix, classes, most_pairs // len(classes))
-    if states.room is not None and len(classes) == len(chosen):
-        # What room of single nodes is worth by a rough solution says which nodes are alike. Where demands are merged
-        # those of other nodes are in one class, and this loses more than it tells.
-        by_room = states.divided(states.room, min(most_pairs // len(classes), _ROUGH_STATES))
+    most = most_pairs // len(classes)
+    states = NodeStates.at_most(cost_matrix, classes, most)
+    solved: _Solved | None = None
+    if states.room is not None and len(states.sizes) < most:
+        # What room of single nodes is worth by a rough solution says which nodes are alike.
+        by_room = states.divided(states.room, min(most, _ROUGH_STATES), anew=True)
         rough = _solve(cost_matrix, merged(demands, chosen, pods, _ROUGH_DEMANDS), by_room, leaving, bundles)
         if rough is not None:
-            states = states.divided(rough.worth_of_room(cost_matrix), int(_TOLD_APART * most_pairs) // len(classes))
-    solved = _solve(cost_matrix, classes, states, leaving, bundles)
+            finer = states.divided(rough.worth_of_room(cost_matrix), most)
+            solved = _solve(cost_matrix, classes, finer, leaving, bundles)
+    if solved is None:
+        solved = _solve(cost_matrix, classes, states, leaving, bundles)
     return None if solved is None else solved.as_relaxed(cost_matrix)
 
 

@@ -54,7 +54,7 @@ class _Shifts:
         #: Demand, node and number of placed pods that may move; a pair of demand and node may come several times.
         self._of, self._nodes, self._counts = np.array(rows, dtype=np.int64).reshape(-1, 3).T.copy()
         #: Pods with rules that were placed, in their order.
-        self._with_rules: list[Commit] = []
+        self._bound_commits: list[Commit] = []
         #: Demands of which no further pod fits anywhere.
         self._full = np.zeros(len(self._demands), dtype=np.bool_)
         self._looks = _MOST_NODES // max(1, len(self._capacity.free))
@@ -67,24 +67,24 @@ class _Shifts:
             How many pods were placed beyond those that gave way.
         """
         before = sum(self._left)
-        for make_room in (self._replace, self._make_room):
+        for step in (self._replace, self._place_by_shift):
             for index in self._problem.by_size[::-1]:
                 if self._problem.cost_matrix.placeable[index] and _may_come(self._demands[index]):
-                    while self._left[index] and make_room(index):
+                    while self._left[index] and step(index):
                         pass
         return before - sum(self._left)
 
     def candidate(self) -> Candidate:
         """The plan as it is now, completed with what fits."""
         # No rule counts pods that moved.
-        commits = [commit for commit in self._first.commits if not self._movable[commit.demand]] + self._with_rules
+        commits = [commit for commit in self._first.commits if not self._movable[commit.demand]] + self._bound_commits
         placed: dict[tuple[int, int], int] = {}
         for demand, node, count in zip(self._of.tolist(), self._nodes.tolist(), self._counts.tolist(), strict=True):
             placed[demand, node] = placed.get((demand, node), 0) + count
         commits += [Commit(demand, node, count) for (demand, node), count in placed.items() if count]
         return completed(self._problem, "shifts", commits, self._capacity)
 
-    def _make_room(self, index: int) -> bool:
+    def _place_by_shift(self, index: int) -> bool:
         """Places some pods of a demand where pods of another one leave for other nodes; False if there is no place."""
         demand, free = self._demands[index], self._capacity.free
         allowed = demand.allowed
@@ -96,15 +96,15 @@ class _Shifts:
             enough &= column >= demand.requests[resource]
         rows = np.nonzero(enough)[0]
         others = set(self._of[rows].tolist())
-        for other in (number for number in self._problem.by_size[::-1] if number in others):
-            targets = self._targets(other)
-            own = rows[self._of[rows] == other]
+        for leaving in (number for number in self._problem.by_size[::-1] if number in others):
+            targets = self._targets(leaving)
+            own = rows[self._of[rows] == leaving]
             sources, first = np.unique(self._nodes[own], return_index=True)
             targets = targets[~np.isin(targets, sources)]
             count = min(self._left[index], len(sources), len(targets))
             if count:
                 chosen = own[first[self._cheapest(demand, sources)[:count]]]
-                targets = targets[self._cheapest(self._demands[other], targets)[:count]]
+                targets = targets[self._cheapest(self._demands[leaving], targets)[:count]]
                 if self._shift(index, chosen, targets):
                     return True
         return False
@@ -133,25 +133,25 @@ class _Shifts:
         least = _LEAST_GAIN * float(prices[0])
         if gains.max(initial=0.0) <= least:
             return False
-        other = int(self._of[rows[gains.argmax()]])
+        leaving = int(self._of[rows[gains.argmax()]])
         chosen, nodes, placed = list[int](), set[int](), 0
-        of_other = np.nonzero((self._of[rows] == other) & (gains > least))[0]
+        of_other = np.nonzero((self._of[rows] == leaving) & (gains > least))[0]
         for place in of_other[np.argsort(-gains[of_other], kind="stable")].tolist():
             node, count = int(self._nodes[rows[place]]), int(come[place])
             if node in nodes or placed + count > self._left[index]:
                 continue
-            if paid[placed + count] - paid[placed] - self._worth_of_last(other, len(chosen)) <= least:
+            if paid[placed + count] - paid[placed] - self._worth_of_last(leaving, len(chosen)) <= least:
                 break
             chosen.append(place)
             nodes.add(node)
             placed += count
         gone, counts = rows[chosen], come[chosen]
-        self._capacity.release(self._demands[other], self._nodes[gone], np.ones_like(counts))
+        self._capacity.release(self._demands[leaving], self._nodes[gone], np.ones_like(counts))
         self._capacity.place_many(demand, self._nodes[gone], counts)
         self._counts[gone] -= 1
         self._add(index, self._nodes[gone], counts)
         self._left[index] -= placed
-        self._left[other] += len(chosen)
+        self._left[leaving] += len(chosen)
         return bool(chosen)
 
     def _worth_of_last(self, index: int, after: int = 0) -> float:
@@ -186,22 +186,22 @@ class _Shifts:
         Returns:
             Whether any pod of the demand was placed: rules may forbid it.
         """
-        demand, sources, other = self._demands[index], self._nodes[rows], int(self._of[rows[0]])
-        one = np.ones(len(rows), dtype=np.int64)
-        self._capacity.release(self._demands[other], sources, one)
+        demand, sources, leaving = self._demands[index], self._nodes[rows], int(self._of[rows[0]])
+        ones = np.ones(len(rows), dtype=np.int64)
+        self._capacity.release(self._demands[leaving], sources, ones)
         if self._movable[index]:
-            self._capacity.place_many(demand, sources, one)
+            self._capacity.place_many(demand, sources, ones)
             came = np.ones(len(rows), dtype=np.bool_)
         else:
             came = np.array([self._capacity.place(demand, node, 1) for node in sources.tolist()], dtype=np.bool_)
-            self._with_rules += [Commit(index, node, 1) for node in sources[came].tolist()]
-            self._capacity.place_many(self._demands[other], sources[~came], one[~came])
-        rows, sources, targets, one = rows[came], sources[came], targets[came], one[came]
-        self._capacity.place_many(self._demands[other], targets, one)
+            self._bound_commits += [Commit(index, node, 1) for node in sources[came].tolist()]
+            self._capacity.place_many(self._demands[leaving], sources[~came], ones[~came])
+        rows, sources, targets, ones = rows[came], sources[came], targets[came], ones[came]
+        self._capacity.place_many(self._demands[leaving], targets, ones)
         self._counts[rows] -= 1
-        self._add(other, targets, one)
+        self._add(leaving, targets, ones)
         if self._movable[index]:
-            self._add(index, sources, one)
+            self._add(index, sources, ones)
         self._left[index] -= len(rows)
         return bool(len(rows))
 
