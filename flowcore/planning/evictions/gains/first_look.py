@@ -28,7 +28,7 @@ from flowcore.planning.problem.demands.demands import node_totals
 #: Nodes with stranded GPUs that a round looks at for pods that gain together. Each costs a millisecond of CPU time.
 _MOST_NODES = 64
 #: Most pods of a node that leave together.
-_MOST_TOGETHER = 10
+MOST_TOGETHER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -221,11 +221,11 @@ class FirstLook:
         queues = [sorted(queue, key=lambda item: (item[0], item[1].key)) for queue in by_kind.values()]
         free, chosen = self._snapshot.free[home], list[PossibleMove]()
         before = int(self._stranded.costs(free[np.newaxis], np.array([home]), price)[0])
-        most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:_MOST_TOGETHER]
+        most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:MOST_TOGETHER]
         if before + most.max(initial=NO_GAIN) < 0:  # no more than that can come free
             return None
         total = best = count = 0
-        while queues and len(chosen) < _MOST_TOGETHER:
+        while queues and len(chosen) < MOST_TOGETHER:
             nexts = [queue[-1] for queue in queues]
             without = free + np.array([move.kind.usage for _, move in nexts])
             after = self._stranded.costs(without, np.full(len(nexts), home), price)

@@ -215,9 +215,7 @@ def _spread(number: int) -> int:
     return number * _SPREAD % 2**32
 
 
-def _in_turn(
-    kinds: list[_MovableKey], members: Sequence[Int64s], residents: Residents, turn: int
-) -> list[_MovableKey]:
+def _in_turn(kinds: list[_MovableKey], members: Sequence[Int64s], residents: Residents, turn: int) -> list[_MovableKey]:
     """As many as a round looks at: one of each namespace, then the next of each, each begun elsewhere at other turns.
 
     Args:
