@@ -485,7 +485,7 @@ def test_each_move_gains_its_margin_beside_all_others(drawn: tuple[list[Node], l
     cost = stranded_cost(nodes, afterwards.values())
     for move in result.evictions:
         pod = by_key[move.pod.key]
-        others = [other for other in afterwards.values() if other.key != pod.key]
+        others = [each for each in afterwards.values() if each.key != pod.key]
         gain = _dearer_at_home(nodes, others, pod, move.to, policy) + stranded_cost(nodes, [*others, pod]) - cost
         # Both round the costs of each node.
         assert gain >= policy.rescheduling.min_gain - len(nodes), f"{pod.key} leaves in vain"

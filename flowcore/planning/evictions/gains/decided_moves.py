@@ -32,8 +32,8 @@ class DecidedMoves:
         self._surplus: dict[int, int] = {}
         self._judged_after: dict[int, int] = {}
         self._looks = _MOST_LOOKS
-        #: Whether moves were taken back, or decided again in another order: others gained beside them.
-        self._is_other_order = False
+        #: Whether moves were taken back, or decided again in another order, since others were judged beside them.
+        self._gains_are_stale = False
 
     def leave(self, move: PossibleMove, node: int) -> None:
         """A pod leaves for a node."""
@@ -153,20 +153,20 @@ class DecidedMoves:
         """They leave again."""
         for move, leaving in zip(moves, leavings, strict=True):
             self._state.leave_again(move.resident, leaving)
-        self._is_other_order = True
+        self._gains_are_stale = True
 
     def drop(self, moves: Iterable[PossibleMove]) -> None:
         """They stay."""
         staying = {move.resident for move in moves}
         for decision in self._decisions:
             decision[:] = [(move, gain) for move, gain in decision if move.resident not in staying]
-        self._is_other_order = True
+        self._gains_are_stale = True
 
     # --- what is said of them ---
 
     def say(self) -> None:
         """Says of each move what it gains, and why. All gains add up to what everything costs less afterwards."""
-        if self._is_other_order:
+        if self._gains_are_stale:
             self._decide_again()
         nodes = self._state.snapshot().table.nodes if self._decisions else ()
         for decision in self._decisions:

@@ -296,8 +296,10 @@ class GainMoves:
         Else the next round would do so, and those that have just come would leave again.
         """
         for offer in sorted(offers, key=lambda offer: (-offer.surplus, offer.key)):
-            coming = self._decided.going_to(offer.home)
-            if not looks.left or self._unsettled[offer.home] or not 0 < len(coming) <= MOST_TOGETHER:
+            coming, leaving = self._decided.going_to(offer.home), self._state.leaving
+            if self._unsettled[offer.home] or all(move.resident in leaving for move in offer.moves):
+                continue
+            if not looks.left or not 0 < len(coming) <= MOST_TOGETHER:
                 continue
             leavings, surplus = self._decided.suspend(coming)
             if self._move_together(offer, kept, looks, holds, max(surplus + 1, 0)):
