@@ -55,7 +55,7 @@ class DecidedMoves:
     # --- moves that others have made wrong ---
 
     def settle(self, holds: Callable[[], bool]) -> None:
-        """Takes back what gains too little beside all others: each move, and then those together that others have changed.
+        """Takes back what gains too little beside all others: each move, then moves together as a whole.
 
         Args:
             holds: whether every filter still passes for the whole plan; asked after each that is taken back.
