@@ -17,7 +17,8 @@ from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState, Leaving
 
-#: How often moves are judged again in a round. Each look costs as much as to price a class.
+#: How often moves are judged again while others are decided, and as often at the end of the round. Each look costs as
+#: much as to price a class.
 _MOST_LOOKS = 256
 
 
@@ -49,28 +50,25 @@ class DecidedMoves:
             self._judged_after[move.resident] = self._state.changes
 
     def going_to(self, node: int) -> list[PossibleMove]:
-        """Those to a node."""
+        """The moves to a node."""
         return [move for move in self._moves() if self._state.leaving[move.resident].to == node]
 
     # --- moves that others have made wrong ---
 
     def settle(self, holds: Callable[[], bool]) -> None:
-        """Takes back what gains too little beside all others: each move, then moves together as a whole.
+        """Takes back what gains too little beside all others: each move, and moves together as a whole.
 
         Args:
             holds: whether every filter still passes for the whole plan; asked after each that is taken back.
         """
-        together = [
-            decision
-            for decision in self._decisions
-            if len(decision) > 1 and any(self._has_changed(move) for move, _ in decision)
-        ]
-        self.take_back_in_vain(self._moves(), holds)
-        dropped = [self._drop_together([move for move, _ in decision], holds) for decision in together]
-        if any(dropped):
-            self.take_back_in_vain(self._moves(), holds)
+        # Prices may depend on nodes that a pod neither leaves nor goes to: each is judged once more.
+        self._judged_after.clear()
+        self._looks = _MOST_LOOKS
+        self.take_back_vain_moves(self._moves(), holds)
+        while any([self._stay_together([move for move, _ in decision], holds) for decision in self._decisions]):
+            self.take_back_vain_moves(self._moves(), holds)
 
-    def take_back_in_vain(self, moves: Iterable[PossibleMove], holds: Callable[[], bool]) -> None:
+    def take_back_vain_moves(self, moves: Iterable[PossibleMove], holds: Callable[[], bool]) -> None:
         """Takes back those of some moves that gain too little beside all others, the worst first; ``holds``: as above.
 
         Each that is taken back lets the plan cost less, so this ends. Where looks do not suffice the rest is left as it
@@ -126,11 +124,10 @@ class DecidedMoves:
         else:
             self.resume([move], [leaving])
 
-    def _drop_together(self, moves: Sequence[PossibleMove], holds: Callable[[], bool]) -> bool:
+    def _stay_together(self, moves: Sequence[PossibleMove], holds: Callable[[], bool]) -> bool:
         """Pods that were to leave together stay, if others have made that wrong. Returns whether they do."""
-        if len(moves) < 2 or self._looks < len(moves):
+        if len(moves) < 2 or not self.may_suspend(moves):
             return False
-        self._looks -= len(moves)
         leavings, surplus = self.suspend(moves)
         if surplus < 0 and holds():
             self.drop(moves)
@@ -140,9 +137,14 @@ class DecidedMoves:
 
     # --- another plan for a while ---
 
+    def may_suspend(self, moves: Sequence[PossibleMove]) -> bool:
+        """Whether there are some moves, and looks to judge each of them."""
+        return 0 < len(moves) <= self._looks
+
     def suspend(self, moves: Sequence[PossibleMove]) -> tuple[list[Leaving], int]:
         """Pods stay for a while. Returns how they left, and what all gained above their prices and margins."""
         leavings, surplus = list[Leaving](), 0
+        self._looks -= len(moves)
         for move in reversed(moves):
             surplus += self._surplus_of(move)
             leavings.append(self._state.leaving[move.resident])
@@ -165,7 +167,10 @@ class DecidedMoves:
     # --- what is said of them ---
 
     def say(self) -> None:
-        """Says of each move what it gains, and why. All gains add up to what everything costs less afterwards."""
+        """Says of each move why it is made and what it gains beside those before it, at least its price and margin.
+
+        So all gains add up to what everything costs less afterwards, unless one gains enough only beside later ones.
+        """
         if self._gains_are_stale:
             self._decide_again()
         nodes = self._state.snapshot().table.nodes if self._decisions else ()
@@ -188,7 +193,6 @@ class DecidedMoves:
 
     def _say_single(self, move: PossibleMove, gain: int, nodes: Sequence[Node]) -> None:
         leaving, home = self._state.leaving[move.resident], self._state.residents.nodes[move.resident]
-        # One that gains enough only beside later ones says no less than the others.
         leaving.gain = max(gain, _least(move))
         leaving.reason = (
             f"it costs {leaving.gain:,} less on {nodes[leaving.to].name} than on {nodes[home].name}, "

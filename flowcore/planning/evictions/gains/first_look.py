@@ -27,7 +27,7 @@ from flowcore.planning.evictions.state import EvictionState
 #: Nodes with stranded GPUs that a round looks at for pods that gain together. Each costs a millisecond of CPU time.
 _MOST_NODES = 64
 #: Most pods of a node that leave together.
-MOST_TOGETHER = 10
+_MOST_TOGETHER = 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,8 @@ class FirstLook:
     def _alone(self, kind: MovableKind, gains: Int64s) -> list[GainOffer]:
         """Offers of pods that gain each by itself: those on a node together."""
         nodes, least = self._residents.nodes[kind.residents], kind.policy.rescheduling.min_gain
-        homes = np.unique(nodes)
+        # Each once, in order: numbers of nodes are small, so to count them is faster than to sort them.
+        homes = np.flatnonzero(np.bincount(nodes))
         with_freed = gains.copy()
         with_freed[homes] += kind.freed(self._snapshot, homes, self._stranded)
         gaining = kind.residents[with_freed[nodes] >= least]
@@ -179,9 +180,12 @@ class FirstLook:
 
     def _fragmented(self, kinds: Sequence[MovableKind], movable: Int64s) -> dict[int, Bools]:
         """By price of a stranded GPU, bool[N]: nodes where such GPUs cost as much as a margin. Many take turns."""
-        snapshot, homes = self._snapshot, np.unique(self._residents.nodes[movable])
+        priced = [kind for kind in kinds if kind.stranded_price] if self._stranded.kinds else []
+        if not priced:
+            return {}
+        snapshot, homes = self._snapshot, np.flatnonzero(np.bincount(self._residents.nodes[movable]))
         least: dict[int, int] = {}
-        for kind in kinds:
+        for kind in priced:
             margin = kind.policy.rescheduling.min_gain
             least[kind.stranded_price] = min(margin, least.get(kind.stranded_price, margin))
         fragmented: dict[int, Bools] = {}
@@ -217,11 +221,11 @@ class FirstLook:
         queues = [sorted(queue, key=lambda item: (item[0], item[1].key)) for queue in by_kind.values()]
         free, chosen = self._snapshot.free[home], list[PossibleMove]()
         before = int(self._stranded.costs(free[np.newaxis], np.array([home]), price)[0])
-        most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:MOST_TOGETHER]
+        most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:_MOST_TOGETHER]
         if before + most.max(initial=NO_GAIN) < 0:  # no more than that can come free
             return None
         total = best = count = 0
-        while queues and len(chosen) < MOST_TOGETHER:
+        while queues and len(chosen) < _MOST_TOGETHER:
             nexts = [queue[-1] for queue in queues]
             without = free + np.array([move.kind.usage for _, move in nexts])
             after = self._stranded.costs(without, np.full(len(nexts), home), price)

@@ -24,7 +24,7 @@ from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.gains.decided_moves import DecidedMoves
-from flowcore.planning.evictions.gains.first_look import MOST_TOGETHER, FirstLook, GainOffer, JointOffer, PossibleMove
+from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, JointOffer, PossibleMove
 from flowcore.planning.evictions.gains.movable_kinds import network_policies
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
@@ -285,7 +285,7 @@ class GainMoves:
             state.roll_back(start)
             return 0
         self._decided.add(moves[:count])
-        self._decided.take_back_in_vain([move for move, _ in moves[:count]], holds)
+        self._decided.take_back_vain_moves([move for move, _ in moves[:count]], holds)
         return count
 
     def _leave_filled(
@@ -297,9 +297,8 @@ class GainMoves:
         """
         for offer in sorted(offers, key=lambda offer: (-offer.surplus, offer.key)):
             coming, leaving = self._decided.going_to(offer.home), self._state.leaving
-            if self._unsettled[offer.home] or all(move.resident in leaving for move in offer.moves):
-                continue
-            if not looks.left or not 0 < len(coming) <= MOST_TOGETHER:
+            have_left = all(move.resident in leaving for move in offer.moves)
+            if have_left or self._unsettled[offer.home] or not looks.left or not self._decided.may_suspend(coming):
                 continue
             leavings, surplus = self._decided.suspend(coming)
             if self._move_together(offer, kept, looks, holds, max(surplus + 1, 0)):

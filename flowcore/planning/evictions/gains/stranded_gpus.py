@@ -146,11 +146,12 @@ def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_G
     Args:
         held: GPUs of the pods of each class.
     """
+    rules = {pod_class: _rules(pod_class) for pod_class in held}
     by_rules = Counter[PodClass]()
     for pod_class, gpus in held.items():
-        by_rules[_rules(pod_class)] += gpus
-    allowed = {rules: static_fits(rules, EMPTY_SIGNATURE, snapshot) for rules in _most(by_rules, _MOST_RULES)}
-    requests = {pod_class: snapshot.vector(pod_class.requests) for pod_class in held if _rules(pod_class) in allowed}
+        by_rules[rules[pod_class]] += gpus
+    allowed = {which: static_fits(which, EMPTY_SIGNATURE, snapshot) for which in _most(by_rules, _MOST_RULES)}
+    requests = {pod_class: snapshot.vector(pod_class.requests) for pod_class in held if rules[pod_class] in allowed}
     numbers = {pod_class: int(amounts[column]) for pod_class, amounts in requests.items()}
     by_number = Counter[int]()
     for pod_class, number in numbers.items():
@@ -158,16 +159,17 @@ def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_G
     counted = sorted(by_number, key=lambda number: (-by_number[number], number))[:_MOST_KINDS]
     ranked = [pod_class for pod_class in _most(held, len(held)) if numbers.get(pod_class) in counted]
     alone = len(ranked) if len(ranked) <= _MOST_KINDS else _MOST_KINDS - len(counted)
-    rest: defaultdict[int, list[PodClass]] = defaultdict(list)
+    together: defaultdict[int, list[PodClass]] = defaultdict(list)
     for pod_class in ranked[alone:]:
-        rest[numbers[pod_class]].append(pod_class)
+        together[numbers[pod_class]].append(pod_class)
     total = sum(held[pod_class] for pod_class in ranked)
     kinds = []
-    for classes in (*([pod_class] for pod_class in ranked[:alone]), *rest.values()):
+    for classes in (*([pod_class] for pod_class in ranked[:alone]), *together.values()):
         share = np.zeros(len(snapshot.free))
         for pod_class in classes:
-            share[allowed[_rules(pod_class)]] += held[pod_class] / total
-        kinds.append(_GPUPods(_median([requests[each] for each in classes], [held[each] for each in classes]), share))
+            share[allowed[rules[pod_class]]] += held[pod_class] / total
+        median = _median([requests[member] for member in classes], [held[member] for member in classes])
+        kinds.append(_GPUPods(median, share))
     return tuple(kinds)
 
 
