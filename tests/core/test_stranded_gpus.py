@@ -167,6 +167,14 @@ def test_kinds_that_count_together_keep_their_nodes() -> None:
         assert costs_of(nodes, in_order) == [6 * 19 * 50] * 20
 
 
+def test_of_very_many_sets_of_nodes_those_count_whose_pods_hold_the_most() -> None:
+    """Forty pods are each kept to a node of their own: those with the most GPUs say what is stranded."""
+    nodes = [node(f"n{place:02}", 64, 8) for place in range(40)]
+    pods = [kept_to(running(f"p{row}", each.name, 1, gpu=1 + (row < 32)), each.name) for row, each in enumerate(nodes)]
+    # The others' nodes take nobody of those that count.
+    assert costs_of(nodes, pods, 32) == [6 * 31] * 32 + [0] * 8
+
+
 @given(st.permutations(range(24)))
 @settings(max_examples=examples(20))
 def test_which_kinds_count_does_not_depend_on_the_order_of_pods(order: Sequence[int]) -> None:
