@@ -65,7 +65,7 @@ class DecidedMoves:
         self._judged_after.clear()
         self._looks = _MOST_LOOKS
         self.take_back_vain_moves(self._moves(), holds)
-        while any([self._stay_together([move for move, _ in decision], holds) for decision in self._decisions]):
+        while any(self._stay_together([move for move, _ in decision], holds) for decision in self._decisions):
             self.take_back_vain_moves(self._moves(), holds)
 
     def take_back_vain_moves(self, moves: Iterable[PossibleMove], holds: Callable[[], bool]) -> None:
