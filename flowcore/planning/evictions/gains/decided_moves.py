@@ -8,7 +8,7 @@ free before anybody leaves.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from flowcore.model.nodes import Node
 from flowcore.model.running_pods import EvictionKind
@@ -33,7 +33,9 @@ class DecidedMoves:
         self._surplus: dict[int, int] = {}
         self._judged_after: dict[int, int] = {}
         self._looks = _MOST_LOOKS
-        #: Whether moves were taken back, or decided again in another order, since others were judged beside them.
+        #: By number of a pod that leaves with others: the changes before all of these were judged as a whole.
+        self._judged_together_after: dict[int, int] = {}
+        #: Whether moves were taken back that others were judged beside.
         self._gains_are_stale = False
 
     def leave(self, move: PossibleMove, node: int) -> None:
@@ -48,6 +50,7 @@ class DecidedMoves:
             ((move, gain),) = moves
             self._surplus[move.resident] = gain - _least(move)
             self._judged_after[move.resident] = self._state.changes
+        self._judged_together_after |= {move.resident: self._state.changes for move, _ in moves}
 
     def going_to(self, node: int) -> list[PossibleMove]:
         """The moves to a node."""
@@ -90,7 +93,7 @@ class DecidedMoves:
     def _judge(self, moves: Iterable[PossibleMove]) -> bool:
         """Judges moves again whose nodes have changed since. Returns whether there were looks for all of them."""
         for move in moves:
-            if not self._has_changed(move):
+            if not self._has_changed(move, self._judged_after):
                 continue
             if not self._looks:
                 return False
@@ -99,11 +102,11 @@ class DecidedMoves:
             self._judged_after[move.resident] = self._state.changes
         return True
 
-    def _has_changed(self, move: PossibleMove) -> bool:
+    def _has_changed(self, move: PossibleMove, judged_after: Mapping[int, int]) -> bool:
         """Whether a node of a move has changed since the move was judged."""
         state, resident = self._state, move.resident
         changed = max(state.version(int(state.residents.nodes[resident])), state.version(state.leaving[resident].to))
-        return changed > self._judged_after.get(resident, -1)
+        return changed > judged_after.get(resident, -1)
 
     def _surplus_of(self, move: PossibleMove) -> int:
         """By how much the gain of a move is above its price and margin, beside all others."""
@@ -126,13 +129,15 @@ class DecidedMoves:
 
     def _stay_together(self, moves: Sequence[PossibleMove], holds: Callable[[], bool]) -> bool:
         """Pods that were to leave together stay, if others have made that wrong. Returns whether they do."""
-        if len(moves) < 2 or not self.may_suspend(moves):
+        changed = any(self._has_changed(move, self._judged_together_after) for move in moves)
+        if len(moves) < 2 or not changed or not self.may_suspend(moves):
             return False
         leavings, surplus = self.suspend(moves)
         if surplus < 0 and holds():
             self.drop(moves)
             return True
         self.resume(moves, leavings)
+        self._judged_together_after |= {move.resident: self._state.changes for move in moves}
         return False
 
     # --- another plan for a while ---
@@ -155,7 +160,6 @@ class DecidedMoves:
         """They leave again."""
         for move, leaving in zip(moves, leavings, strict=True):
             self._state.leave_again(move.resident, leaving)
-        self._gains_are_stale = True
 
     def drop(self, moves: Iterable[PossibleMove]) -> None:
         """They stay."""
@@ -173,6 +177,7 @@ class DecidedMoves:
         """
         if self._gains_are_stale:
             self._decide_again()
+        self._state.put_in_order([move.resident for move in self._moves()])
         nodes = self._state.snapshot().table.nodes if self._decisions else ()
         for decision in self._decisions:
             if len(decision) == 1:
