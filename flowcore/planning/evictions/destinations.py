@@ -22,6 +22,9 @@ from flowcore.planning.evictions.state import EvictionState
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
 
+#: No node has so much room; and it is not known.
+_NO_NODE, _NOT_KNOWN = -1, -2
+
 
 @dataclass(slots=True, eq=False)
 class _Replacements:
@@ -64,23 +67,34 @@ class Destinations:
         self._share = 1.0 / total
         #: float64[N]: the room to spare on each node, in shares of all that there is; and the changes before that.
         self._spare, self._spare_after = np.zeros(len(state.free)), -1
-        #: int64[S]: for each row of ``Residents.amounts`` a node with so much room now, -1: none; and the changes.
-        self._node_with_room = np.full(len(state.residents.amounts), -1, dtype=np.int64)
+        #: int64[S]: for each row of ``Residents.amounts`` a node with so much room now, or none; and the changes.
+        self._node_with_room = np.full(len(state.residents.amounts), _NOT_KNOWN, dtype=np.int64)
         self._node_with_room_after = -1
 
-    def may_fit(self) -> Bools:
-        """bool[V]: residents for whose replacement some node has the resources now."""
-        state, amounts, nodes = self._state, self._state.residents.amounts, self._node_with_room
-        changed, every = state.changed_since(self._node_with_room_after), np.arange(len(state.free))
+    def may_fit(self, among: Bools) -> Bools:
+        """bool[V]: those of some residents, bool[V], for whose replacement some node has the resources now."""
+        state, residents, nodes = self._state, self._state.residents, self._node_with_room
+        amounts, every = residents.amounts, np.arange(len(state.free))
+        changed = state.changed_since(self._node_with_room_after)
         self._node_with_room_after = state.changes
-        had = nodes >= 0
-        has = had & _enough(state.free_now[nodes], amounts)
-        for size in np.nonzero(~has)[0].tolist():
+        asked = np.zeros(len(amounts), dtype=np.bool_)
+        asked[residents.sizes[among]] = True
+        before = nodes.copy()
+        has = (nodes >= 0) & _enough(state.free_now[np.maximum(nodes, 0)], amounts)
+        lacking = asked & ~has
+        # Moves take the nodes with the least room to spare: another node stays the answer for longer.
+        spare = self._room_to_spare()
+        roomiest = int(spare.argmax())
+        suffices = lacking & _enough(state.free_now[[roomiest]], amounts)
+        nodes[suffices] = roomiest
+        for size in np.nonzero(lacking & ~suffices)[0].tolist():
             # Where none had so much room, one has only if its room has changed.
-            candidates = every if had[size] else changed
+            candidates = changed if before[size] == _NO_NODE else every
             fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
-            nodes[size] = fitting[0] if len(fitting) else -1
-        fits: Bools = (nodes >= 0)[state.residents.sizes]
+            nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
+        # What is not asked about now is looked at anew when it is.
+        nodes[~asked & (nodes == _NO_NODE)] = _NOT_KNOWN
+        fits: Bools = among & (asked & (nodes >= 0))[residents.sizes]
         return fits
 
     def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
