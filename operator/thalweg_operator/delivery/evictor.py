@@ -121,8 +121,7 @@ class Evictor:
         if not write.dry_run:
             preemptors = {"preemptors": write.preemptors} if write.preemptors else {}
             _log.info("evicted", pod=pod.key, kind=write.departure.value, why=write.message, **preemptors)
-            if pod.grace_period > 0:  # else it is gone, and has no condition any more
-                await self._write_condition(write, path)
+            await self._write_condition(write, path)
             self._write_event(write, write.message)
         return Finished.ANSWERED, Answer.DONE, ""
 
