@@ -22,7 +22,7 @@ from flowcore.planning.evictions.state import EvictionState
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
 
-#: No node has so much room; and it is not known.
+#: No node has so much room; nobody knows whether one has.
 _NO_NODE, _NOT_KNOWN = -1, -2
 
 
@@ -74,28 +74,27 @@ class Destinations:
     def may_fit(self, among: Bools) -> Bools:
         """bool[V]: those of some residents, bool[V], for whose replacement some node has the resources now."""
         state, residents, nodes = self._state, self._state.residents, self._node_with_room
-        amounts, every = residents.amounts, np.arange(len(state.free))
-        changed = state.changed_since(self._node_with_room_after)
+        amounts, changed = residents.amounts, state.changed_since(self._node_with_room_after)
         self._node_with_room_after = state.changes
         asked = np.zeros(len(amounts), dtype=np.bool_)
         asked[residents.sizes[among]] = True
-        before = nodes.copy()
-        has = (nodes >= 0) & _enough(state.free_now[np.maximum(nodes, 0)], amounts)
-        lacking = asked & ~has
-        # Moves take the nodes with the least room to spare: another node stays the answer for longer.
-        spare = self._room_to_spare()
-        roomiest = int(spare.argmax())
-        suffices = lacking & _enough(state.free_now[[roomiest]], amounts)
-        nodes[suffices] = roomiest
-        for size in np.nonzero(lacking & ~suffices)[0].tolist():
-            # Where none had so much room, one has only if its room has changed.
-            candidates = changed if before[size] == _NO_NODE else every
-            fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
-            nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
-        # What is not asked about now is looked at anew when it is.
+        fits = (nodes >= 0) & _enough(state.free_now[np.maximum(nodes, 0)], amounts)
+        lacking = np.nonzero(asked & ~fits)[0]
+        if len(lacking):
+            every, spare = np.arange(len(state.free)), self._room_to_spare()
+            # Moves take the nodes with the least room to spare: the one with the most stays an answer for long.
+            roomiest = int(spare.argmax())
+            suffices = _enough(state.free_now[[roomiest]], amounts[lacking])
+            for size in lacking[~suffices].tolist():
+                # Where no node had so much room, one has only if its room has changed.
+                candidates = changed if nodes[size] == _NO_NODE else every
+                fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
+                nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
+            nodes[lacking[suffices]] = roomiest
+        # What is not asked for now is looked at anew when it is.
         nodes[~asked & (nodes == _NO_NODE)] = _NOT_KNOWN
-        fits: Bools = among & (asked & (nodes >= 0))[residents.sizes]
-        return fits
+        may_fit: Bools = among & (nodes >= 0)[residents.sizes]
+        return may_fit
 
     def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
         """The node that takes a resident's replacement, with the least room to spare or the cheapest; -1: none.
