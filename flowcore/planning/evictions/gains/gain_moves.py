@@ -74,6 +74,8 @@ class GainMoves:
         self._terminating = TerminatingPods.of(snapshot, state.residents.running)
         #: bool[N]: nodes that are neither left nor taken for gain.
         self._unsettled = self._terminating.unsettled.copy()
+        # Beside a move for gain a pod that leaves for others might have stayed: the next round looks at its node.
+        self._unsettled[self._residents.nodes[list(state.leaving)]] = True
         #: Pods that would move if the nodes were settled: part of the plan until its end.
         self._held: list[int] = []
         #: ``_is_needed`` by signature and policy of a pod.
