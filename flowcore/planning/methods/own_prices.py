@@ -13,8 +13,8 @@ from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
 
 #: Multiples of the prices of a state that are tried: of all resources together, then of each alone.
-_TOGETHER = (0.5, 0.71, 0.84, 1.19, 1.41, 2.0)
-_ALONE = (0.0, 0.6, 0.85, 1.2, 1.7)
+_TOGETHER = (0.6, 0.8, 1.25, 1.7)
+_ALONE = (0.0, 0.7, 1.4)
 
 #: What is tried need not be exact: any prices are valid.
 _Float32s = NDArray[np.float32]

@@ -32,6 +32,8 @@ _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 _NARROW = 0.9
 #: Demands and states of the rough solution by which nodes are told apart where room is short.
 _ROUGH_DEMANDS, _ROUGH_STATES = 40, 150
+#: So many states more there are then at most.
+_TOLD_APART = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -86,7 +88,7 @@ def relax(
         by_room = states.divided(states.room, min(most, _ROUGH_STATES), anew=True)
         rough = _solve(cost_matrix, merged(demands, chosen, pods, _ROUGH_DEMANDS), by_room, leaving, bundles)
         if rough is not None:
-            finer = states.divided(rough.worth_of_room(cost_matrix), most)
+            finer = states.divided(rough.worth_of_room(cost_matrix), min(most, len(states.sizes) + _TOLD_APART))
             solved = _solve(cost_matrix, classes, finer, leaving, bundles)
     if solved is None:
         solved = _solve(cost_matrix, classes, states, leaving, bundles)
