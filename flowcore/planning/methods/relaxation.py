@@ -135,7 +135,8 @@ class _Solved:
             cost_matrix.spare[nodes],
         )
         pods = np.array([each.pods for each in self.classes])
-        return prices * (pods @ requests / pods.sum())
+        of_mean_pod: Float64s = prices * (pods @ requests / pods.sum())
+        return of_mean_pod
 
 
 def _solve(

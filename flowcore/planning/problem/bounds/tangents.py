@@ -99,14 +99,14 @@ class Tangents:
         fullest = _fullest(cost_matrix.capacity, start, potential.utilisation, demands)
         slopes[:, 3] -= np.maximum(before - exact + _ROUNDING, 0.0)
         constants, added = np.zeros(len(before)), np.zeros_like(slopes)
-        touched = () if expected is None else expected.loads
+        touched: tuple[Load, ...] = () if expected is None else expected.loads
         nodes = np.zeros(0, dtype=np.int64) if expected is None else expected.nodes
         for load in touched:
             fullest.taken[nodes] = np.maximum(fullest.taken[nodes], load.taken)
             fullest.pods[nodes] = np.maximum(fullest.pods[nodes], load.pods)
         curvature = potential.curvature(fullest, start)
         if expected is not None and len(nodes):
-            own, most = start.at(nodes), fullest.at(nodes)
+            own, highest = start.at(nodes), fullest.at(nodes)
             slopes[nodes], curvature[nodes] = 0.0, 0.0
             whole = np.maximum(sum(expected.weights), 1.0)
             above = -before[nodes] - _ROUNDING
@@ -114,7 +114,7 @@ class Tangents:
                 share = weight / whole
                 moved = np.column_stack([load.taken - own.taken, load.pods - own.pods])
                 value, gradient = potential.exact(load), potential.gradient(load)
-                bends = share[:, np.newaxis] * potential.curvature(most, load)
+                bends = share[:, np.newaxis] * potential.curvature(highest, load)
                 slopes[nodes] += share[:, np.newaxis] * gradient
                 curvature[nodes] += bends
                 # Of several points the mean will do: what pods pay beyond one is convex in it.
