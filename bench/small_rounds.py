@@ -5,8 +5,8 @@
 
 `placed`: up to 4 nodes and 12 waiting pods of one priority, with one kind of rule: rounds in which some plan places
 more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with PodDisruptionBudgets: rounds in which
-some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims. No
-cluster takes part.
+some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims.
+`moved`: clusters of 2 to 4 nodes whose running pods may move for one or two waiting ones. No cluster takes part.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 import click
 import msgspec
 from harness.conditions import conditions
+from harness import move_rounds
 from harness.small_rounds import RULES, Shape, draw_round, most_placed
 from harness.tables import console, print_conditions
 from harness.urgent_rounds import NOW, UrgentShape, best_standing, draw_urgent, standing_of
@@ -25,7 +26,7 @@ from rich.table import Table
 
 from flowcore.questions.scenario import plan_scenario
 
-PARTS = ("placed", "urgent")
+PARTS = ("placed", "urgent", "moved")
 URGENT = {
     "one priority, resources": UrgentShape((1000,), rules=False),
     "one priority": UrgentShape((1000,)),
@@ -40,7 +41,7 @@ class Row:
     Attributes:
         worse: draws in which some plan is better than ours.
         fewer: of these, draws in which it has as many pods and fewer victims (urgent).
-        evicting: draws in which the best plan evicts (urgent).
+        evicting: draws in which the best plan evicts (urgent), or moves (moved).
         seconds: CPU seconds of one round, the mean.
     """
 
@@ -86,11 +87,28 @@ def urgent(case: str, draws: int, seed: int) -> Row:
     return Row("urgent", case, draws, worse, fewer, evicting, seconds / draws)
 
 
+def moved(case: str, draws: int, seed: int) -> Row:
+    """Rounds in which pods move for waiting ones: a plan that has all their room at once, or chains of moves."""
+    worse = moving = 0
+    seconds = 0.0
+    for number in range(draws):
+        drawn = move_rounds.draw_moves(seed + number)
+        scenario = drawn.scenario()
+        before = time.process_time()
+        result = plan_scenario(scenario, move_rounds.NOW, reschedule=True).result
+        seconds += time.process_time() - before
+        best = move_rounds.best_standing(drawn, chains=case == "chains")
+        worse += best < move_rounds.standing_of(drawn, result)
+        moving += best[1] > 0
+    return Row("moved", case, draws, worse, None, moving, seconds / draws)
+
+
 def rows(parts: tuple[str, ...], draws: int, seed: int) -> Iterator[Row]:
     """All rows of some parts."""
     ways: dict[str, tuple[Callable[[str, int, int], Row], tuple[str, ...]]] = {
         "placed": (placed, RULES),
         "urgent": (urgent, tuple(URGENT)),
+        "moved": (moved, ("room first", "chains")),
     }
     for part in parts:
         measure, cases = ways[part]
