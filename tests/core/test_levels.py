@@ -24,7 +24,7 @@ from support.levels import (
     younger_before_older,
 )
 from support.model import node, pod, snapshot
-from support.profiles import examples
+from support.profiles import examples, is_quick
 
 from flowcore.model.gangs import Gang
 from flowcore.planning.round import run_one_by_one, run_round
@@ -173,7 +173,7 @@ def test_drawn_rounds_with_pods_that_have_waited_for_days(seed: int, rules: str)
     assert evicted_again(scenario, planned) == []
 
 
-@settings(max_examples=examples(10), deadline=None)
+@settings(max_examples=6 if is_quick() else examples(20), deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), rules=st.sampled_from(RULES))
 def test_larger_drawn_rounds(seed: int, rules: str) -> None:
     """Where searches end with a plan that leaves room, it is filled, and no priority is passed over."""

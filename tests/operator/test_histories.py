@@ -28,7 +28,7 @@ def test_sums_add_up_and_empty(seed: int, steps: int) -> None:
 
 
 @pytest.mark.slow
-@settings(max_examples=examples(3_000))
+@settings(max_examples=examples(1_500))
 @given(st.integers(0, 2**32), st.integers(1, 400))
 def test_sums_add_up_and_empty_after_long_histories(seed: int, steps: int) -> None:
     """The same, longer and more often."""

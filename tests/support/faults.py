@@ -334,7 +334,7 @@ FAULTS = (
     Fault("nodes vanish under planned pods", nodes_vanish, slow=True),
     Fault("a policy flaps", policy_flaps, slow=True),
     Fault("2,000 pods come at once", pods_at_once(2_000), within=120, slow=True),
-    Fault("20,000 pods come at once", pods_at_once(20_000), within=600, slow=True),
+    Fault("10,000 pods come at once", pods_at_once(10_000), within=600, slow=True),
     Fault("the extender is flooded", extender_flooded, slow=True),
     Fault("kube-scheduler is killed", killed_for("kube-scheduler", 0)),
 )

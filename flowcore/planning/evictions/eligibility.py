@@ -146,6 +146,14 @@ class Eligibility:
             )
         return evictions
 
+    def limits_of(self, resident: int) -> dict[str, int]:
+        """How many more may leave that count for what a resident counts for: its budgets, what its gang can spare."""
+        state, pod = self._state, self._residents.pods[resident]
+        limits = {f"budget {name}": state.budgets[name] for name in pod.budgets}
+        if pod.gang:
+            limits[f"gang {pod.gang}"] = self.surplus(pod.gang)
+        return limits
+
     def surplus(self, name: str) -> int:
         """How many pods of a gang may leave and the rest still be of use."""
         gang = self._residents.running.gangs.get(name)

@@ -12,11 +12,11 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot
 from flowcore.costs.shares.reclaim import Reclaim
-from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingReason, VictimOrder
+from flowcore.model.policies import Policy, ReschedulingMode, ReschedulingReason, VictimOrder
 from flowcore.model.running_pods import EvictionKind, RunningPods
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
-from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, move_prices
+from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
 from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
 from flowcore.planning.evictions.residents import Residents
@@ -33,7 +33,6 @@ from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.resident_bound import resident_bound
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
-from flowcore.planning.problem.demands.demands import node_totals
 from flowcore.planning.problem.levels import level_units, levels_of
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import Commit
@@ -273,10 +272,8 @@ class _EvictionRound:
     def _lost_work(self) -> Int64s:
         """int64[V]: what is lost when a resident leaves; nothing by a placement that is taken back."""
         residents, problem = self._state.residents, self._problem
-        everything, offering = node_totals(problem.snapshot)
-        tenths = 10 * (residents.usage * (offering / everything)).max(axis=1)
-        policies = dict.fromkeys((pod.policy for pod in residents.pods), BUILT_IN) | dict(problem.policies)
-        prices = move_prices(residents.pods, tenths, policies, problem.snapshot.now)
+        numbers = np.arange(len(residents.pods))
+        prices = prices_of_leaving(residents, numbers, problem.policies, problem.snapshot)
         prices[residents.running_count :] = 0
         return prices
 

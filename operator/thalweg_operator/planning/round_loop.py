@@ -166,6 +166,8 @@ class RoundLoop:
     def record_next_round(self, folder: Path) -> None:
         """Has the next round recorded in a folder: one with pods, or one without if no pod waits for its turn."""
         self._record_in = str(folder)
+        # Pods that wait for their turn have one, though nothing has changed since they were planned in vain.
+        self._helped_by_time += 1
         self._batcher.trigger()
 
     async def run(self) -> None:

@@ -6,7 +6,7 @@ nothing. Pods of a node that gain only together leave together.
 """
 
 from flowcore.planning.evictions.gains.gain_moves import GainMoves
-from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.gains.move_prices import prices_of_leaving
 from flowcore.planning.evictions.gains.replacement_costs import ReplacementCosts
 
-__all__ = ["GainMoves", "ReplacementCosts", "move_prices"]
+__all__ = ["GainMoves", "ReplacementCosts", "prices_of_leaving"]

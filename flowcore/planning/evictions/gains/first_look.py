@@ -19,11 +19,10 @@ from flowcore.costs.model import Load
 from flowcore.model.policies import Policy
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.gains.movable_kinds import NO_GAIN, MovableKind, movable_kinds, turn_of
-from flowcore.planning.evictions.gains.move_prices import move_prices
+from flowcore.planning.evictions.gains.move_prices import prices_of_leaving
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
 from flowcore.planning.evictions.gains.terminating_pods import TerminatingPods
 from flowcore.planning.evictions.state import EvictionState
-from flowcore.planning.problem.demands.demands import node_totals
 
 #: Nodes with stranded GPUs that a round looks at for pods that gain together. Each costs a millisecond of CPU time.
 _MOST_NODES = 64
@@ -160,10 +159,7 @@ class FirstLook:
 
     def _prices(self, numbers: Int64s) -> Int64s:
         """int64[len(numbers)]: what moves of some residents cost."""
-        everything, offering = node_totals(self._snapshot)
-        tenths = 10 * (self._residents.usage[numbers] * (offering / everything)).max(axis=1)
-        pods = [self._residents.pods[number] for number in numbers.tolist()]
-        return move_prices(pods, tenths, self._policies, self._snapshot.now)
+        return prices_of_leaving(self._residents, numbers, self._policies, self._snapshot)
 
     # --- pods that gain together ---
 

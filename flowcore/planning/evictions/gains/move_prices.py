@@ -14,15 +14,32 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
 from flowcore.costs.model import Float64s
 from flowcore.costs.unscheduled import price_growth
-from flowcore.model.policies import LostWork, Policy
+from flowcore.model.policies import BUILT_IN, LostWork, Policy
 from flowcore.model.running_pods import RunningPod
 from flowcore.model.usage import MAX_FUTURE
+from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.problem.demands.demands import node_totals
 
 #: No move costs more: prices stay far from overflow, and no gain is as large.
 _LIMIT = 10**13
+
+
+def prices_of_leaving(
+    residents: Residents, numbers: Int64s, policies: Mapping[str, Policy], snapshot: Snapshot
+) -> Int64s:
+    """int64[len(numbers)]: what it costs that residents leave, by number. What no policy governs has the built-in one.
+
+    Args:
+        snapshot: gives the mean node, and the time.
+    """
+    everything, offering = node_totals(snapshot)
+    tenths = 10 * (residents.usage[numbers] * (offering / everything)).max(axis=1)
+    pods = [residents.pods[number] for number in numbers.tolist()]
+    governing = {pod.policy: policies.get(pod.policy, BUILT_IN) for pod in pods}
+    return move_prices(pods, tenths, governing, snapshot.now)
 
 
 def move_prices(pods: Sequence[RunningPod], tenths: Float64s, policies: Mapping[str, Policy], now: float) -> Int64s:

@@ -142,15 +142,11 @@ class JointSearch:
         for resident in residents.on(node):
             if not (residents.is_running(resident) and self._eligibility.may_leave(resident, highest)):
                 continue
-            pod = residents.pods[resident]
-            names = [f"budget {name}" for name in pod.budgets]
-            limits |= {f"budget {name}": state.budgets[name] for name in pod.budgets}
-            if pod.gang:
-                names.append(f"gang {pod.gang}")
-                limits[names[-1]] = self._eligibility.surplus(pod.gang)
-            if all(limits[name] > 0 for name in names):
+            known = self._eligibility.limits_of(resident)
+            limits |= known
+            if all(left > 0 for left in known.values()):
                 members.append(resident)
-                limits_of[resident] = names
+                limits_of[resident] = list(known)
         members = members[-MOST_MEMBERS:]  # of more, the least important ones
         free = state.free[node].copy()
         for item in self._items:

@@ -77,10 +77,9 @@ class NodePatterns:
         self._sets, self._losses, self._freed = counts[order], losses[order], counts[order] @ usage
         self._limited = {name: number[order] for name, number in self._limited.items()}
 
-    @property
-    def set_count(self) -> int:
-        """How many sets may leave."""
-        return len(self._sets)
+    def work(self, requests: Int64s) -> int:
+        """How many numbers are compared at most for the patterns of some demands, int64[D, R]."""
+        return len(self._sets) * _most_arrivals(requests) * int(requests.shape[1])
 
     def patterns(self, requests: Int64s, most: Int64s) -> Patterns:
         """The patterns for some demands.
@@ -90,7 +89,7 @@ class NodePatterns:
             most: int64[D], pods that may come at most.
         """
         fitting = np.minimum(most, self._fitting(requests))
-        counts = _grid(fitting.tolist(), max(_MOST_ARRIVALS, 1 << len(requests)))
+        counts = _grid(fitting.tolist(), _most_arrivals(requests))
         chosen = self._cheapest(counts @ requests)
         counts, chosen = counts[chosen >= 0], chosen[chosen >= 0]
         losses = self._losses[chosen]
@@ -122,6 +121,10 @@ class NodePatterns:
         enough = np.all((room[np.newaxis] >= asked[:, np.newaxis]) | (asked[:, np.newaxis] <= 0), axis=2)
         first: Int64s = np.where(enough.any(axis=1), enough.argmax(axis=1), -1)
         return first
+
+
+def _most_arrivals(requests: Int64s) -> int:
+    return max(_MOST_ARRIVALS, 1 << len(requests))
 
 
 def _grid(most: Sequence[int], limit: int) -> Int64s:

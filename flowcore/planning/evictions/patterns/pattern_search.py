@@ -44,21 +44,21 @@ class PatternSearch:
         eligibility: Eligibility,
         check_of: Callable[[int], FitCheck],
         node_order: Callable[[int, Bools], Int64s],
-        place: Callable[[int, Sequence[PendingPod]], int],
+        place: Callable[[int, Sequence[PendingPod]], object],
     ) -> None:
         """Changes the state.
 
         Args:
             check_of: the fit check of a demand, by number.
             node_order: nodes for a demand where some residents may leave, bool[V], the cheapest first.
-            place: places pods of a demand one after the other, with victims; how many.
+            place: places pods of a demand one after the other, with victims.
         """
         self._state, self._residents, self._eligibility = state, state.residents, eligibility
         self._check_of, self._node_order, self._place = check_of, node_order, place
         self._work_left = _MOST_WORK
 
-    def improve(self, checkpoint: Checkpoint, priority: int) -> bool:
-        """Decides otherwise what was decided since a checkpoint, where fewer pods leave then; whether it did.
+    def improve(self, checkpoint: Checkpoint, priority: int) -> None:
+        """Decides otherwise what was decided since a checkpoint, where fewer pods leave then.
 
         Only preemptions and arrivals may have been decided, for pods of this priority that preempt.
         """
@@ -68,21 +68,20 @@ class PatternSearch:
             pods.setdefault(arrival.demand, []).append(arrival.pod)
         arrived = sum(map(len, pods.values()))
         if arrived < 2 or len(pods) > _MOST_DEMANDS or len(state.leaving) <= checkpoint.leaving:
-            return False
+            return
         if not all(self._check_of(demand).by_node for demand in pods) or self._work_left <= 0:
-            return False
+            return
         if self._may_overflow(pods):
-            return False
+            return
         decisions = state.decisions_since(checkpoint)
         before = self._lost(checkpoint)
         used = {arrival.node for arrival in decisions.arrivals}
         state.roll_back(checkpoint)
         self._decide(pods, used, priority, before)
         if len(state.arrivals) - checkpoint.arrivals == arrived and self._lost(checkpoint) < before:
-            return True
+            return
         state.roll_back(checkpoint)
         state.replay(decisions)
-        return False
 
     def _may_overflow(self, pods: dict[int, list[PendingPod]]) -> bool:
         """Whether amounts are so large that a sum of them may be no 64-bit number."""
@@ -120,7 +119,7 @@ class PatternSearch:
                 choices[node] = choice
                 patterns.append(of_node)
                 columns += len(of_node.losses)
-            self._work_left -= _NODE_WORK + choice.set_count * max(64, 1 << len(demands)) * requests.shape[1]
+            self._work_left -= _NODE_WORK + choice.work(requests)
             if columns > _MOST_COLUMNS or self._work_left <= 0:
                 break
         if not patterns:
@@ -145,24 +144,19 @@ class PatternSearch:
         self, node: int, may_leave: Bools, losses: dict[int, int], limits: dict[str, int]
     ) -> Sequence[LeavingKind]:
         """The pods that may leave a node; adds the limits that they count for."""
-        state, residents = self._state, self._residents
+        residents = self._residents
         alike: dict[tuple[bytes, int, tuple[str, ...]], list[int]] = {}
         for resident in reversed(residents.on(node)):
             pod = residents.pods[resident]
             loss = losses.get(pod.priority)
             if loss is None or not may_leave[resident]:
                 continue
-            names = [f"budget {name}" for name in pod.budgets]
-            if pod.gang:
-                names.append(f"gang {pod.gang}")
-            if len(limits.keys() | set(names)) > _MOST_LIMITS:
+            known = self._eligibility.limits_of(resident)
+            if len(limits.keys() | known.keys()) > _MOST_LIMITS:
                 continue
-            for name in pod.budgets:
-                limits.setdefault(f"budget {name}", max(0, state.budgets[name]))
-            if pod.gang:
-                limits.setdefault(names[-1], max(0, self._eligibility.surplus(pod.gang)))
-            if all(limits[name] > 0 for name in names):
-                alike.setdefault((residents.usage[resident].tobytes(), loss, tuple(names)), []).append(resident)
+            if all(left > 0 for left in known.values()):
+                limits |= known
+                alike.setdefault((residents.usage[resident].tobytes(), loss, tuple(known)), []).append(resident)
         return [
             LeavingKind(tuple(members), residents.usage[members[0]], loss, names)
             for (_, loss, names), members in alike.items()
@@ -177,7 +171,7 @@ class PatternSearch:
 
     def _take(self, node: int, choice: NodePatterns, counts: Int64s, left: dict[int, list[PendingPod]]) -> None:
         """Lets pods come to a node, as many of the pattern's as are left, and others leave for them."""
-        state, residents = self._state, self._residents
+        state = self._state
         coming = [
             (demand, pod)
             for (demand, pods), count in zip(left.items(), counts.tolist(), strict=True)
@@ -188,11 +182,13 @@ class PatternSearch:
         members = choice.members(np.sum([state.demands[demand].requests for demand, _ in coming], axis=0))
         if members is None:
             return
-        budgets = Counter(name for member in members for name in residents.pods[member].budgets)
-        gangs = Counter(residents.pods[member].gang for member in members if residents.pods[member].gang)
-        if any(state.budgets[name] < count for name, count in budgets.items()):
-            return
-        if any(self._eligibility.surplus(name) < count for name, count in gangs.items()):
+        limits: dict[str, int] = {}
+        counted = Counter[str]()
+        for member in members:
+            known = self._eligibility.limits_of(member)
+            limits |= known
+            counted.update(known.keys())
+        if any(limits[name] < count for name, count in counted.items()):
             return
         for member in members:
             state.let_leave(member, self._eligibility.kind, [pod.key for _, pod in coming])
