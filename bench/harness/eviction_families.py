@@ -67,8 +67,6 @@ def families() -> Iterator[Family]:
     yield Family("100 moves, 5,000 nodes", _moves_at_size, 1)
 
 
-
-
 def _urgent(shape: UrgentShape, seed: int, *, moves: bool = False, gang: bool = False) -> Plan:
     scenario = draw_urgent(seed, shape).scenario
     return _planned(_as_gang(scenario) if gang else scenario, moves=moves)
