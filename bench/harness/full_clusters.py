@@ -77,9 +77,7 @@ def _gang(name: str, size: int) -> GangRef | None:
     return GangRef(GangKey(GangSource.THALWEG, "default", name), GangSpec(min_member=size))
 
 
-def _pod(
-    draw: random.Random, name: str, cpu: int, priority: int, memory: int, gang: GangRef | None = None
-) -> Pod:
+def _pod(draw: random.Random, name: str, cpu: int, priority: int, memory: int, gang: GangRef | None = None) -> Pod:
     """A pod; ``memory``: GiB for each cpu."""
     requests = (("cpu", cpu), ("memory", memory * cpu * _GI // 1000))
     return Pod(

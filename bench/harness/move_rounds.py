@@ -23,7 +23,7 @@ _GONE = -1
 #: Below all priorities, and what kube-scheduler adds to each before it sums them (pickOneNodeForPreemption).
 _NOBODY, _ABOVE_ALL = -(2**32), 2**31
 
-#: What plans are compared by, the smaller the better: pods that wait, the highest priority of a victim, the sum of their
+#: What plans are compared by, the smaller the better: pods that wait, the highest priority of a victim, the sum of the
 #: priorities as kube-scheduler counts it, and pods that move.
 Standing = tuple[int, int, int, int]
 
