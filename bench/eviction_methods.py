@@ -26,19 +26,21 @@ def print_methods(rows: Sequence[EvictionWorth]) -> None:
     """A row for each method over all families."""
     table = Table(title="What decides who leaves", caption="share of wins: of the family in which it is largest")
     table.add_column("without")
-    for name in ("rounds", "wins", "losses", "share of wins, most", "family", "CPU s"):
+    for name in ("rounds", "asked", "wins", "losses", "share of wins, most", "family"):
         table.add_column(name, justify="left" if name == "family" else "right")
     for method in ("", *METHODS):
         own = [row for row in rows if row.method == method]
+        if not own:
+            continue
         most = max(own, key=lambda row: row.wins / row.rounds)
         table.add_row(
             method,
             f"{sum(row.rounds for row in own):,}",
+            f"{sum(row.asked for row in own):,}" if method else "",
             f"{sum(row.wins for row in own):,}",
             f"{sum(row.losses for row in own):,}",
             f"{most.wins / most.rounds:.1%}" if most.wins else "",
             most.family if most.wins else "",
-            f"{sum(row.seconds for row in own):.1f}",
         )
     console.print(table)
 
@@ -48,7 +50,18 @@ def print_families(rows: Sequence[EvictionWorth]) -> None:
     table = Table(title="By family", caption="a row without a method: all methods")
     for name in ("family", "without"):
         table.add_column(name)
-    for name in ("rounds", "wins", "losses", "placed", "victims", "by priority", "moves", "cost", "CPU s a round"):
+    for name in (
+        "rounds",
+        "asked",
+        "wins",
+        "losses",
+        "placed",
+        "victims",
+        "by priority",
+        "moves",
+        "cost",
+        "CPU s a round",
+    ):
         table.add_column(name, justify="right")
     for row in rows:
         if row.method and not (row.wins or row.losses):
@@ -57,7 +70,7 @@ def print_families(rows: Sequence[EvictionWorth]) -> None:
             row.family,
             row.method,
             f"{row.rounds:,}",
-            *((f"{row.wins:,}", f"{row.losses:,}") if row.method else ("", "")),
+            *((f"{row.asked:,}", f"{row.wins:,}", f"{row.losses:,}") if row.method else ("", "", "")),
             f"{row.placed:,}",
             f"{sum(row.victims.values()):,}",
             _by_priority(row.victims),

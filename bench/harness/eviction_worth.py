@@ -6,9 +6,10 @@ import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 from unittest.mock import patch
 
 import msgspec
@@ -21,15 +22,46 @@ from flowcore.planning.round import RoundResult
 from harness.eviction_families import Family, Plan
 from harness.urgent_rounds import standing
 
-#: What leaves a method out: it does nothing then.
-METHODS: Mapping[str, Callable[[], AbstractContextManager[object]]] = {
-    "integer program": partial(patch.object, search.Search, "improve", lambda *_, **__: None),
-    "few pods together": partial(patch.object, JointSearch, "improve", lambda _: False),
-    "patterns": partial(patch.object, PatternSearch, "improve", lambda *_: None),
-    "other sets to move": partial(patch.object, search, "_MOST_RETRIES", 0),
-    "smaller sets of a node": partial(patch.object, victims, "_fewer", lambda *_: _WORST),
-}
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """A function that decides something.
+
+    Attributes:
+        owner: class or module that has it, as ``name``.
+        instead: what decides nothing in its place.
+        left_out: sets that in place of the function; (): the function itself.
+    """
+
+    owner: object
+    name: str
+    instead: object
+    left_out: tuple[object, str] | tuple[()] = ()
+
+    def without(self) -> AbstractContextManager[object]:
+        """Rounds do without it."""
+        owner, name = self.left_out or (self.owner, self.name)
+        return patch.object(owner, name, self.instead)
+
+    def watched(self, asked: Callable[[], None]) -> AbstractContextManager[object]:
+        """Calls ``asked`` whenever a round asks it."""
+        original = getattr(self.owner, self.name)
+
+        def watching(*args: Any, **kwargs: Any) -> Any:
+            asked()
+            return original(*args, **kwargs)
+
+        return patch.object(self.owner, self.name, watching)
+
+
 _WORST = victims.Victims(-1, (), 0, (math.inf,) * 4)
+METHODS: Mapping[str, Method] = {
+    "integer program": Method(search.Search, "improve", lambda *_, **__: None),
+    "few pods together": Method(JointSearch, "improve", lambda _: False),
+    "patterns": Method(PatternSearch, "improve", lambda *_: None),
+    "other sets to move": Method(search.MoveSearch, "place", 0, (search, "_MOST_RETRIES")),
+    "smaller sets of a node": Method(victims, "_fewer", lambda *_: _WORST),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +87,7 @@ class EvictionWorth(msgspec.Struct, kw_only=True):
 
     Attributes:
         method: that was left out; "": none.
+        asked: rounds that asked it; others are the same without it.
         wins: rounds whose plan is worse without it: more pods wait, the victims are more important or more, or more
             pods move.
         losses: rounds whose plan is better so.
@@ -65,6 +98,7 @@ class EvictionWorth(msgspec.Struct, kw_only=True):
     family: str
     method: str
     rounds: int = 0
+    asked: int = 0
     wins: int = 0
     losses: int = 0
     placed: int = 0
@@ -87,18 +121,26 @@ class EvictionWorth(msgspec.Struct, kw_only=True):
 
 
 def measure(family: Family, draws: int) -> Iterator[EvictionWorth]:
-    """A row for all methods, and one without each of them."""
+    """A row for all methods, and one without each of them that any round asked."""
     everything = EvictionWorth(family=family.name, method="")
     without = {method: EvictionWorth(family=family.name, method=method) for method in METHODS}
     for seed in range(min(draws, family.most)):
-        plan = family.draw(seed)
-        best = _planned(plan)
+        plan, asked = family.draw(seed), set[str]()
+        with ExitStack() as watches:
+            for name, method in METHODS.items():
+                watches.enter_context(method.watched(partial(asked.add, name)))
+            best = _planned(plan)
         everything.compare(best, best)
-        for method, worth in without.items():
-            with METHODS[method]():
-                worth.compare(best, _planned(plan))
+        for name, worth in without.items():
+            if name in asked:
+                with METHODS[name].without():
+                    other = _planned(plan)
+                worth.asked += 1
+            else:
+                other = best
+            worth.compare(best, other)
     yield everything
-    yield from without.values()
+    yield from (worth for worth in without.values() if worth.asked)
 
 
 def _planned(plan: Plan) -> Planned:
