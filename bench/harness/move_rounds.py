@@ -25,7 +25,7 @@ _NOBODY, _ABOVE_ALL = -(2**32), 2**31
 
 #: What plans are compared by, the smaller the better: pods that wait, the highest priority of a victim, the sum of the
 #: priorities as kube-scheduler counts it, and pods that move.
-Standing = tuple[int, int, int, int]
+MoveStanding = tuple[int, int, int, int]
 
 
 @dataclass(frozen=True)
@@ -81,18 +81,18 @@ def _pod(name: str, cpu: int, priority: int, **fields: object) -> Pod:
 # -- what plans are compared by ----------------------------------------------------------------------------------------
 
 
-def standing_of(drawn: MoveRound, result: RoundResult) -> Standing:
+def standing_of(drawn: MoveRound, result: RoundResult) -> MoveStanding:
     """What a round's plan is compared by."""
     victims = [each.pod.priority for each in result.evictions if each.kind is not EvictionKind.MIGRATION]
     waiting = len(drawn.waiting) - len(result.placements)
     return _standing(waiting, victims, len(result.evictions) - len(victims))
 
 
-def _standing(waiting: int, victims: Sequence[int], moves: int) -> Standing:
+def _standing(waiting: int, victims: Sequence[int], moves: int) -> MoveStanding:
     return waiting, max(victims, default=_NOBODY), sum(priority + _ABOVE_ALL for priority in victims), moves
 
 
-def best_standing(drawn: MoveRound, *, chains: bool) -> Standing:
+def best_standing(drawn: MoveRound, *, chains: bool) -> MoveStanding:
     """The same of the best plan, by trying every node for every pod.
 
     Args:
