@@ -344,7 +344,7 @@ class RoundLoop:
             if models
             else {}
         )
-        selection = self._quarantine.choose(plannable, now, in_turn)
+        selection = self._quarantine.choose(plannable, now, in_turn, helped)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.
