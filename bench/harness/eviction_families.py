@@ -17,7 +17,7 @@ from harness.move_rounds import draw_moves
 from harness.urgent_rounds import NOW, UrgentShape, draw_urgent
 
 #: Rounds of clusters of tens of nodes at most, and of gangs of whole nodes.
-_FULL, _GANGS = 100, 5
+_FULL, _GANGS = 30, 5
 _RESOURCES = UrgentShape((1000,), rules=False)
 #: Clusters of tens of nodes, and whether policies move pods.
 _FULL_SHAPES = {
