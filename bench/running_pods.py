@@ -18,6 +18,7 @@ from __future__ import annotations
 import random
 import statistics
 import time
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 
 import click
@@ -32,7 +33,14 @@ from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.pods import PodClass
-from flowcore.model.policies import BUILT_IN, LostWork, ReschedulingMode, ReschedulingPolicy, ReschedulingReason
+from flowcore.model.policies import (
+    BUILT_IN,
+    LostWork,
+    Policy,
+    ReschedulingMode,
+    ReschedulingPolicy,
+    ReschedulingReason,
+)
 from flowcore.model.running_pods import EvictionKind, RunningPod, RunningPods
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.verdicts import VerdictCache
@@ -44,7 +52,7 @@ _ACTS = msgspec.structs.replace(
     BUILT_IN,
     rescheduling=ReschedulingPolicy(ReschedulingMode.ACT, 0, _MOST, _MOST, _MOST, _MOST, _MOST),
 )
-_POLICIES = {BUILT_IN.name: _ACTS}
+POLICIES = {BUILT_IN.name: _ACTS}
 _NOW = 1_000_000.0
 _GANG, _GPUS = 8, 8
 
@@ -79,6 +87,7 @@ def _running(name: str, node: str, amounts: dict[str, int], priority: int, *, mo
 
 
 def _snapshot(nodes: list[Node], running: list[RunningPod], pending: list[PendingPod]) -> Snapshot:
+    """A cluster whose running pods are known one by one."""
     snapshot = build_snapshot(
         generation=1,
         now=_NOW,
@@ -95,8 +104,8 @@ def _row(part: str, case: str, result: RoundResult, seconds: float, fewest: int 
     return Row(part, case, len(result.placements), len(result.unplaced), preempted, moved, seconds, fewest)
 
 
-def cpu(nodes: int, repeat: int) -> list[Row]:
-    """CPU time of rounds; ten running pods a node, four of which may be moved."""
+def cpu_rounds(nodes: int) -> dict[str, tuple[Snapshot, Mapping[str, Policy]]]:
+    """Snapshot and policies by case; ten running pods a node, four of which may be moved."""
     table = [Node(f"n{at:05}", allocatable=(("cpu", 64_000), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
     running = [
         _running(f"r{at}-{i}", f"n{at:05}", {"cpu": 5_500 if at % 2 else 6_000}, 10 * (i % 3), moves=i < 4)
@@ -108,20 +117,24 @@ def cpu(nodes: int, repeat: int) -> list[Row]:
     large = [PendingPod(f"bench/l{i}", f"l{i}", PodClass((("cpu", 12_000),), priority=100), BUILT_IN.name)
              for i in range(nodes // 50)]  # fmt: skip
     all_fit = _snapshot(table, running, small)
-    cases = {
+    return {
         "all fit, running pods not known": (replace(all_fit, running=None), {BUILT_IN.name: BUILT_IN}),
-        "all fit": (all_fit, _POLICIES),
+        "all fit": (all_fit, POLICIES),
         f"{len(large)} do not fit, victims only": (
             _snapshot(table, running, [*small[len(large) :], *large]),
             {BUILT_IN.name: BUILT_IN},
         ),
         f"{len(large)} do not fit, moves first": (
             _snapshot(table, running, [*small[len(large) :], *large]),
-            _POLICIES,
+            POLICIES,
         ),
     }
+
+
+def cpu(nodes: int, repeat: int) -> list[Row]:
+    """CPU time of rounds."""
     rows = []
-    for case, (snapshot, policies) in cases.items():
+    for case, (snapshot, policies) in cpu_rounds(nodes).items():
         seconds = []
         for _ in range(repeat):
             before = time.process_time()
@@ -131,7 +144,7 @@ def cpu(nodes: int, repeat: int) -> list[Row]:
     return rows
 
 
-def gang(nodes: int, seed: int) -> Row:
+def gang_round(nodes: int, seed: int) -> Snapshot:
     """A gang of whole nodes on a cluster in pieces."""
     draw = random.Random(seed)
     table = [Node(f"n{at:03}", allocatable=((GPU, _GPUS), ("pods", 110))) for at in range(nodes)]
@@ -146,15 +159,21 @@ def gang(nodes: int, seed: int) -> Row:
     name = "bench/whole"
     wanted = PodClass(((GPU, _GPUS),))
     pending = [PendingPod(f"bench/g{i}", f"g{i}", wanted, BUILT_IN.name, gangs=(name,)) for i in range(_GANG)]
-    snapshot = replace(_snapshot(table, running, pending), gangs={name: Gang(name, min_placed=_GANG)})
+    return replace(_snapshot(table, running, pending), gangs={name: Gang(name, min_placed=_GANG)})
+
+
+def gang(nodes: int, seed: int) -> Row:
+    """Moves for such a gang, beside the fewest."""
+    snapshot = gang_round(nodes, seed)
     before = time.process_time()
-    result = run_round(snapshot, _POLICIES)
+    result = run_round(snapshot, POLICIES)
     seconds = time.process_time() - before
-    return _row("gang", f"{nodes} nodes, seed {seed}", result, seconds, _fewest_moves(nodes, running))
+    return _row("gang", f"{nodes} nodes, seed {seed}", result, seconds, _fewest_moves(nodes, snapshot))
 
 
-def _fewest_moves(nodes: int, running: list[RunningPod]) -> int | None:
+def _fewest_moves(nodes: int, snapshot: Snapshot) -> int | None:
     """The fewest pods that change their node so that so many nodes are empty; None: that cannot be, or is not known."""
+    running = () if snapshot.running is None else snapshot.running.pods
     model = cp_model.CpModel()
     empty = [model.new_bool_var("") for _ in range(nodes)]
     model.add(sum(empty) == _GANG)
@@ -184,14 +203,14 @@ def quiet(rounds: int) -> Row:
     snapshot = _snapshot(table, running, [])
     before, left = time.process_time(), 0
     for number in range(rounds):
-        result = run_round(replace(snapshot, generation=number, now=_NOW + number), _POLICIES)
+        result = run_round(replace(snapshot, generation=number, now=_NOW + number), POLICIES)
         left += len(result.evictions)
     seconds = (time.process_time() - before) / rounds
     return Row("quiet", f"{rounds:,} rounds, 600 running pods", 0, 0, 0, left, seconds)
 
 
-def urgent(nodes: int, repeat: int) -> list[Row]:
-    """Half as many urgent pods as nodes, at once, and one after the other; each evicts what leaves for it."""
+def urgent_round(nodes: int) -> Snapshot:
+    """Full nodes, and half as many urgent pods."""
     draw = random.Random(7)
     table = [Node(f"n{at:05}", allocatable=(("cpu", 16), ("memory", 2**38), ("pods", 110))) for at in range(nodes)]
     running: list[RunningPod] = []
@@ -207,8 +226,15 @@ def urgent(nodes: int, repeat: int) -> list[Row]:
         PendingPod(f"bench/u{i}", f"u{i}", PodClass((("cpu", 2 + 4 * (i % 2)),), priority=1000), BUILT_IN.name)
         for i in range(nodes // 2)
     ]
+    return _snapshot(table, running, pending)
+
+
+def urgent(nodes: int, repeat: int) -> list[Row]:
+    """Such urgent pods at once, and one after the other; each evicts what leaves for it."""
+    full = urgent_round(nodes)
+    running, pending = full.running.pods if full.running is not None else (), full.pending
     policies, rows = {BUILT_IN.name: BUILT_IN}, []
-    for case, batches in (("at once", [pending]), ("one after the other", [[pod] for pod in pending])):
+    for case, batches in (("at once", [pending]), ("one after the other", [(pod,) for pod in pending])):
         seconds = []
         for _ in range(repeat if len(batches) == 1 else 1):
             left, came, placed = {pod.key: pod for pod in running}, list[tuple[str, PodClass]](), 0
@@ -217,10 +243,10 @@ def urgent(nodes: int, repeat: int) -> list[Row]:
                 snapshot = build_snapshot(
                     generation=1,
                     now=_NOW,
-                    table=NodeTable.of(table),
+                    table=full.table,
                     running=[*((pod.node, pod.usage, ()) for pod in left.values()),
                              *((node, pod_class.requests, ()) for node, pod_class in came)],
-                    pending=tuple(batch),
+                    pending=batch,
                 )  # fmt: skip
                 snapshot = replace(snapshot, running=RunningPods(tuple(left.values())))
                 before = time.process_time()

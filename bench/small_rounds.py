@@ -5,7 +5,10 @@
 
 `placed`: up to 4 nodes and 12 waiting pods of one priority, with one kind of rule: rounds in which some plan places
 more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with PodDisruptionBudgets: rounds in which
-some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims. No
+some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims.
+`moved`: clusters of 2 to 4 nodes whose running pods may move for one or two waiting ones, and be preempted where these
+are urgent: rounds in which some plan places more pods, evicts less by that order, or moves fewer pods. Room first:
+each moved pod has room before any pod leaves, as in our plans. With chains it may take room that others have left. No
 cluster takes part.
 """
 
@@ -17,6 +20,7 @@ from dataclasses import asdict, dataclass
 
 import click
 import msgspec
+from harness import move_rounds
 from harness.conditions import conditions
 from harness.small_rounds import RULES, Shape, draw_round, most_placed
 from harness.tables import console, print_conditions
@@ -25,7 +29,14 @@ from rich.table import Table
 
 from flowcore.questions.scenario import plan_scenario
 
-PARTS = ("placed", "urgent")
+PARTS = ("placed", "urgent", "moved")
+#: Whether pods that wait are urgent, and whether the best plan may have chains.
+MOVED = {
+    "room first": (False, False),
+    "chains": (False, True),
+    "urgent, room first": (True, False),
+    "urgent, chains": (True, True),
+}
 URGENT = {
     "one priority, resources": UrgentShape((1000,), rules=False),
     "one priority": UrgentShape((1000,)),
@@ -39,8 +50,9 @@ class Row:
 
     Attributes:
         worse: draws in which some plan is better than ours.
-        fewer: of these, draws in which it has as many pods and fewer victims (urgent).
-        evicting: draws in which the best plan evicts (urgent).
+        fewer: of these, draws in which it has as many pods and fewer victims (urgent), or less important ones (moved).
+        moves: of these, draws in which it only moves fewer pods (moved).
+        evicting: draws in which the best plan evicts or moves (urgent, moved).
         seconds: CPU seconds of one round, the mean.
     """
 
@@ -49,6 +61,7 @@ class Row:
     draws: int
     worse: int
     fewer: int | None
+    moves: int | None
     evicting: int | None
     seconds: float
 
@@ -67,7 +80,7 @@ def placed(rules: str, draws: int, seed: int) -> Row:
         result = plan_scenario(scenario, NOW).result
         seconds += time.process_time() - before
         worse += (len(result.placements),) < most_placed(scenario)
-    return Row("placed", rules, draws, worse, None, None, seconds / draws)
+    return Row("placed", rules, draws, worse, None, None, None, seconds / draws)
 
 
 def urgent(case: str, draws: int, seed: int) -> Row:
@@ -83,7 +96,26 @@ def urgent(case: str, draws: int, seed: int) -> Row:
         worse += best < ours
         fewer += best < ours and best[::3] == ours[::3] and sum(best[2::3]) < sum(ours[2::3]) - 2**30
         evicting += any(best[2::3])
-    return Row("urgent", case, draws, worse, fewer, evicting, seconds / draws)
+    return Row("urgent", case, draws, worse, fewer, None, evicting, seconds / draws)
+
+
+def moved(case: str, draws: int, seed: int) -> Row:
+    """Rounds in which pods move for waiting ones, or leave too."""
+    urgent_ones, chains = MOVED[case]
+    worse = fewer = moves = leaving = 0
+    seconds = 0.0
+    for number in range(draws):
+        drawn = move_rounds.draw_moves(seed + number, urgent=urgent_ones)
+        scenario = drawn.scenario()
+        before = time.process_time()
+        result = plan_scenario(scenario, move_rounds.NOW, reschedule=True).result
+        seconds += time.process_time() - before
+        best, ours = move_rounds.best_standing(drawn, chains=chains), move_rounds.standing_of(drawn, result)
+        worse += best < ours
+        fewer += best < ours and best[0] == ours[0] and best[:3] < ours[:3]
+        moves += best < ours and best[:3] == ours[:3]
+        leaving += best[2] > 0 or best[3] > 0
+    return Row("moved", case, draws, worse, fewer, moves, leaving, seconds / draws)
 
 
 def rows(parts: tuple[str, ...], draws: int, seed: int) -> Iterator[Row]:
@@ -91,6 +123,7 @@ def rows(parts: tuple[str, ...], draws: int, seed: int) -> Iterator[Row]:
     ways: dict[str, tuple[Callable[[str, int, int], Row], tuple[str, ...]]] = {
         "placed": (placed, RULES),
         "urgent": (urgent, tuple(URGENT)),
+        "moved": (moved, tuple(MOVED)),
     }
     for part in parts:
         measure, cases = ways[part]
@@ -110,10 +143,11 @@ def main(only: str | None, draws: int, seed: int, output: str) -> None:
         click.echo(msgspec.json.encode({"conditions": conditions(), "rows": shown}))
         return
     table = Table(title="Small rounds beside every plan")
-    for column in ("part", "case", "draws", "a better plan exists", "share", "with fewer victims", "evicting", "CPU s"):
+    columns = ("part", "case", "draws", "a better plan", "share", "fewer victims", "fewer moves", "leaving", "CPU s")
+    for column in columns:
         table.add_column(column, justify="left" if column in ("part", "case") else "right")
     for row in measured:
-        counts = ("" if count is None else str(count) for count in (row.fewer, row.evicting))
+        counts = ("" if count is None else str(count) for count in (row.fewer, row.moves, row.evicting))
         table.add_row(
             row.part, row.case, str(row.draws), str(row.worse), f"{row.share:.2%}", *counts, f"{row.seconds:.4f}"
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
@@ -129,13 +129,13 @@ def _tolerate(first: Pod, second: Pod) -> bool:
 # -- what plans are compared by ----------------------------------------------------------------------------------------
 
 
-def standing(scenario: Scenario, placed: Sequence[int], victims: Sequence[int]) -> tuple[int, ...]:
-    """What a plan is compared by, the smaller the better, by the priorities of the pods that it places and evicts.
+def standing(pods: Iterable[int], placed: Sequence[int], victims: Sequence[int]) -> tuple[int, ...]:
+    """What a plan is compared by, the smaller the better, by priorities of pods: all that wait before, placed, evicted.
 
     For each priority of waiting pods, the highest first: how many of its pods wait; of the victims that no lower pod
     could evict the highest priority, and their sum as kube-scheduler counts it.
     """
-    waiting = Counter(pod.pod_class.priority for pod in scenario.waiting())
+    waiting = Counter(pods)
     waiting.subtract(placed)
     levels = sorted(waiting, reverse=True)
     result: list[int] = []
@@ -150,7 +150,8 @@ def standing(scenario: Scenario, placed: Sequence[int], victims: Sequence[int]) 
 def standing_of(drawn: UrgentRound, result: RoundResult) -> tuple[int, ...]:
     """The same of a round's plan."""
     placed = [each.pod.pod_class.priority for each in result.placements]
-    return standing(drawn.scenario, placed, [each.pod.priority for each in result.evictions])
+    waiting = [pod.pod_class.priority for pod in drawn.scenario.waiting()]
+    return standing(waiting, placed, [each.pod.priority for each in result.evictions])
 
 
 def best_standing(drawn: UrgentRound) -> tuple[int, ...]:
@@ -161,7 +162,7 @@ def best_standing(drawn: UrgentRound) -> tuple[int, ...]:
 class _Exhaustion:
     def __init__(self, drawn: UrgentRound) -> None:
         scenario = drawn.scenario
-        self._scenario, self._budgets, cluster = scenario, drawn.budgets, scenario.cluster
+        self._budgets, cluster = drawn.budgets, scenario.cluster
         self._nodes = list(cluster.nodes.values())
         self._pods = sorted(scenario.waiting(), key=lambda pod: -pod.pod_class.priority)
         self._running = {node.name: [pod for pod in cluster.pods.values() if pod.node_name == node.name]
@@ -173,6 +174,7 @@ class _Exhaustion:
         return min(self._all())
 
     def _all(self) -> Iterator[tuple[int, ...]]:
+        priorities = [pod.pod_class.priority for pod in self._pods]
         places: list[int | None] = [None, *range(len(self._nodes))]
         for choice in product(places, repeat=len(self._pods)):
             ways = []
@@ -185,7 +187,7 @@ class _Exhaustion:
             for victims in product(*ways):
                 gone = [pod for each in victims for pod in each]
                 if self._is_allowed(gone):
-                    yield standing(self._scenario, placed, [pod.pod_class.priority for pod in gone])
+                    yield standing(priorities, placed, [pod.pod_class.priority for pod in gone])
 
     def _is_allowed(self, gone: Sequence[Pod]) -> bool:
         lost = Counter[str]()

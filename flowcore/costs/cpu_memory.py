@@ -55,7 +55,7 @@ class CPUMemory:
     def gradient(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
         """float64[..., 4]: slopes of the potential along CPU, memory, bandwidth and number of pods."""
         cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
-        fuller = cpu.used >= memory.used
+        fuller = _is_cpu_fuller(cpu, memory)
         return self._slopes(cpu, memory, weights, (fuller, ~fuller))
 
     def curvature(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
@@ -65,6 +65,24 @@ class CPUMemory:
             part = _Part.of(load, column, float(unit[column]))
             bent = np.where(part.offered, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0)
             bends[..., column] = OMEGA / 2 * weights.least_requested / part.unit * bent
+        return bends
+
+    def curvature_from(self, touched: Load, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
+        """``curvature``, for tangents that touch at some loads: the second line is bent along the fuller resource.
+
+        It is never below what it would be if that resource stayed the fuller one.
+        """
+        bends = self.curvature(load, unit, weights)
+        if weights.balance:
+            cpu, memory = (_Part.of(load, column, float(unit[column])) for column in (0, 1))
+            before = (_Part.of(touched, column, float(unit[column])) for column in (0, 1))
+            fuller, narrower = _is_cpu_fuller(*before), _narrower(cpu, memory)
+            for column, (part, decides) in enumerate(zip((cpu, memory), (fuller, ~fuller), strict=True)):
+                bent = np.where(
+                    part.offered & decides, bend(part.used) / np.maximum(load.capacity[..., column], 1.0), 0.0
+                )
+                share = narrower / np.where(part.room > 0, part.room, np.inf)
+                bends[..., column] += OMEGA / 2 * weights.balance / part.unit * share * bent
         return bends
 
     def steepest(self, load: Load, unit: Float64s, weights: CostWeights) -> Float64s:
@@ -117,3 +135,8 @@ def _narrower(cpu: _Part, memory: _Part) -> Float64s:
     if cpu.everywhere and memory.everywhere:
         return least
     return np.where(cpu.offered & memory.offered, least, np.maximum(cpu.room, memory.room))
+
+
+def _is_cpu_fuller(cpu: _Part, memory: _Part) -> Bools:
+    fuller: Bools = cpu.used >= memory.used
+    return fuller

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
-from flowcore.costs.model import CostModel, Float64s, Load
+from flowcore.costs.model import BentFromLoads, CostModel, Float64s, Load
 from flowcore.model.cost_policy import CostPolicy, CostWeights, Utilisation
 
 #: No pod counts as more than this many pods of mean size.
@@ -60,8 +60,14 @@ class NodePotential:
         """float64[..., 4]: slopes along cpu, memory, bandwidth and number of pods."""
         return self.model.gradient(load, self._unit, self.weights)
 
-    def curvature(self, load: Load) -> Float64s:
-        """float64[N, 4]: how much potentials are at least above their tangents, for loads up to this one."""
+    def curvature(self, load: Load, touched: Load | None = None) -> Float64s:
+        """float64[N, 4]: how much potentials are at least above their tangents, for loads up to this one.
+
+        Args:
+            touched: where the tangents touch; None: anywhere.
+        """
+        if touched is not None and isinstance(self.model, BentFromLoads):
+            return self.model.curvature_from(touched, load, self._unit, self.weights)
         return self.model.curvature(load, self._unit, self.weights)
 
     def steepest(self, load: Load) -> Float64s:

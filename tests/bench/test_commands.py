@@ -14,6 +14,7 @@ BENCH = ROOT / "bench"
 OTHERS = {
     "hardening.py": ("--only", "gangs"),
     "small_rounds.py": ("--draws", "10"),
+    "eviction_methods.py": ("--only", "small", "--draws", "3"),
     "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
 }
 #: It runs those that the page shows.

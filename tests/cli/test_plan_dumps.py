@@ -170,7 +170,7 @@ def test_a_line_for_each_workload() -> None:
     """A Job is one line: how many of its pods are placed, and why the others wait; --pods has them all."""
     done = thalweg("plan", "-f", "-", stdin=as_list(JOB))
     assert done.stdout.splitlines() == [
-        "3 placed, 3 pending on 1 node; certified: no plan costs less",
+        "3 placed, 3 pending on 1 node; certified: no plan that evicts nobody costs less",
         "3 pods wait; no plan leaves fewer",
         "",
         "WORKLOAD             PLAN",

@@ -17,7 +17,7 @@ from support.verdicts import snapshot_of
 from flowcore.api import Interner, WireNode, to_node
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, CostModel, Load
-from flowcore.costs.model import counted_amounts
+from flowcore.costs.model import BentFromLoads, counted_amounts
 from flowcore.model.cost_policy import CostPolicy, CostWeights
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
 from flowcore.model.pods import PodClass, PreferredTerm
@@ -99,10 +99,14 @@ def test_potentials_are_convex_and_never_fall(
     assert (bend >= 0).all()
     assert (slopes <= asked("steepest", largest) * (1 + 1e-12)).all()
     for start, value, slope in zip(ends, values, slopes, strict=True):
-        step = ends - start
-        tangent = value + step @ slope + (step**2) @ bend[0] / 2
-        error = 1e-9 * (1 + np.abs(values) + np.abs(step) @ slope + (step**2) @ bend[0] + abs(value))
-        assert (values >= tangent - error).all()
+        step, bends = ends - start, [bend[0]]
+        if isinstance(priced, BentFromLoads):
+            bends.append(priced.curvature_from(load(start[np.newaxis]), load(largest), units, given_weights)[0])
+            assert (bends[-1] >= bend[0]).all()
+        for each in bends:
+            tangent = value + step @ slope + (step**2) @ each / 2
+            error = 1e-9 * (1 + np.abs(values) + np.abs(step) @ slope + (step**2) @ each + abs(value))
+            assert (values >= tangent - error).all()
 
 
 @settings(max_examples=examples(60))

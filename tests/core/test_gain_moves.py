@@ -257,6 +257,25 @@ def test_a_pod_that_another_needs_stays() -> None:
         assert (not result.evictions) is stays
 
 
+def test_nobody_leaves_for_gain_a_node_that_others_leave_for_a_waiting_pod() -> None:
+    """Beside that move one of them could have stayed."""
+    policy = gaining()
+    drawn = snapshot(
+        [node("n0", 8), node("n1", 5)],
+        [
+            running("large", "n0", 4, owner=""),
+            running("small", "n0", 1, owner=""),
+            running("other", "n0", 1, priority=9),
+            running("fixed", "n1", 4, priority=9, immovable_reason="stays"),
+        ],
+        [waiting("urgent", 7, priority=5)],
+        policy=policy,
+    )
+    result = plan(drawn, policy)
+    check_evictions(drawn, result, {policy.name: policy})
+    assert set(moved(result)) == {"large", "small"}
+
+
 def test_budgets_and_limits_hold() -> None:
     """No more leave than PodDisruptionBudgets and the policy's limits say."""
     policy = gaining()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from types import FrameType
 
@@ -46,10 +46,12 @@ def plan(
     lasting: tuple[PersistentUsage, ...] | None = DAEMONS,
     holds: BackfillHistory | None = None,
     terms: GangPolicy | None = None,
+    enough: Mapping[str, int] | None = None,
 ) -> RoundResult:
     """A round on four nodes of eight cores with a daemon of a tenth of a core each.
 
     Args:
+        enough: how many pods of a gang suffice; of others: all.
         taken: what runs there beside that, node and millicores.
     """
     running = [(f"n{at}", amounts(100), ()) for at in range(4)]
@@ -58,7 +60,7 @@ def plan(
     needs = Counter(name for each in pending for name in each.gangs)
     crowd = replace(
         crowd,
-        gangs={name: Gang(name, count) for name, count in needs.items()},
+        gangs={name: Gang(name, (enough or {}).get(name, count)) for name, count in needs.items()},
         persistent_usage=lasting,
         backfill_history=holds or BackfillHistory(now),
     )
@@ -103,6 +105,8 @@ def test_no_room_is_kept_from_a_pod_of_a_higher_priority() -> None:
     assert placed(plan([*large, *new], now=now, taken=taken), "new") == 21
     higher = gang("higher", 21, created=now, priority=1)
     assert placed(plan([*large, *higher], now=now, taken=taken), "higher") == 21
+    few = plan([*large, *higher], now=now, taken=taken, enough={"higher": 1})
+    assert placed(few, "higher") == 21, "so do the pods of a gang that it could do without"
     lower = [pod(f"new{at}", 1000, created=now) for at in range(21)]
     assert placed(plan([*large, *lower], now=now, taken=taken), "new") == 0
 

@@ -1,12 +1,17 @@
 """A few urgent pods at once, and who leaves for them, beside every plan of drawn clusters and of dumps."""
 
+from collections import Counter
+
 import pytest
+from harness.full_clusters import FullShape, draw_full
 from harness.urgent_rounds import UrgentShape, best_standing, draw_urgent, standing_of
 from support.eviction_safety import check_evictions
 from support.levels import NOW, evicted_again, plan_of, scenario_of
 from support.profiles import is_quick
 
 from flowcore.planning.evictions.joint.losses import Levels
+from flowcore.planning.evictions.search.search import Search
+from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
@@ -62,3 +67,18 @@ def test_no_victim_leaves_for_the_sake_of_a_pod_below_it() -> None:
     nobody, above, below = (levels.together(map(levels.loss, victims)) for victims in ([], [50], [10]))
     assert levels.standing([0, 0], below) < levels.standing([0, 1], nobody) < levels.standing([0, 0], above)
     assert levels.standing([0, 1], above) < levels.standing([1, 0], nobody)
+
+
+@pytest.mark.parametrize("seed", range(1 if is_quick() else 10))
+def test_the_integer_program_evicts_no_more_important_pods(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Gangs on tens of nodes: with it as many pods come, and no more leave of the highest priority, or of the next."""
+
+    def compared_by(result: RoundResult) -> tuple[int, list[tuple[int, int]]]:
+        lost = Counter(each.pod.priority for each in result.evictions)
+        return -len(result.placements), sorted(lost.items(), reverse=True)
+
+    scenario = draw_full(seed, FullShape(gang=4))
+    planned = plan_scenario(scenario, NOW)
+    check_evictions(planned.before, planned.result, planned.policies)
+    monkeypatch.setattr(Search, "improve", lambda *_, **__: None)
+    assert compared_by(planned.result) <= compared_by(plan_scenario(scenario, NOW).result)

@@ -259,6 +259,28 @@ def test_parts_leave_nobody_out_while_pods_of_earlier_parts_are_bound(bound: lis
         assert chosen == left
 
 
+@given(st.integers(0, 12), st.integers(1, 120))
+def test_what_was_planned_before_a_change_is_planned_after_it_too(rounds: int, count: int) -> None:
+    """Whenever something changes between two parts: each pod that waits is planned after it, before rounds pause."""
+    cluster = Cluster(lambda _pod: False)
+    cluster.most = 30
+    cluster.add(made(f"p{at}", at % 10) for at in range(100))
+    cluster.run()
+    waiting = [made(f"q{at}", at % 10) for at in range(count)]
+    for _ in range(rounds):
+        cluster.quarantine.choose(waiting, cluster.now, helped=1)
+        cluster.quarantine.succeeded(cluster.now)
+    planned: set[str] = set()
+    more, turns = True, 0
+    while more:
+        choice = cluster.quarantine.choose(waiting, cluster.now, helped=2)
+        cluster.quarantine.succeeded(cluster.now)
+        planned |= {pod.uid for pod in choice.pods}
+        more, turns = choice.more, turns + 1
+    assert planned == {pod.uid for pod in waiting}
+    assert turns <= 2 * ceil(count / 8), "and not for ever"
+
+
 @given(st.lists(st.tuples(st.integers(0, 60), st.lists(st.booleans(), max_size=60)), min_size=1, max_size=12))
 def test_newcomers_take_no_turns_of_others(rounds: list[tuple[int, list[bool]]]) -> None:
     """A namespace that comes first creates pods each round and replaces others: the rest has its turns all the same."""

@@ -130,6 +130,25 @@ def test_a_policy_whose_new_version_cannot_be_read_keeps_the_last_good_one() -> 
     virtual_time.run(main())
 
 
+def test_a_policy_that_goes_while_it_is_listed_does_not_come_back() -> None:
+    """Nor does it take the place of another one of its name that has come meanwhile."""
+
+    async def main() -> None:
+        connection: Any = Fixed(json.dumps({"items": [policy("a"), policy("b")]}).encode())
+        store = PolicyStore()
+        resync = PolicyResync(connection, store, BadInput(Metrics()))
+        await resync.once()
+        listing = asyncio.create_task(resync.once())
+        await asyncio.sleep(0)  # the request is under way
+        store.forget("a", "u-a")
+        store.forget("b", "u-b")
+        store.offer("b", "another", 1, {})
+        assert await listing
+        assert store.uids == {"b": "another"}
+
+    virtual_time.run(main())
+
+
 def _group(name: str, version: str) -> dict[str, Any]:
     served = {"version": version, "groupVersion": f"{name}/{version}"}
     return {"name": name, "preferredVersion": served, "versions": [served]}

@@ -4,11 +4,13 @@ import asyncio
 
 import msgspec
 from support.fake_cluster.eviction_scene import EvictionScene
+from thalweg_operator.errors import WorkerLost
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.planning.worker.planner import run_request
 
 from flowcore.costs import MODELS
 from flowcore.costs.network_model import Arc, Network, NetworkCostModel, NetworkView
+from flowcore.model.backfill_history import BackfillHistory, BackfillRecord
 from flowcore.model.cost_policy import KnownModels
 
 
@@ -131,3 +133,35 @@ async def test_turns_of_namespaces_do_not_cut_a_network() -> None:
         await scene.loop._round()
     assert set(scene.model.asked) == {3}
     assert set(scene.bound) == {"ns/net0", "ns/net1", "ns/net2"}
+
+
+async def test_rounds_pause_while_room_is_kept_and_rounds_have_few_pods() -> None:
+    """Room that is kept for a gang is no change: who was planned beside it in vain is not planned anew without end."""
+    scene = EvictionScene()
+    ask, parts = scene.ask, list[int]()
+
+    async def kept(request: RoundRequest) -> RoundReply:
+        parts.append(len(request.pending))
+        if len(request.pending) > 10:
+            raise WorkerLost("no plan", "timeout")
+        reply = await ask(request)
+        reply.backfill_history = BackfillHistory(scene.now, (BackfillRecord("gang", scene.now + 600.0, 0.0, 60.0),))
+        return reply
+
+    scene.ask = kept  # type: ignore[method-assign]
+    scene.node("full", 1)
+    for number in range(20):
+        scene.pod(f"p{number:02}", 1000 + number)
+    more, rounds = True, 0
+    while more and rounds < 100:
+        try:
+            await scene.loop._round()
+        except WorkerLost:
+            continue
+        finally:
+            rounds += 1
+        more = scene.loop._batcher._changed.is_set()
+        scene.loop._batcher._changed.clear()
+    assert not more
+    assert sum(parts) > 20, "each was planned, and the rounds had few pods"
+    assert max(parts[-3:]) <= 10

@@ -95,12 +95,14 @@ class Release:
     async def arriving(self, make: Callable[[str], Manifest]) -> AsyncIterator[None]:
         """Pods arrive while the block runs. At the end all are bound, each once, and no node was overcommitted."""
         names: list[str] = []
+        over = asyncio.Event()
 
         async def arrive() -> None:
-            while True:
+            while not over.is_set():
                 names.append(f"arriving-{len(names)}")
                 await self.api.create(make(names[-1]))
-                await asyncio.sleep(0.5)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(over.wait(), 0.5)
 
         async with PodHistory(self.api) as history:
             arrivals = asyncio.create_task(arrive())
@@ -108,7 +110,7 @@ class Release:
                 yield
                 assert not arrivals.done(), "pods cannot be created"
             finally:
-                arrivals.cancel()
+                over.set()  # not cancelled: a pod whose request is cut off may never come
                 await asyncio.gather(arrivals, return_exceptions=True)
 
             def waiting() -> list[str]:

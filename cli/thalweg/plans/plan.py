@@ -231,7 +231,13 @@ def _short_proof(answer: PlanAnswer) -> str:
         return "no pending pod can be planned" if answer.waiting else ""
     if answer.incomplete:
         return _INCOMPLETE
-    return "certified: no plan costs less" if answer.certified else ""
+    return _certificate(answer) if answer.certified else ""
+
+
+def _certificate(answer: PlanAnswer) -> str:
+    """The bound of a plan that evicts nobody is of such plans only."""
+    which = "no plan" if answer.leaving else "no plan that evicts nobody"
+    return f"certified: {which} costs less"
 
 
 def _proof(answer: PlanAnswer) -> str:
@@ -244,7 +250,7 @@ def _cost_proof(answer: PlanAnswer) -> str:
     if answer.incomplete:
         return _INCOMPLETE
     if answer.certified:
-        return "certified: no plan costs less"
+        return _certificate(answer)
     why_wide = f" ({weak})" if (weak := sentence(answer.bound_notes)) else ""
     # Rounded up, so that a plan with a gap never shows none.
     return f"not certified: optimality gap <= {math.ceil(answer.gap * 1000) / 10:.1f} %{why_wide}"

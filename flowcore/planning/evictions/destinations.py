@@ -22,6 +22,9 @@ from flowcore.planning.evictions.state import EvictionState
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
 from flowcore.rules.verdicts import VerdictCache
 
+#: No node has so much room; nobody knows whether one has.
+_NO_NODE, _NOT_KNOWN = -1, -2
+
 
 @dataclass(slots=True, eq=False)
 class _Replacements:
@@ -64,24 +67,34 @@ class Destinations:
         self._share = 1.0 / total
         #: float64[N]: the room to spare on each node, in shares of all that there is; and the changes before that.
         self._spare, self._spare_after = np.zeros(len(state.free)), -1
-        #: int64[S]: for each row of ``Residents.amounts`` a node with so much room now, -1: none; and the changes.
-        self._node_with_room = np.full(len(state.residents.amounts), -1, dtype=np.int64)
+        #: int64[S]: for each row of ``Residents.amounts`` a node with so much room now, or none; and the changes.
+        self._node_with_room = np.full(len(state.residents.amounts), _NOT_KNOWN, dtype=np.int64)
         self._node_with_room_after = -1
 
-    def may_fit(self) -> Bools:
-        """bool[V]: residents for whose replacement some node has the resources now."""
-        state, amounts, nodes = self._state, self._state.residents.amounts, self._node_with_room
-        changed, every = state.changed_since(self._node_with_room_after), np.arange(len(state.free))
+    def may_fit(self, among: Bools) -> Bools:
+        """bool[V]: those of some residents, bool[V], for whose replacement some node has the resources now."""
+        state, residents, nodes = self._state, self._state.residents, self._node_with_room
+        amounts, changed = residents.amounts, state.changed_since(self._node_with_room_after)
         self._node_with_room_after = state.changes
-        had = nodes >= 0
-        has = had & _enough(state.free_now[nodes], amounts)
-        for size in np.nonzero(~has)[0].tolist():
-            # Where none had so much room, one has only if its room has changed.
-            candidates = every if had[size] else changed
-            fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
-            nodes[size] = fitting[0] if len(fitting) else -1
-        fits: Bools = (nodes >= 0)[state.residents.sizes]
-        return fits
+        asked = np.zeros(len(amounts), dtype=np.bool_)
+        asked[residents.sizes[among]] = True
+        fits = (nodes >= 0) & _enough(state.free_now[np.maximum(nodes, 0)], amounts)
+        lacking = np.nonzero(asked & ~fits)[0]
+        if len(lacking):
+            every, spare = np.arange(len(state.free)), self._room_to_spare()
+            # Moves take the nodes with the least room to spare: the one with the most stays an answer for long.
+            roomiest = int(spare.argmax())
+            suffices = _enough(state.free_now[[roomiest]], amounts[lacking])
+            for size in lacking[~suffices].tolist():
+                # Where no node had so much room, one has only if its room has changed.
+                candidates = changed if nodes[size] == _NO_NODE else every
+                fitting = candidates[_enough(state.free_now[candidates], amounts[size])]
+                nodes[size] = fitting[spare[fitting].argmax()] if len(fitting) else _NO_NODE
+            nodes[lacking[suffices]] = roomiest
+        # What is not asked for now is looked at anew when it is.
+        nodes[~asked & (nodes == _NO_NODE)] = _NOT_KNOWN
+        may_fit: Bools = among & (nodes >= 0)[residents.sizes]
+        return may_fit
 
     def find(self, resident: int, avoid: Bools | None = None, costs: Int64s | None = None) -> int:
         """The node that takes a resident's replacement, with the least room to spare or the cheapest; -1: none.

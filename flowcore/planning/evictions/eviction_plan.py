@@ -347,7 +347,7 @@ class _EvictionRound:
         """Decides all placements and waiting pods of a small round again. Returns whether that was better."""
         state, problem = self._state, self._problem
         kinds = {leaving.kind for leaving in state.leaving.values()}
-        if self._moves.any or self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
+        if self._reclaims is not None or kinds - {EvictionKind.PREEMPTION, None}:
             return False
         placed = self._placed_before()
         residents = {pod.key: resident for _, pod, resident in placed}

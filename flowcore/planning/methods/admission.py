@@ -18,8 +18,10 @@ from flowcore.costs.model import Float64s
 from flowcore.planning.methods.admission_run import AdmissionRun
 from flowcore.planning.methods.assignment_program import AtomicBundles
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
+from flowcore.planning.methods.shifts import shifted
 from flowcore.planning.problem.bounds.bounds import first_bound, lower_bound
 from flowcore.planning.problem.objective import unplaced_counts
+from flowcore.planning.problem.passes import AdmittedDemands
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
 
@@ -82,6 +84,8 @@ class Admission:
         if "gangs by price" not in problem.without:
             self.offer(self.by_price())
         is_short = any(unplaced_counts(self.best.commits, self.best.demands))
+        if is_short:
+            self._shift()
         # Of many pods the budget may not last for another step: then the first one has the better bound, in rough.
         is_many = sum(demand.count for demand in problem.demands) >= _MANY
         is_bounded = is_many and self._relax(**_ROUGH)
@@ -141,6 +145,15 @@ class Admission:
             ),
             default=0,
         )
+
+    def _shift(self) -> None:
+        """Moves pods of the best candidate to make room for single pods that it leaves."""
+        if "shifts" not in self._problem.without:
+            admitted = AdmittedDemands(self._problem, self.best)
+            restricted = admitted.apply(self._problem)
+            better = shifted(restricted, admitted.restrict(self.best, restricted))
+            if better is not None:
+                self.offer(admitted.invert(better))
 
     def _admit(self, method: str, group_values: Float64s, pod_values: Float64s) -> Candidate:
         """The candidate that an order gives.

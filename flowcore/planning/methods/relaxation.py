@@ -17,6 +17,7 @@ from flowcore.costs.potential import NodePotential
 from flowcore.planning.methods.assignment_program import AtomicBundles, price_runs
 from flowcore.planning.methods.merged_demands import MergedDemand, merged
 from flowcore.planning.methods.node_states import NodeStates
+from flowcore.planning.methods.own_prices import own_prices
 from flowcore.planning.methods.potential_columns import PotentialColumns
 from flowcore.planning.problem.bounds.tangents import Mixture
 from flowcore.planning.problem.cost_matrix import CostMatrix
@@ -29,6 +30,10 @@ _MOST_PAIRS, _MOST_DEMANDS = 45_000, 200
 
 #: How many pods of a demand a state takes counts where that is less than this part of what its room is enough for.
 _NARROW = 0.9
+#: Demands and states of the rough solution by which nodes are told apart where room is short.
+_ROUGH_DEMANDS, _ROUGH_STATES = 40, 150
+#: So many states more there are then at most.
+_TOLD_APART = 100
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,12 +74,79 @@ def relax(
     leaving = [demand.prices for demand in demands] if prices is None else list(prices)
     fits = np.array([bool(most.any()) for most in cost_matrix.most], dtype=np.bool_)
     placeable = ~(bundles.counts[:, ~fits] > 0).any(axis=1)
-    pods = np.array([len(each) for each in leaving]) + bundles.counts[placeable].sum(axis=0)
+    bundles = AtomicBundles(bundles.counts[placeable], bundles.prices[placeable])
+    pods = np.array([len(each) for each in leaving]) + bundles.counts.sum(axis=0)
     chosen = np.nonzero(fits & (pods > 0))[0]
     if not len(chosen):
         return None
     classes = merged(demands, chosen, pods, most_demands)
-    states = NodeStates.at_most(cost_matrix, [each.demand for each in classes], most_pairs // len(classes))
+    most = most_pairs // len(classes)
+    states = NodeStates.at_most(cost_matrix, classes, most)
+    solved: _Solved | None = None
+    if states.room is not None and len(states.sizes) < most:
+        # What room of single nodes is worth by a rough solution says which nodes are alike.
+        by_room = states.divided(states.room, min(most, _ROUGH_STATES), anew=True)
+        rough = _solve(cost_matrix, merged(demands, chosen, pods, _ROUGH_DEMANDS), by_room, leaving, bundles)
+        if rough is not None:
+            finer = states.divided(rough.worth_of_room(cost_matrix), min(most, len(states.sizes) + _TOLD_APART))
+            solved = _solve(cost_matrix, classes, finer, leaving, bundles)
+    if solved is None:
+        solved = _solve(cost_matrix, classes, states, leaving, bundles)
+    return None if solved is None else solved.as_relaxed(cost_matrix)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Solved:
+    """The optimum for some classes and states, or nearly."""
+
+    classes: Sequence[MergedDemand]
+    states: NodeStates
+    scaled: _Scaled
+    solution: FluidSolution
+
+    def as_relaxed(self, cost_matrix: CostMatrix) -> RelaxedSolution:
+        """The same by node and by demand."""
+        scaled, solution = self.scaled, self.solution
+        return RelaxedSolution(
+            shadow_prices=scaled.shadow_prices(solution, self.states, cost_matrix.capacity.free.shape),
+            members=tuple(each.members for each in self.classes),
+            placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
+            loads={
+                block.potential: block.expected(
+                    solution.added[:, block.places], solution.placed, self.states, cost_matrix.capacity
+                )
+                for block in scaled.blocks
+            },
+        )
+
+    def worth_of_room(self, cost_matrix: CostMatrix) -> Float64s:
+        """float64[N, R]: what each resource of a node is worth that a mean pod takes, told apart by node."""
+        requests = np.array([each.requests for each in self.classes])
+        of_states = self.scaled.shadow_prices(self.solution, self.states, cost_matrix.capacity.free.shape)
+        nodes = np.nonzero(of_states.any(axis=1))[0]
+        first_costs = [each.demand.first_cost[nodes] for each in self.classes]
+        worth = [price - cost for price, cost in zip(self.solution.prices.tolist(), first_costs, strict=True)]
+        prices = np.zeros_like(of_states)
+        prices[nodes] = own_prices(
+            of_states[nodes],
+            requests,
+            np.array(worth, dtype=np.float32),
+            np.array([_most_of(cost_matrix, each)[nodes] for each in self.classes], dtype=np.float32),
+            cost_matrix.spare[nodes],
+        )
+        pods = np.array([each.pods for each in self.classes])
+        of_mean_pod: Float64s = prices * (pods @ requests / pods.sum())
+        return of_mean_pod
+
+
+def _solve(
+    cost_matrix: CostMatrix,
+    classes: Sequence[MergedDemand],
+    states: NodeStates,
+    leaving: Sequence[Int64s],
+    bundles: AtomicBundles,
+) -> _Solved | None:
+    """Solves the program for some classes and states; None where the solver failed."""
     scaled = _Scaled.of(cost_matrix, classes, states)
     runs = [
         (number, run)
@@ -83,7 +155,7 @@ def relax(
     ]
     of_runs = np.zeros((len(runs), len(classes)))
     of_runs[np.arange(len(runs)), [number for number, _ in runs]] = 1.0
-    bundled = np.column_stack([bundles.counts[placeable][:, each.members].sum(axis=1) for each in classes])
+    bundled = np.column_stack([bundles.counts[:, each.members].sum(axis=1) for each in classes])
     solution = solve_fluid(
         FluidProgram(
             arcs=scaled.arcs,
@@ -94,25 +166,13 @@ def relax(
             room=scaled.room,
             nodes=states.sizes,
             pods=np.array([each.pods for each in classes]),
-            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices[placeable]]),
-            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(int(placeable.sum()))]),
+            leaving_prices=np.concatenate([[run.mean() for _, run in runs], bundles.prices]),
+            leaving_most=np.concatenate([[float(len(run)) for _, run in runs], np.ones(len(bundles.prices))]),
             leaving_pods=np.concatenate([of_runs, bundled]),
             slopes=scaled.slopes,
         )
     )
-    if solution is None:
-        return None
-    return RelaxedSolution(
-        shadow_prices=scaled.shadow_prices(solution, states, cost_matrix.capacity.free.shape),
-        members=tuple(each.members for each in classes),
-        placed=np.where(scaled.usable, solution.placed, 0.0).sum(axis=1),
-        loads={
-            block.potential: block.expected(
-                solution.added[:, block.places], solution.placed, states, cost_matrix.capacity
-            )
-            for block in scaled.blocks
-        },
-    )
+    return None if solution is None else _Solved(classes, states, scaled, solution)
 
 
 def _most_of(cost_matrix: CostMatrix, merged_demand: MergedDemand) -> Int64s:

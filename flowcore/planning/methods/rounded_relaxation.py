@@ -9,10 +9,13 @@ import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.costs.model import Float64s
-from flowcore.planning.methods.constructive import FixedPart, completed, in_parts
+from flowcore.planning.methods.constructive import FixedPart, completed, in_parts, missing_pods
 from flowcore.planning.methods.greedy import greedy
 from flowcore.planning.methods.relaxation import RelaxedSolution, min_shadow_costs
+from flowcore.planning.problem.objective import unplaced_counts
 from flowcore.planning.problem.placements.candidate import Candidate
+from flowcore.planning.problem.placements.commits import Commit
+from flowcore.planning.problem.placements.free_capacity import FreeCapacity
 from flowcore.planning.problem.problem import Problem
 
 #: Parts that a first plan places demands in by turns where room is short.
@@ -29,7 +32,20 @@ def shares_first(problem: Problem, relaxed: RelaxedSolution) -> Candidate:
     parts = _PARTS if int(chosen.sum()) < sum(everyone) else 1
     capacity = problem.start.copy()
     placed = greedy(problem.cost_matrix, in_parts(chosen, order, parts), capacity, relaxed.shadow_prices)
+    placed += _rest(problem, relaxed, order, placed, capacity)
     return completed(problem, "shares", placed, capacity)
+
+
+def _rest(
+    problem: Problem, relaxed: RelaxedSolution, order: Sequence[int], placed: Sequence[Commit], capacity: FreeCapacity
+) -> list[Commit]:
+    """Commits of what fits beside the shares: pods that must be placed, then those whose room costs others least."""
+    missing = missing_pods(problem, placed)
+    unplaced = unplaced_counts(placed, problem.demands)
+    turns = [(index, missing[index]) for index in order]
+    others = [index for index in reversed(order) if not problem.demands[index].waits]
+    turns += [(index, unplaced[index] - missing[index]) for index in others]
+    return greedy(problem.cost_matrix, turns, capacity, relaxed.shadow_prices)
 
 
 def roundings(problem: Problem, relaxed: RelaxedSolution, fixed: FixedPart) -> list[Callable[[], Candidate]]:

@@ -15,6 +15,7 @@ METHODS: Final[Mapping[str, str]] = {
     "packing": "pods without rules are left, few enough for an integer program",
     "flow": "always, unless the plan is close to its bound; last where room is short",
     "shares": "first, for over 3,000 pods of one priority; pods without rules are left, after fill for so many",
+    "shifts": "pods are left, right after shares that came first and after gangs by price",
     "reinsertion": "after plans made in one go, unless room is short; and in the end",
     "neighbourhoods": "pods without rules are left; until no more brings a gain",
     "beam": "at most 16 pods for 8 nodes, and some are left; last",

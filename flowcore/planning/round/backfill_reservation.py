@@ -93,11 +93,13 @@ def _fit_after_costlier(problem: Problem, number: int) -> tuple[bool, tuple[Comm
     costlier.sort(key=lambda index: (not groups[index].partially_placed, -groups[index].mean_price, index))
     pods = IndividualPods.of(problem)
     above = np.array([demand.group.pod_class.priority > priority for demand in problem.demands], dtype=np.bool_)
-    alone = np.nonzero(((pods.price > mean_price) | above[pods.demand]) & (pods.group < 0))[0]
+    before = (pods.price > mean_price) | above[pods.demand]
+    alone, optional = (np.nonzero(before & of)[0] for of in (pods.group < 0, np.isin(pods.group, costlier)))
     run = AdmissionRun(problem)
     # Each of these comes before the group, so their order does not matter here.
     run.bisect(np.full(len(alone), -1, dtype=np.int64), pods.demand[alone])
     run.bisect(np.array(costlier, dtype=np.int64), np.full(len(costlier), -1, dtype=np.int64))
+    run.bisect(pods.group[optional], pods.demand[optional])
     commits = run.fitting(number)
     fits = sum(commit.count for commit in commits) == groups[number].size
     return fits, () if fits else tuple(commits)

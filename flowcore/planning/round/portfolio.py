@@ -31,6 +31,7 @@ from flowcore.planning.methods.packing import pack, packable, worth_packing
 from flowcore.planning.methods.reinsertion import Reinsertion
 from flowcore.planning.methods.relaxation import RelaxedSolution, relax
 from flowcore.planning.methods.rounded_relaxation import roundings, shares_first
+from flowcore.planning.methods.shifts import shifted
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.bounds.bounds import clearing_costs, first_bound, lower_bound
 from flowcore.planning.problem.bounds.least_cost import shared_limits
@@ -127,6 +128,7 @@ class Portfolio:
         shares_come_first = self._relaxation is not None
         if self._relaxation is not None:
             self.offer(shares_first(problem, self._relaxation))
+            self._shift()
         elif self._runs("fill"):
             self.offer(fill(problem))
         self._first_bound()
@@ -310,6 +312,14 @@ class Portfolio:
         hopeless = sum(int(self._problem.demands[number].prices.sum()) for number in np.nonzero(~placeable)[0].tolist())
         near = (self.best.cost - self.bound) * _CLOSE <= self.best.cost - hopeless
         return near and not self._unplaced_of(placeable)
+
+    def _shift(self) -> None:
+        """Moves pods of the best candidate to make room for those that it leaves."""
+        if self._runs("shifts") and self._unplaced_of(self._unconstrained):
+            prices = None if self._relaxation is None else self._relaxation.shadow_prices
+            better = shifted(self._problem, self.best, prices)
+            if better is not None:
+                self.offer(better)
 
     def _first_bound(self) -> None:
         """What each pod pays by itself; if all count for the same, what the best candidate's dearest one pays."""

@@ -82,6 +82,7 @@ class FluidSolution:
     Attributes:
         placed: float64[C, S], pods.
         left: float64[J], units that leave.
+        prices: float64[C], what one pod more of each class would cost.
         shadow_prices: float64[S, R], price of a unit of each resource.
         added: float64[S, A], load that each node of a state gets.
         steps: taken.
@@ -89,6 +90,7 @@ class FluidSolution:
 
     placed: Float64s
     left: Float64s
+    prices: Float64s
     shadow_prices: Float64s
     added: Float64s
     steps: int
@@ -129,7 +131,7 @@ def solve_fluid(program: FluidProgram) -> FluidSolution | None:
             if _products(program, point) < _CLOSE * max(cost, 1.0):
                 break
     added = (point.placed.T @ program.counted) / program.nodes[:, np.newaxis]
-    return FluidSolution(point.placed, point.left, point.shadow_prices, added, steps)
+    return FluidSolution(point.placed, point.left, point.prices, point.shadow_prices, added, steps)
 
 
 def _start(program: FluidProgram) -> _Point:

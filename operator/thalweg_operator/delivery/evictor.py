@@ -5,7 +5,8 @@ pauses, for as long as that is wanted. Where pods leave by a plan, a refusal is 
 eviction whose answer was lost is asked for again: with the uid, no other pod can be meant.
 
 The Eviction API writes a condition DisruptionTarget of its own into the pod, over any other. So ours, which says who
-comes in its place, is written after the eviction, while the pod terminates.
+comes in its place, is written after the eviction, while the pod terminates. The podFailurePolicy of a Job needs no more
+than the condition of the API: it reads type and status, and both are there before the pod is deleted.
 """
 
 from __future__ import annotations

@@ -94,17 +94,19 @@ class _BatchLimit:
         remaining: items of this cycle that had no turn yet. Newcomers join the next cycle, so a namespace that creates
             pods all the time takes no turns of others.
         done: items of this cycle that had their turn.
+        helped: see ``Quarantine.choose``, when the cycle began.
     """
 
     max_items: int
     until: float
     remaining: set[str] = field(default_factory=set)
     done: set[str] = field(default_factory=set)
+    helped: int = 0
 
-    def next_part(self, items: Sequence[str]) -> Sequence[str]:
+    def next_part(self, items: Sequence[str], helped: int) -> Sequence[str]:
         """The items of the next round. Each cycle begins with all ``items``; it is over when each had its turn."""
         if not self.remaining:
-            self.remaining, self.done = set(items), set()
+            self.remaining, self.done, self.helped = set(items), set(), helped
         part = [item for item in items if item in self.remaining][: self.max_items]
         self.remaining.difference_update(part)
         self.done.update(part)
@@ -152,7 +154,11 @@ class Quarantine:
         return len(self._backoffs)
 
     def choose(
-        self, pods: Sequence[Pod], now: float, in_turn: Callable[[Sequence[Pod]], Sequence[Pod]] = lambda pods: pods
+        self,
+        pods: Sequence[Pod],
+        now: float,
+        in_turn: Callable[[Sequence[Pod]], Sequence[Pod]] = lambda pods: pods,
+        helped: int = 0,
     ) -> RoundSelection:
         """Selects the pods of the next round; at least one, unless all back off or wait for their turn.
 
@@ -160,6 +166,8 @@ class Quarantine:
             pods: pods that may be planned.
             now: seconds of a monotonic clock.
             in_turn: those whose turn it is, of pods outside the fault search; called at most once.
+            helped: rises with each change after which a pod that was planned in vain may have a node. Where rounds have
+                few pods, those whose turn was before it have another one.
         """
         if self._batch_limit is not None and self._batch_limit.until <= now:
             self._batch_limit = None
@@ -173,7 +181,7 @@ class Quarantine:
         resting, due = self._backing_off(items, now)
         suspects = self._search.retain(items.keys() - resting.keys()) if self._search is not None else set[str]()
         others = [item for item in items if item not in resting and item not in suspects]
-        chosen, more = self._next_items(items, others, due)
+        chosen, more = self._next_items(items, others, due, helped)
         self._planned_pods = tuple(pod for item in chosen for pod in items[item])
         if self._round_kind is _RoundKind.OTHERS:
             self._planned_pods = tuple(in_turn(self._planned_pods))
@@ -277,7 +285,7 @@ class Quarantine:
         return resting, [item for _, item in sorted(due)]
 
     def _next_items(
-        self, items: Mapping[str, Sequence[Pod]], others: Sequence[str], due: Sequence[str]
+        self, items: Mapping[str, Sequence[Pod]], others: Sequence[str], due: Sequence[str], helped: int
     ) -> tuple[Sequence[str], bool]:
         """Items of the next round, and whether another round follows at once. The three kinds of round take turns."""
         limit = self._batch_limit
@@ -295,7 +303,8 @@ class Quarantine:
             return due[:1], more
         if limit is None:
             return others, more
-        return limit.next_part(_by_turns(items, others)), more or len(limit.done) < len(others)
+        part = limit.next_part(_by_turns(items, others), helped)
+        return part, more or len(limit.done) < len(others) or limit.helped != helped
 
     # --- backing off ---
 

@@ -149,9 +149,11 @@ class RoundLoop:
         self._prices = PriceReader()
         self._worker_in_sync, self._record_in = False, ""
         self._round_started = 0.0
-        #: When time alone is a reason for a round, and how often it was, or room was kept for a gang: that counts like
-        #: changes that may help pods which wait.
+        #: When time alone is a reason for a round, and how often it was: that counts like changes that may help pods
+        #: which wait.
         self._due_at, self._helped_by_time = float("inf"), 0
+        #: Rounds in which room was kept for a gang: they count like such changes for those who take turns.
+        self._holding_rounds = 0
         #: When waiting for a cheaper node costs a pod as much as going to one; None: no pod waits for that.
         self._settles_at: float | None = None
         self._round_metrics, self._waiting = RoundMetrics(metrics, tracer), WaitingMetrics(metrics, shell.clock)
@@ -294,10 +296,12 @@ class RoundLoop:
         self._round_started = now
         # A gang that room is kept for is planned with all others: new pods would take the room.
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
-        self._helped_by_time += holds or now >= self._due_at
+        self._helped_by_time += now >= self._due_at
+        self._holding_rounds += holds
         planning_input = self._builder.planning_input()
         # The worker learns with the next request what helps from now on.
-        helped = ledger.helped + self._helped_by_time
+        changes = ledger.helped + self._helped_by_time
+        helped = changes + self._holding_rounds
         ordered = planning_input.policies
         places = {policy.name: place for place, policy in enumerate(ordered)}
         blocked: list[tuple[Pod, Policy]] = []
@@ -331,11 +335,11 @@ class RoundLoop:
             return ordered[governed[pod.key]].name
 
         def in_turn(pods: Sequence[Pod]) -> Sequence[Pod]:
-            changes = planning_input.generation, helped
-            networks.append(self._network_turns.choose(pods, policy_of, *changes, now, always))
+            known = planning_input.generation, helped
+            networks.append(self._network_turns.choose(pods, policy_of, *known, now, always))
             if self._network_turns.own:
                 return networks[-1].pods
-            turns.append(self._turns.choose(networks[-1].pods, *changes, now, always))
+            turns.append(self._turns.choose(networks[-1].pods, *known, now, always))
             return turns[-1].pods
 
         models = self._policies.models.networks
@@ -344,7 +348,8 @@ class RoundLoop:
             if models
             else {}
         )
-        selection = self._quarantine.choose(plannable, now, in_turn)
+        # Where rounds have few pods, each change asks for more rounds at once: room that is kept would ask for ever.
+        selection = self._quarantine.choose(plannable, now, in_turn, changes)
         request = await self._builder.build(planning_input, [(pod, governed[pod.key]) for pod in selection.pods])
 
         # The price that a pod waits for comes whether or not the pod has a turn now.

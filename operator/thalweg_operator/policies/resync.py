@@ -131,7 +131,8 @@ class PolicyResync:
             OperatorError: the API server could not be asked.
             UnreadableJson: the answer is no list of policies; the store is unchanged.
         """
-        before = self._store.records  # events that come during the request are newer than the list
+        # Events that come during the request are newer than the list.
+        before, forgotten = self._store.records, self._store.forgotten
         try:
             raw = await self._api_client.request("GET", POLICIES_PATH)
         except Refused as error:
@@ -141,7 +142,10 @@ class PolicyResync:
                 self._store.forget(standing.name, standing.uid)
             return False
         listed = [(_names.read(item).metadata, item) for item in _lists.read(raw).items]
+        gone = self._store.gone_since(forgotten)
         for meta, item in listed:
+            if meta.uid in gone:
+                continue
             try:
                 spec = _specs.read(item).spec
             except UnreadableJson as error:

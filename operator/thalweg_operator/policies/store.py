@@ -5,6 +5,7 @@ A policy that cannot be put in force keeps its last good version, and disturbs n
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +19,8 @@ from flowcore.model.errors import PolicyError
 from flowcore.model.policies import Policy
 
 _log = structlog.get_logger()
+#: Objects that went lately, of which a list that is under way may still speak.
+_MOST_GONE = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +47,7 @@ class PolicyStore:
 
     Attributes:
         models: the cost models that policies may name; set before the first policy is offered.
+        forgotten: how many objects are gone since the start.
     """
 
     def __init__(
@@ -54,6 +58,8 @@ class PolicyStore:
         """``put_in_force``: called with all accepted policies whenever one comes, changes or goes."""
         self.models, self._put_in_force = models, put_in_force
         self._records: dict[str, PolicyRecord] = {}
+        self.forgotten = 0
+        self._gone: deque[str] = deque(maxlen=_MOST_GONE)
 
     def offer(self, name: str, uid: str, generation: int, spec: Mapping[str, Any]) -> PolicyRecord:
         """Looks at a version of a policy object and puts it in force if it is good; if not, logs that once."""
@@ -74,10 +80,17 @@ class PolicyStore:
 
     def forget(self, name: str, uid: str) -> None:
         """A policy object is gone; another object of the same name stays."""
+        self.forgotten += 1
+        self._gone.append(uid)
         record = self._records.get(name)
         if record is not None and record.uid == uid:
             del self._records[name]
             self._update()
+
+    def gone_since(self, forgotten: int) -> set[str]:
+        """Uids of objects that are gone since ``forgotten`` was this number; of the last ones, if there are many."""
+        count = self.forgotten - forgotten
+        return set(list(self._gone)[-count:]) if count else set()
 
     def _update(self) -> None:
         self._put_in_force(self.accepted)

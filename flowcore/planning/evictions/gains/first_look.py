@@ -35,10 +35,13 @@ class PossibleMove:
     """A pod that may leave for gain.
 
     Attributes:
+        resident: its number.
+        key: what orders equal pods: numbers follow the order in which pods are read.
         price: of its move.
     """
 
     resident: int
+    key: str
     kind: MovableKind
     price: int
 
@@ -48,22 +51,27 @@ class GainOffer:
     """Pods of a kind on one node that may each gain by a move.
 
     Attributes:
-        residents: price of the move and number of each, the cheapest last.
+        residents: price of the move, key and number of each, the cheapest last.
         surplus: by how much the gain of the next is above its price, at the last look.
         looked_after: after how many moves that was; -1: it was the first look, which is not exact.
     """
 
     kind: MovableKind
     home: int
-    residents: list[tuple[int, int]] = field(default_factory=list)
+    residents: list[tuple[int, str, int]] = field(default_factory=list)
     surplus: int = 0
     looked_after: int = -1
 
     @property
     def cheapest(self) -> PossibleMove:
         """The next of them."""
-        price, resident = self.residents[-1]
-        return PossibleMove(resident, self.kind, price)
+        price, key, resident = self.residents[-1]
+        return PossibleMove(resident, key, self.kind, price)
+
+    @property
+    def key(self) -> str:
+        """What orders offers that are worth the same: the key of the next of them; "": there is none."""
+        return self.residents[-1][1] if self.residents else ""
 
     @property
     def namespaces(self) -> set[str]:
@@ -83,6 +91,11 @@ class JointOffer:
     home: int
     moves: tuple[PossibleMove, ...]
     surplus: int
+
+    @property
+    def key(self) -> str:
+        """What orders offers that are worth the same: the key of the first to leave."""
+        return self.moves[0].key
 
     @property
     def namespaces(self) -> set[str]:
@@ -139,7 +152,8 @@ class FirstLook:
     def _alone(self, kind: MovableKind, gains: Int64s) -> list[GainOffer]:
         """Offers of pods that gain each by itself: those on a node together."""
         nodes, least = self._residents.nodes[kind.residents], kind.policy.rescheduling.min_gain
-        homes = np.unique(nodes)
+        # Each once, in order: numbers of nodes are small, so to count them is faster than to sort them.
+        homes = np.flatnonzero(np.bincount(nodes))
         with_freed = gains.copy()
         with_freed[homes] += kind.freed(self._snapshot, homes, self._stranded)
         gaining = kind.residents[with_freed[nodes] >= least]
@@ -151,7 +165,8 @@ class FirstLook:
         for row in np.nonzero(surplus >= least)[0].tolist():
             home = int(nodes[row])
             offer = offers.setdefault(home, GainOffer(kind, home))
-            offer.residents.append((int(prices[row]), int(gaining[row])))
+            resident = int(gaining[row])
+            offer.residents.append((int(prices[row]), self._residents.pods[resident].key, resident))
             offer.surplus = max(offer.surplus, int(surplus[row]))
         for offer in offers.values():
             offer.residents.sort(reverse=True)
@@ -165,9 +180,12 @@ class FirstLook:
 
     def _fragmented(self, kinds: Sequence[MovableKind], movable: Int64s) -> dict[int, Bools]:
         """By price of a stranded GPU, bool[N]: nodes where such GPUs cost as much as a margin. Many take turns."""
-        snapshot, homes = self._snapshot, np.unique(self._residents.nodes[movable])
+        priced = [kind for kind in kinds if kind.stranded_price] if self._stranded.kinds else []
+        if not priced:
+            return {}
+        snapshot, homes = self._snapshot, np.flatnonzero(np.bincount(self._residents.nodes[movable]))
         least: dict[int, int] = {}
-        for kind in kinds:
+        for kind in priced:
             margin = kind.policy.rescheduling.min_gain
             least[kind.stranded_price] = min(margin, least.get(kind.stranded_price, margin))
         fragmented: dict[int, Bools] = {}
@@ -184,7 +202,7 @@ class FirstLook:
         if not len(allowed):
             return []
         return [
-            PossibleMove(number, kind, price)
+            PossibleMove(number, self._residents.pods[number].key, kind, price)
             for number, price in zip(allowed.tolist(), self._prices(allowed).tolist(), strict=True)
         ]
 
@@ -199,9 +217,8 @@ class FirstLook:
         for move, gain in moves:
             margin = move.price + move.kind.policy.rescheduling.min_gain
             by_kind[id(move.kind)].append((gain - margin, move))
-        pods = self._residents.pods
         # Of equal ones the same go in every round, whatever the order of the pods.
-        queues = [sorted(queue, key=lambda item: (item[0], pods[item[1].resident].key)) for queue in by_kind.values()]
+        queues = [sorted(queue, key=lambda item: (item[0], item[1].key)) for queue in by_kind.values()]
         free, chosen = self._snapshot.free[home], list[PossibleMove]()
         before = int(self._stranded.costs(free[np.newaxis], np.array([home]), price)[0])
         most = np.cumsum(sorted((gain for queue in queues for gain, _ in queue), reverse=True))[1:_MOST_TOGETHER]
@@ -213,7 +230,8 @@ class FirstLook:
             without = free + np.array([move.kind.usage for _, move in nexts])
             after = self._stranded.costs(without, np.full(len(nexts), home), price)
             surplus = np.array([gain for gain, _ in nexts]) + before - after
-            row = int(surplus.argmax())
+            ranked = enumerate(zip(surplus.tolist(), nexts, strict=True))
+            *_, row = max((worth, move.key, row) for row, (worth, (_, move)) in ranked)
             free, before, total = without[row], int(after[row]), total + int(surplus[row])
             chosen.append(queues[row].pop()[1])
             queues = [queue for queue in queues if queue]

@@ -23,6 +23,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.model.selectors import Labels
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
+from flowcore.planning.evictions.gains.decided_moves import DecidedMoves
 from flowcore.planning.evictions.gains.first_look import FirstLook, GainOffer, JointOffer, PossibleMove
 from flowcore.planning.evictions.gains.movable_kinds import network_policies
 from flowcore.planning.evictions.gains.stranded_gpus import StrandedGPUs
@@ -73,6 +74,8 @@ class GainMoves:
         self._terminating = TerminatingPods.of(snapshot, state.residents.running)
         #: bool[N]: nodes that are neither left nor taken for gain.
         self._unsettled = self._terminating.unsettled.copy()
+        # Beside a move for gain a pod that leaves for others might have stayed: the next round looks at its node.
+        self._unsettled[self._residents.nodes[list(state.leaving)]] = True
         #: Pods that would move if the nodes were settled: part of the plan until its end.
         self._held: list[int] = []
         #: ``_is_needed`` by signature and policy of a pod.
@@ -92,6 +95,8 @@ class GainMoves:
             self._state, self._policies, self._models, self._destinations, self._terminating, self._stranded
         )
         self._decide(first_look.offers(movable, kept, self._may_leave), kept, holds)
+        self._decided.settle(holds)
+        self._decided.say()
         for resident in self._held:
             self._state.stay(resident)
 
@@ -99,14 +104,19 @@ class GainMoves:
     def _stranded(self) -> StrandedGPUs:
         return StrandedGPUs.of(self._state.snapshot(), self._residents.running.pods)
 
+    @cached_property
+    def _decided(self) -> DecidedMoves:
+        return DecidedMoves(self._state, self._terminating, self._stranded)
+
     def _decide(self, offers: Sequence[GainOffer | JointOffer], kept: Bools, holds: Callable[[], bool]) -> None:
-        queue = [(-offer.surplus, number, offer) for number, offer in enumerate(offers)]
+        # Equal offers are never compared: no two of a sort have a key in common.
+        queue = [(-offer.surplus, isinstance(offer, JointOffer), offer.key, offer) for offer in offers]
         heapq.heapify(queue)
         # Many single moves may want the one best node: those together have looks of their own.
         looks, joint_looks = _Looks.of(offers, GainOffer), _Looks.of(offers, JointOffer)
         moves = 0
         while queue:
-            _, number, offer = heapq.heappop(queue)
+            *_, offer = heapq.heappop(queue)
             if isinstance(offer, JointOffer):
                 moves += self._move_together(offer, kept, joint_looks, holds) if joint_looks.left else 0
                 continue
@@ -128,7 +138,9 @@ class GainMoves:
                 offer.residents.pop()
             else:
                 continue
-            heapq.heappush(queue, (-offer.surplus, number, offer))
+            if offer.residents:
+                heapq.heappush(queue, (-offer.surplus, False, offer.key, offer))
+        self._leave_filled([offer for offer in offers if isinstance(offer, JointOffer)], kept, joint_looks, holds)
 
     # --- who may leave ---
 
@@ -230,34 +242,24 @@ class GainMoves:
     def _move(self, move: PossibleMove, gain: int, node: int, holds: Callable[[], bool]) -> bool:
         """Decides the move of a pod, unless that would break a rule elsewhere in the plan."""
         checkpoint = self._state.checkpoint()
-        self._leave(move, node)
+        self._decided.leave(move, node)
         if holds():
-            self._say(move.resident, gain, self._reason(move, gain))
+            self._decided.add([(move, gain)])
             return True
         self._state.roll_back(checkpoint)
         return False
 
-    def _leave(self, move: PossibleMove, node: int) -> None:
-        self._state.let_leave(move.resident, EvictionKind.MIGRATION, ())
-        self._state.reserve_replacement(move.resident, node, is_move=True)
-
-    def _say(self, resident: int, gain: int, reason: str) -> None:
-        leaving = self._state.leaving[resident]
-        leaving.gain, leaving.reason = gain, reason
-
-    def _reason(self, move: PossibleMove, gain: int) -> str:
-        nodes = self._state.snapshot().table.nodes
-        home, node = self._residents.nodes[move.resident], self._state.leaving[move.resident].to
-        return (
-            f"it costs {gain:,} less on {nodes[node].name} than on {nodes[home].name}, "
-            f"and its move costs {move.price:,}"
-        )
-
-    def _move_together(self, offer: JointOffer, kept: Bools, looks: _Looks, holds: Callable[[], bool]) -> int:
+    def _move_together(
+        self, offer: JointOffer, kept: Bools, looks: _Looks, holds: Callable[[], bool], least: int = 0
+    ) -> int:
         """Decides moves of pods of a node that are together worth their prices and margins. Returns how many.
 
         Each goes to the cheapest node there is then, also if that alone costs more than its home; so the gains add up
-        to what all of them cost less. As many leave as that is above their prices and margins the most.
+        to what all of them cost less. As many leave as that is above their prices and margins the most, but for those
+        that could stay beside the others at no loss.
+
+        Args:
+            least: how much that is at least.
         """
         state = self._state
         if self._unsettled[offer.home]:
@@ -273,33 +275,35 @@ class GainMoves:
             gain, node = self._best(move, kept, dearer=True)
             if node < 0 or self._unsettled[node]:
                 break
-            self._leave(move, node)
+            self._decided.leave(move, node)
             moves.append((move, gain))
             total += gain - move.price - move.kind.policy.rescheduling.min_gain
             if total >= best:
                 best, count, end = total, len(moves), state.checkpoint()
         state.roll_back(end)
-        if count and not holds():
+        if not count:
+            return 0
+        if best < least or not holds():
             state.roll_back(start)
             return 0
-        self._share(moves[:count], best)
+        self._decided.add(moves[:count])
+        self._decided.take_back_vain_moves([move for move, _ in moves[:count]], holds)
         return count
 
-    def _share(self, moves: Sequence[tuple[PossibleMove, int]], surplus: int) -> None:
-        """Says of moves what they gain: each its price, its margin and an equal part of the rest.
+    def _leave_filled(
+        self, offers: Iterable[JointOffer], kept: Bools, looks: _Looks, holds: Callable[[], bool]
+    ) -> None:
+        """Pods leave nodes together that others were to go to, where that gains more: the others stay.
 
-        Args:
-            moves: with what each gained as it was decided.
-            surplus: what all of them gain beside prices and margins.
+        Else the next round would do so, and those that have just come would leave again.
         """
-        if len(moves) == 1:
-            ((move, gain),) = moves
-            self._say(move.resident, gain, self._reason(move, gain))
-            return
-        total, price = sum(gain for _, gain in moves), sum(move.price for move, _ in moves)
-        for number, (move, _) in enumerate(moves):
-            part = surplus // len(moves) + (number < surplus % len(moves))
-            node = self._state.snapshot().table.nodes[self._residents.nodes[move.resident]].name
-            others = f"{len(moves) - 1} other pods" if len(moves) > 2 else "another pod"
-            reason = f"it and {others} of {node} cost {total:,} less elsewhere, and their moves cost {price:,}"
-            self._say(move.resident, move.price + move.kind.policy.rescheduling.min_gain + part, reason)
+        for offer in sorted(offers, key=lambda offer: (-offer.surplus, offer.key)):
+            coming, leaving = self._decided.going_to(offer.home), self._state.leaving
+            have_left = all(move.resident in leaving for move in offer.moves)
+            if have_left or self._unsettled[offer.home] or not looks.left or not self._decided.may_suspend(coming):
+                continue
+            leavings, surplus = self._decided.suspend(coming)
+            if self._move_together(offer, kept, looks, holds, max(surplus + 1, 0)):
+                self._decided.drop(coming)
+            else:
+                self._decided.resume(coming, leavings)

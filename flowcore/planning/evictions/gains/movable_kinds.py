@@ -146,10 +146,10 @@ def movable_kinds(
     every = _alike(residents, movable)
     unit = _unit(residents, every, snapshot)
     turn = turn_of(snapshot.now)
-    members = _in_turn(every, [residents.pods[alike[0]].namespace for alike in every], turn)
+    members = _in_turn(every, every, residents, turn)
     kinds = _kinds(members, unit, residents, snapshot, policies, models, destinations)
     # Pods of one class may have been resized in many ways.
-    return _in_turn(kinds, [kind.namespace for kind in kinds], _spread(~turn))
+    return _in_turn(kinds, [kind.residents for kind in kinds], residents, _spread(~turn))
 
 
 def kind_of(
@@ -215,18 +215,20 @@ def _spread(number: int) -> int:
     return number * _SPREAD % 2**32
 
 
-def _in_turn(kinds: list[_MovableKey], namespaces: Sequence[str], turn: int) -> list[_MovableKey]:
+def _in_turn(kinds: list[_MovableKey], members: Sequence[Int64s], residents: Residents, turn: int) -> list[_MovableKey]:
     """As many as a round looks at: one of each namespace, then the next of each, each begun elsewhere at other turns.
 
     Args:
-        namespaces: that of each.
+        members: numbers of the residents of each, all of one namespace.
         turn: below 2**32.
     """
     if len(kinds) <= MOST_KINDS:
         return kinds
     by_namespace: defaultdict[str, list[_MovableKey]] = defaultdict(list)
-    for kind, namespace in zip(kinds, namespaces, strict=True):
-        by_namespace[namespace].append(kind)
+    # Whatever the order of the pods, the same have their turn.
+    first = [min(residents.pods[number].key for number in alike.tolist()) for alike in members]
+    for row in sorted(range(len(kinds)), key=first.__getitem__):
+        by_namespace[residents.pods[members[row][0]].namespace].append(kinds[row])
     # Of another number: else a namespace would always have the same of its kinds in its turn.
     begin = _spread(turn)
     rows = [_begun_at(own, begin) for own in _begun_at(list(by_namespace.values()), turn)]

@@ -13,38 +13,42 @@ What waits says nothing here: while it waits nobody moves for gain to a node tha
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import Self
 
+import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.costs.model import Float64s
 from flowcore.model.pod_index import EMPTY_SIGNATURE
 from flowcore.model.pods import PodClass
+from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod
+from flowcore.model.selectors import Labels
 from flowcore.rules.filters import static_fits
 
 #: Kinds that count for each sort of GPU. Each costs some passes over the nodes.
 _MOST_KINDS = 16
+#: Sets of nodes that rules keep pods to. Each costs a pass of the filters that read nothing but nodes.
+_MOST_RULES = 32
 _GPU = "/gpu"
 
 
 @dataclass(frozen=True, eq=False)
 class _GPUPods:
-    """Pods that ask for the same and may use the same nodes.
+    """Pods that ask for the same, or nearly so.
 
     Attributes:
-        requests: int64[R], what one asks for.
-        allowed: bool[N], nodes that take such pods if they have room.
-        share: of the GPUs that pods hold.
+        requests: int64[R], what one asks for: of several classes the median.
+        share: float64[N], of the GPUs that pods hold: those of the pods that each node takes if it has room.
     """
 
     requests: Int64s
-    allowed: Bools
-    share: float
+    share: Float64s
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,7 +70,7 @@ class StrandedGPUs:
         held: dict[int, Counter[PodClass]] = {column: Counter() for column in columns.values()}
         for pod_class, count in Counter(map(attrgetter("pod_class"), running)).items():
             for name, amount in pod_class.requests:
-                if name in columns:
+                if name in columns and amount:
                     held[columns[name]][_asking(pod_class)] += amount * count
         return cls({column: _kinds(gpus, column, snapshot) for column, gpus in held.items() if gpus})
 
@@ -86,9 +90,9 @@ class StrandedGPUs:
             room, gpus, places = free[rows], free[rows, column], nodes[rows]
             useful, usable = np.zeros(len(rows)), np.zeros(len(rows), dtype=np.bool_)
             for kind in kinds:
-                allowed = kind.allowed[places]
-                usable |= allowed
-                useful += kind.share * np.where(allowed, _pods(room, kind.requests) * kind.requests[column], 0)
+                share = kind.share[places]
+                usable |= share > 0
+                useful += share * (_pods(room, kind.requests) * kind.requests[column])
             # GPUs of a node that takes nobody are out of reach, whatever runs there.
             stranded[rows] += np.where(usable, gpus - useful, 0.0)
         costs: Int64s = np.rint(price * stranded).astype(np.int64)
@@ -116,35 +120,76 @@ class StrandedGPUs:
 
 def _asking(pod_class: PodClass) -> PodClass:
     """What counts of a class: what it asks for, and which nodes take it."""
+    return msgspec.structs.replace(_rules(pod_class), requests=pod_class.requests)
+
+
+def _rules(pod_class: PodClass) -> PodClass:
+    """What says of a class which nodes take it, whatever it asks for."""
     return PodClass(
-        requests=pod_class.requests,
         node_selector=pod_class.node_selector,
         required_affinity=pod_class.required_affinity,
         tolerations=pod_class.tolerations,
     )
 
 
+def _content(pod_class: PodClass) -> tuple[Amounts, Labels, str]:
+    """What puts classes in one order, whatever the order of the pods."""
+    rules = repr((pod_class.required_affinity, pod_class.tolerations))
+    return pod_class.requests, pod_class.node_selector, rules
+
+
 def _kinds(held: Counter[PodClass], column: int, snapshot: Snapshot) -> tuple[_GPUPods, ...]:
-    """Those that hold the most GPUs, and for each number of GPUs one; the others count as that of their number.
+    """Of the classes that hold the most GPUs each is a kind; of the others those of each number of GPUs together.
+
+    Where rules keep pods to very many sets of nodes, those count whose pods hold the most GPUs.
 
     Args:
         held: GPUs of the pods of each class.
     """
-    requests = {pod_class: snapshot.vector(pod_class.requests) for pod_class in held}
+    rules = {pod_class: _rules(pod_class) for pod_class in held}
+    by_rules = Counter[PodClass]()
+    for pod_class, gpus in held.items():
+        by_rules[rules[pod_class]] += gpus
+    allowed = {which: static_fits(which, EMPTY_SIGNATURE, snapshot) for which in _most(by_rules, _MOST_RULES)}
+    requests = {pod_class: snapshot.vector(pod_class.requests) for pod_class in held if rules[pod_class] in allowed}
     numbers = {pod_class: int(amounts[column]) for pod_class, amounts in requests.items()}
-    ranked = sorted(held, key=lambda pod_class: (-held[pod_class], pod_class.requests))
-    first: dict[int, PodClass] = {}
-    for pod_class in ranked:
-        first.setdefault(numbers[pod_class], pod_class)
-    kept = list(dict.fromkeys((*first.values(), *ranked)))[:_MOST_KINDS]
-    counts_itself, counted = frozenset(kept), Counter[PodClass]()
-    for pod_class in ranked:
-        counted[pod_class if pod_class in counts_itself else first[numbers[pod_class]]] += held[pod_class]
-    total = sum(counted[pod_class] for pod_class in kept)
-    return tuple(
-        _GPUPods(requests[pod_class], static_fits(pod_class, EMPTY_SIGNATURE, snapshot), counted[pod_class] / total)
-        for pod_class in kept
-    )
+    by_number = Counter[int]()
+    for pod_class, number in numbers.items():
+        by_number[number] += held[pod_class]
+    counted = sorted(by_number, key=lambda number: (-by_number[number], number))[:_MOST_KINDS]
+    ranked = [pod_class for pod_class in _most(held, len(held)) if numbers.get(pod_class) in counted]
+    alone = len(ranked) if len(ranked) <= _MOST_KINDS else _MOST_KINDS - len(counted)
+    together: defaultdict[int, list[PodClass]] = defaultdict(list)
+    for pod_class in ranked[alone:]:
+        together[numbers[pod_class]].append(pod_class)
+    total = sum(held[pod_class] for pod_class in ranked)
+    kinds = []
+    for classes in (*([pod_class] for pod_class in ranked[:alone]), *together.values()):
+        share = np.zeros(len(snapshot.free))
+        for pod_class in classes:
+            share[allowed[rules[pod_class]]] += held[pod_class] / total
+        median = _median([requests[member] for member in classes], [held[member] for member in classes])
+        kinds.append(_GPUPods(median, share))
+    return tuple(kinds)
+
+
+def _most(held: Counter[PodClass], count: int) -> list[PodClass]:
+    """So many classes that hold the most GPUs."""
+    return sorted(held, key=lambda pod_class: (-held[pod_class], _content(pod_class)))[:count]
+
+
+def _median(requests: Sequence[Int64s], held: Sequence[int]) -> Int64s:
+    """int64[R]: of each resource what pods with half of the GPUs ask for at most. A few large pods change little.
+
+    Args:
+        requests: int64[R], of each class.
+        held: GPUs of each.
+    """
+    amounts, weights = np.array(requests), np.array(held)
+    order = np.argsort(amounts, axis=0, kind="stable")
+    reached = np.cumsum(weights[order], axis=0) * 2 >= weights.sum()
+    medians: Int64s = np.take_along_axis(amounts, order, axis=0)[reached.argmax(axis=0), np.arange(amounts.shape[1])]
+    return medians
 
 
 def _pods(room: Int64s, requests: Int64s) -> Int64s:

@@ -6,7 +6,7 @@ back, or several priorities stay as they were found.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +30,8 @@ from flowcore.planning.evictions.state import Checkpoint, Decisions, EvictionSta
 _MAX_NODES, _MAX_SIZE = 48, 6_000
 #: CP-SAT's deterministic time: some tenths of a second.
 _WORK = 0.3
+#: To lose a pod counts like so many of the next lower priority, for so many priorities; those below count alike.
+_FACTOR, _MOST_TIERS = 100, 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,10 +146,7 @@ class ExactSearch:
                            pod.pod_class, pod.signature, evicted, moved)  # fmt: skip
                     alike.setdefault(key, []).append(resident)
         members = tuple(tuple(group) for group in alike.values())
-        tiers = {
-            priority: rank
-            for rank, priority in enumerate(sorted({residents.pods[group[0]].priority for group in members}))
-        }
+        losses = _losses(residents.pods[group[0]].priority for group in members)
         limits: dict[object, int] = {}
         sizes: list[int] = []
         kinds: dict[object, int] = {}
@@ -172,7 +171,7 @@ class ExactSearch:
                 Outgoing(
                     node=nodes.index(int(residents.nodes[resident])),
                     usage=residents.usage[resident],
-                    tier=tiers[pod.priority],
+                    loss=losses[pod.priority],
                     most_victims=len(group) if evicted else 0,
                     most_moved=len(group) if moved else 0,
                     kind=kinds.get(kind, -1) if moved else -1,
@@ -282,3 +281,10 @@ class ExactSearch:
                     leaving.append((resident, demand.demand, pod))
             moved += [(*entry, node) for entry, node in zip(leaving, nodes, strict=True)]
         return moved
+
+
+def _losses(priorities: Iterable[int]) -> dict[int, int]:
+    """What it is to lose a pod of each priority."""
+    tiers = sorted(set(priorities))
+    alike = max(0, len(tiers) - _MOST_TIERS)
+    return {priority: _FACTOR ** max(0, tier - alike) for tier, priority in enumerate(tiers)}

@@ -2,8 +2,8 @@
 
 Residents of a node that are alike (usage, priority, budgets, owner) are one count, and so are the waiting pods of a
 demand: the arcs of figure 1 of the seed firmament-poseidon-overview.md, staying at no cost, leaving and moving at
-theirs. In this order the program maximises the pods that get a node, and minimises the priorities that nodes lose, the
-number of victims, and the number of moves.
+theirs. In this order the program maximises the pods that get a node, and minimises what it is to lose the victims, and
+the number of moves.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s
 from flowcore.planning.solvers import LinearProgram, solve_mip
 from flowcore.planning.solvers.linear import Float64s
 
-#: What the program pays: for a move, for a victim (and a little for its priority), for a tier of priority of a node.
+#: What the program pays: for a move, and for each unit that a victim loses.
 _MOVE, _VICTIM = 1, 1_000
 
 
@@ -47,7 +47,7 @@ class Outgoing:
     Attributes:
         node: place among the program's nodes.
         usage: int64[R].
-        tier: rank of their priority among all that may be victims, from 0.
+        loss: what it is to lose one, at least 1.
         most_victims, most_moved: how many may be evicted, and moved.
         kind: number of their class; moved pods of one class go wherever pods of the class may go.
         limits: numbers of the limits that each that leaves counts for.
@@ -57,7 +57,7 @@ class Outgoing:
 
     node: int
     usage: Int64s
-    tier: int
+    loss: int
     most_victims: int
     most_moved: int
     kind: int
@@ -144,7 +144,6 @@ class _Columns:
     victims: dict[int, int]
     moved: dict[int, int]
     replacements: dict[tuple[int, int], int]
-    tiers: dict[tuple[int, int], int]
 
 
 def size_of(this: EvictionProgram) -> int:
@@ -172,10 +171,8 @@ def solve_program(this: EvictionProgram, hint: EvictionSolution, *, work: float,
 
 
 def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
-    nodes, tiers = len(this.free), 1 + max((each.tier for each in this.outgoing), default=0)
-    victims = sum(each.most_victims for each in this.outgoing)
-    tier_cost = float((_VICTIM + tiers) * (victims + 1))
-    placed_cost = tier_cost * (tiers * nodes + 1)
+    most_lost = sum(each.loss * each.most_victims for each in this.outgoing)
+    placed_cost = float(_VICTIM * most_lost + _MOVE * sum(each.most_moved for each in this.outgoing) + 1)
     grouped: dict[int, int] = {}
     for demand in this.incoming:
         if demand.group >= 0:
@@ -188,7 +185,7 @@ def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
         },
         groups={group: builder.column(-placed_cost * count, 1) for group, count in grouped.items()},
         victims={
-            index: builder.column(_VICTIM + outgoing.tier, outgoing.most_victims)
+            index: builder.column(_VICTIM * outgoing.loss, outgoing.most_victims)
             for index, outgoing in enumerate(this.outgoing)
             if outgoing.most_victims
         },
@@ -202,13 +199,6 @@ def _add_columns(builder: _Builder, this: EvictionProgram) -> _Columns:
             for kind, possible in enumerate(this.destinations)
             for node in np.nonzero(possible)[0].tolist()
         },
-        tiers={
-            (node, tier): builder.column(tier_cost, 1)
-            for node, tier in sorted({(each.node, each.tier) for each in this.outgoing if each.most_victims})
-            for tier in range(tier + 1)
-        }
-        if tiers > 1
-        else {},
     )
 
 
@@ -234,14 +224,6 @@ def _add_rows(builder: _Builder, this: EvictionProgram, columns: _Columns) -> No
             both = [(known[index], 1.0) for known in (columns.victims, columns.moved) if index in known]
             if len(both) > 1:
                 builder.row(both, 0.0, float(outgoing.count))
-            if index in columns.victims:
-                for tier in range(outgoing.tier + 1):
-                    if (node, tier) in columns.tiers:
-                        terms = [
-                            (columns.victims[index], 1.0),
-                            (columns.tiers[node, tier], -float(outgoing.most_victims)),
-                        ]
-                        builder.row(terms, -np.inf, 0.0)
     for index, demand in enumerate(this.incoming):
         terms = [(column, 1.0) for (incoming, _), column in columns.arrivals.items() if incoming == index]
         if demand.group < 0:
@@ -282,11 +264,6 @@ def _to_values(this: EvictionProgram, columns: _Columns, solution: EvictionSolut
             values[column] = numbers[index]
     for (kind, node), column in columns.replacements.items():
         values[column] = solution.replacements[kind, node]
-    for (node, tier), column in columns.tiers.items():
-        values[column] = any(
-            solution.victims[index] and outgoing.node == node and outgoing.tier >= tier
-            for index, outgoing in enumerate(this.outgoing)
-        )
     return values
 
 

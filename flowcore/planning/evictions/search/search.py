@@ -285,7 +285,7 @@ class MoveSearch:
             self._known_for = this
             self._known.clear()
         candidates: list[_Moves] = []
-        mask = self._moves.mask(this.priority) & destinations.may_fit()
+        mask = destinations.may_fit(self._moves.mask(this.priority))
         for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
             movable = [
                 resident

@@ -98,28 +98,33 @@ class Tangents:
         # are no less than sums of squares: each of its pods pays for the curvature by itself.
         fullest = _fullest(cost_matrix.capacity, start, potential.utilisation, demands)
         slopes[:, 3] -= np.maximum(before - exact + _ROUNDING, 0.0)
-        constants, covered, added = np.zeros(len(before)), np.ones(len(before)), np.zeros_like(slopes)
-        if expected is not None and len(expected.nodes):
-            nodes, own = expected.nodes, start.at(expected.nodes)
-            slopes[nodes] = 0.0
+        constants, added = np.zeros(len(before)), np.zeros_like(slopes)
+        touched: tuple[Load, ...] = () if expected is None else expected.loads
+        nodes = np.zeros(0, dtype=np.int64) if expected is None else expected.nodes
+        for load in touched:
+            fullest.taken[nodes] = np.maximum(fullest.taken[nodes], load.taken)
+            fullest.pods[nodes] = np.maximum(fullest.pods[nodes], load.pods)
+        curvature = potential.curvature(fullest, start)
+        if expected is not None and len(nodes):
+            own, highest = start.at(nodes), fullest.at(nodes)
+            slopes[nodes], curvature[nodes] = 0.0, 0.0
             whole = np.maximum(sum(expected.weights), 1.0)
             above = -before[nodes] - _ROUNDING
-            for load, weight in zip(expected.loads, expected.weights, strict=True):
+            for load, weight in zip(touched, expected.weights, strict=True):
                 share = weight / whole
                 moved = np.column_stack([load.taken - own.taken, load.pods - own.pods])
                 value, gradient = potential.exact(load), potential.gradient(load)
+                bends = share[:, np.newaxis] * potential.curvature(highest, load)
                 slopes[nodes] += share[:, np.newaxis] * gradient
+                curvature[nodes] += bends
                 # Of several points the mean will do: what pods pay beyond one is convex in it.
-                added[nodes] += share[:, np.newaxis] * np.maximum(moved, 0.0)
-                fullest.taken[nodes] = np.maximum(fullest.taken[nodes], load.taken)
-                fullest.pods[nodes] = np.maximum(fullest.pods[nodes], load.pods)
+                added[nodes] += bends * np.maximum(moved, 0.0)
                 linear = gradient * moved
                 error = _FLOAT_ERROR * (np.abs(value) + np.abs(linear).sum(axis=1))
                 above = above + share * (value - linear.sum(axis=1) - error)
             constants[nodes] = np.minimum(above, 0.0)
-            covered[nodes] = sum(expected.weights) / whole
-            added[nodes] /= np.maximum(covered[nodes], _TINY)[:, np.newaxis]
-        return cls(slopes, potential.curvature(fullest) * covered[:, np.newaxis], added, constants)
+            added[nodes] /= np.maximum(curvature[nodes], _TINY)
+        return cls(slopes, curvature, added, constants)
 
 
 def is_one_size(demands: Sequence[Demand]) -> bool:
