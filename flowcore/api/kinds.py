@@ -47,7 +47,10 @@ class ObjectKind(msgspec.Struct, frozen=True):
 NODE: Final = ObjectKind("Node", "nodes")
 POD: Final = ObjectKind("Pod", "pods", namespaced=True)
 NAMESPACE: Final = ObjectKind("Namespace", "namespaces")
-DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", "resource.k8s.io")
+_DEVICES: Final = "resource.k8s.io"
+DEVICE_CLASS: Final = ObjectKind("DeviceClass", "deviceclasses", _DEVICES)
+RESOURCE_SLICE: Final = ObjectKind("ResourceSlice", "resourceslices", _DEVICES)
+RESOURCE_CLAIM: Final = ObjectKind("ResourceClaim", "resourceclaims", _DEVICES, namespaced=True)
 DISRUPTION_BUDGET: Final = ObjectKind("PodDisruptionBudget", "poddisruptionbudgets", "policy", namespaced=True)
 #: What is available in each NUMA zone of a node.
 NODE_TOPOLOGY: Final = ObjectKind(
@@ -55,10 +58,9 @@ NODE_TOPOLOGY: Final = ObjectKind(
 )
 #: In dumps only: the API server writes a pod's priority into the pod.
 PRIORITY_CLASS: Final = ObjectKind("PriorityClass", "priorityclasses", "scheduling.k8s.io")
-#: In dumps only: their pods are not planned, but whether what they name exists can be told.
-RESOURCE_CLAIMS: Final = (
-    ObjectKind("ResourceClaim", "resourceclaims", "resource.k8s.io", namespaced=True),
-    ObjectKind("ResourceClaimTemplate", "resourceclaimtemplates", "resource.k8s.io", namespaced=True),
+#: In dumps only: whether the template that a pod names exists.
+RESOURCE_CLAIM_TEMPLATE: Final = ObjectKind(
+    "ResourceClaimTemplate", "resourceclaimtemplates", _DEVICES, namespaced=True
 )
 #: What filters on volumes read.
 STORAGE: Final = (
@@ -87,7 +89,7 @@ NODE_METRICS: Final = ObjectKind("NodeMetrics", "nodes", _METRICS, ("v1beta1",))
 POD_METRICS: Final = ObjectKind("PodMetrics", "pods", _METRICS, ("v1beta1",), namespaced=True)
 
 #: In dumps, beside all that are watched.
-IN_DUMPS: Final = (PRIORITY_CLASS, *RESOURCE_CLAIMS, NODE_METRICS, POD_METRICS)
+IN_DUMPS: Final = (PRIORITY_CLASS, RESOURCE_CLAIM_TEMPLATE, NODE_METRICS, POD_METRICS)
 #: All that are watched.
 KINDS: Final = (
     NODE,
@@ -95,6 +97,8 @@ KINDS: Final = (
     NAMESPACE,
     *STORAGE,
     DEVICE_CLASS,
+    RESOURCE_SLICE,
+    RESOURCE_CLAIM,
     DISRUPTION_BUDGET,
     NODE_TOPOLOGY,
     *POD_GROUPS.values(),

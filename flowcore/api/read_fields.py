@@ -15,7 +15,7 @@ from flowcore.api.kinds import (
     POD_GROUPS,
     PRIORITY_CLASS,
     QUEUE,
-    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM_TEMPLATE,
 )
 from flowcore.api.nodes import WireNamespace, WireNode
 from flowcore.api.pod_objects import WirePod
@@ -39,7 +39,7 @@ _WIRES: Final[dict[str, type[Wire]]] = {
     **{kind.kind: wire for kind, (wire, _) in READ_BY.items() if kind != QUEUE},
     **dict.fromkeys((kind.kind for kind in POD_GROUPS.values()), WirePodGroup),
     **STORAGE_WIRES,
-    **dict.fromkeys((kind.kind for kind in RESOURCE_CLAIMS), _Named),
+    RESOURCE_CLAIM_TEMPLATE.kind: _Named,
 }
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))

@@ -11,13 +11,25 @@ from typing import Any, Final
 from flowcore.api.base import Interner, Wire
 from flowcore.api.devices import WireDeviceClass, to_device_class
 from flowcore.api.disruption_budgets import WireDisruptionBudget, to_disruption_budget
-from flowcore.api.kinds import DEVICE_CLASS, DISRUPTION_BUDGET, NODE_TOPOLOGY, QUEUE, ObjectKind
+from flowcore.api.kinds import (
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    NODE_TOPOLOGY,
+    QUEUE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    ObjectKind,
+)
 from flowcore.api.node_topology import WireNodeTopology, to_numa_node
 from flowcore.api.queues import WireQueue, to_queue
+from flowcore.api.resource_claims import WireDeviceClaim, to_resource_claim
+from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
 
 READ_BY: Final[Mapping[ObjectKind, tuple[type[Wire], Callable[[Any, Interner], Any]]]] = {
     DEVICE_CLASS: (WireDeviceClass, lambda wire, _intern: to_device_class(wire)),
     DISRUPTION_BUDGET: (WireDisruptionBudget, lambda wire, _intern: to_disruption_budget(wire)),
     NODE_TOPOLOGY: (WireNodeTopology, to_numa_node),
+    RESOURCE_CLAIM: (WireDeviceClaim, lambda wire, _intern: to_resource_claim(wire)),
+    RESOURCE_SLICE: (WireResourceSlice, lambda wire, _intern: to_resource_slice(wire)),
     QUEUE: (WireQueue, lambda wire, _intern: to_queue(wire)),
 }

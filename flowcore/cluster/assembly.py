@@ -41,7 +41,9 @@ def to_snapshot(
     usage = [sums.to_usage(node) for node, sums in cluster.occupancy.usage.items()]
     numa = [(report, cluster.numa.claims(name, now=now)) for name, report in cluster.numa.reports.items()]
     storage = list(cluster.storage.objects.values())
-    tables.apply(ClusterChanges(usage=usage, storage=storage, measured=list(measured), numa=numa))
+    changes = ClusterChanges(usage=usage, storage=storage, measured=list(measured), numa=numa)
+    cluster.devices.add_all(changes)
+    tables.apply(changes)
     return tables.to_snapshot(
         generation=generation,
         now=now,

@@ -7,11 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
+from flowcore.model.devices import DeviceClass
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report
 from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
 from flowcore.model.volumes import StorageKey, StorageObject
@@ -38,6 +41,8 @@ class ClusterChanges(msgspec.Struct):
         reports: of nodes whose report changed.
         storage, removed_storage: new or changed storage objects, and keys of the ones that are gone.
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
+        slices, device_classes, claims: new or changed objects about devices; the names, and for claims namespaces and
+            names, of those that are gone are in ``removed_...``.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.
     """
@@ -54,6 +59,12 @@ class ClusterChanges(msgspec.Struct):
     measured: list[MeasuredLoad] = []
     numa: list[tuple[NumaNode, NumaClaims]] = []
     removed_numa: list[str] = []
+    slices: list[ResourceSlice] = []
+    removed_slices: list[str] = []
+    device_classes: list[DeviceClass] = []
+    removed_device_classes: list[str] = []
+    claims: list[ResourceClaim] = []
+    removed_claims: list[tuple[str, str]] = []
 
     def put_reports(self, reports: Iterable[tuple[str, Report]]) -> Iterator[None]:
         """Sets the reports of these nodes, one with each step."""

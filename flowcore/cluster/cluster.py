@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.changes import ClusterChanges, NodeChange, PodChange, TakenChanges
 from flowcore.cluster.indexes.budget_index import BudgetIndex
 from flowcore.cluster.indexes.gang_registry import GangRegistry
@@ -29,6 +30,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod
 from flowcore.model.policies import DuringExecution
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import StorageKey, StorageObject, Volumes
@@ -79,6 +82,7 @@ class Cluster:
         watched_pods: how many pods with a node say themselves that they must not stay where their rules are broken.
         gangs: which pods belong together.
         occupancy: what is taken on each node.
+        devices: DeviceClasses, and the slices and claims that allocations of devices read.
         numa: reports on NUMA zones, and pods that they may not show.
     """
 
@@ -92,7 +96,7 @@ class Cluster:
         self.leaving: set[str] = set()
         self.populations: dict[Governed, Population] = {}
         self.storage = StorageIndex()
-        self.device_classes: dict[str, DeviceClass] = {}
+        self.devices = DeviceObjects()
         self.budgets = BudgetIndex()
         self.queues = QueueIndex()
         self.bound_priorities: Counter[int] = Counter()
@@ -109,6 +113,8 @@ class Cluster:
         self._named_victims: Counter[str] = Counter()
         #: Extended resource -> the DeviceClass that backs it.
         self._backing_class: dict[str, str] = {}
+        #: Keys of waiting pods that claim devices.
+        self._claiming: set[str] = set()
 
     @property
     def generation(self) -> int:
@@ -322,17 +328,32 @@ class Cluster:
         return self.storage.may_unblock(before, gone=True)
 
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> bool:
-        """Takes a DeviceClass; None: it is gone. Whether pods wait with other needs now."""
-        if device_class is None:
-            self.device_classes.pop(name, None)
-        else:
-            self.device_classes[name] = device_class
-        backing = device_resources(self.device_classes.values())
-        if backing == self._backing_class:
+        """Takes a DeviceClass; None: it is gone. Whether pods wait with other needs now, or may be placed."""
+        if not self.devices.set_class(name, device_class):
             return False
+        self.occupancy.generation += 1
+        backing = device_resources(self.devices.classes.values())
+        if backing == self._backing_class:
+            return bool(self._claiming)
         self._backing_class = backing
         changes = [self._set_waiting(key, self.pods[key])[0] for key in list(self.waiting)]
-        return any(changes)
+        return bool(self._claiming) or any(changes)
+
+    def set_resource_slice(self, name: str, resource_slice: ResourceSlice | None) -> bool:
+        """Takes a ResourceSlice; None: it is gone. Returns whether a waiting pod may be placed now."""
+        changed = self.devices.set_slice(name, resource_slice)
+        self.occupancy.generation += changed
+        return changed and bool(self._claiming)
+
+    def set_resource_claim(self, key: ClaimKey, claim: ResourceClaim | None) -> bool:
+        """Takes a ResourceClaim; None: it is gone. Returns whether a waiting pod may be placed now."""
+        before = self.devices.claims.get(key)
+        if not self.devices.set_claim(key, claim):
+            return False
+        self.occupancy.generation += 1
+        # A claim that gets its devices leaves no more to others.
+        takes = before is not None and before.allocation is None and claim is not None and claim.allocation is not None
+        return bool(self._claiming) and not takes
 
     def set_disruption_budget(self, key: str, budget: DisruptionBudget | None) -> bool:
         """Takes a PodDisruptionBudget; None: it is gone. Whether more pods with a node may be evicted now."""
@@ -369,6 +390,7 @@ class Cluster:
             storage=storage,
             removed_storage=removed_storage,
         )
+        self.devices.take_changes(changes)
         taken = TakenChanges(
             changes,
             usage=(
@@ -391,6 +413,7 @@ class Cluster:
         self._dirty_reports.update(self.nodes)
         self._dirty_namespaces.update(self.namespaces)
         self.storage.mark_all_dirty()
+        self.devices.mark_all_dirty()
         self.occupancy.mark_pods_dirty()
 
 

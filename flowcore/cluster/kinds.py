@@ -9,13 +9,26 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
-from flowcore.api.kinds import DEVICE_CLASS, DISRUPTION_BUDGET, NODE_TOPOLOGY, POD_GROUPS, QUEUE, STORAGE, ObjectKind
+from flowcore.api.kinds import (
+    DEVICE_CLASS,
+    DISRUPTION_BUDGET,
+    NODE_TOPOLOGY,
+    POD_GROUPS,
+    QUEUE,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    STORAGE,
+    ObjectKind,
+)
+from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.devices import DeviceClass
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangSource, PodGroup
 from flowcore.model.numa import NumaNode
 from flowcore.model.queues import Queue
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import LabelSelector
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
@@ -99,8 +112,28 @@ DEVICE_CLASSES: Final = Store[str, DeviceClass](
     lambda value: value.name,
     _name,
     str,
-    lambda cluster: cluster.device_classes,
+    lambda cluster: cluster.devices.classes,
     Cluster.set_device_class,
+)
+RESOURCE_SLICES: Final = Store[str, ResourceSlice](
+    (RESOURCE_SLICE,),
+    ("ResourceSlice", "resource_slice"),
+    ResourceSlice,
+    lambda resource_slice: resource_slice.name,
+    _name,
+    str,
+    lambda cluster: cluster.devices.slices,
+    Cluster.set_resource_slice,
+)
+RESOURCE_CLAIMS: Final = Store[ClaimKey, ResourceClaim](
+    (RESOURCE_CLAIM,),
+    ("ResourceClaim", "resource_claim"),
+    ResourceClaim,
+    lambda claim: (claim.namespace, claim.name),
+    lambda _kind, namespace, name: (namespace, name),
+    "/".join,
+    lambda cluster: cluster.devices.claims,
+    Cluster.set_resource_claim,
 )
 NODE_TOPOLOGIES: Final = Store[str, NumaNode](
     (NODE_TOPOLOGY,),
@@ -146,6 +179,8 @@ GROUPS_OF_PODS: Final = Store[GangKey, PodGroup](
 )
 STORES: Final[tuple[Store[Any, Any], ...]] = (
     DEVICE_CLASSES,
+    RESOURCE_SLICES,
+    RESOURCE_CLAIMS,
     NODE_TOPOLOGIES,
     QUEUES,
     DISRUPTION_BUDGETS,

@@ -24,7 +24,12 @@ from thalweg_operator.api.leadership.endpoint_slice import EndpointWriter
 from thalweg_operator.api.leadership.leader_election import LeaderElector
 from thalweg_operator.api.leadership.lease_watch import watch_lease
 from thalweg_operator.api.watches.catch_up import CatchUp
-from thalweg_operator.api.watches.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
+from thalweg_operator.api.watches.watched import (
+    DISRUPTION_BUDGETS,
+    OPTIONAL_KINDS,
+    REFUSABLE_KINDS,
+    make_reflectors,
+)
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
 from thalweg_operator.delivery.conditions import ConditionWriter
@@ -180,7 +185,7 @@ class Operator:
         needed = {
             kind: reflector
             for kind, reflector in self._reflectors.items()
-            if kind not in OPTIONAL_KINDS | {DISRUPTION_BUDGETS}
+            if kind not in OPTIONAL_KINDS | REFUSABLE_KINDS
         }
         self._catch_up = CatchUp(api_client, needed, settings.own_pod)
         #: What has to happen before this process leads; "": it leads.
@@ -197,7 +202,7 @@ class Operator:
         heard = {
             kind: (reflector.synced.is_set(), reflector.last_confirmed)
             for kind, reflector in self._reflectors.items()
-            if kind != DISRUPTION_BUDGETS
+            if kind not in REFUSABLE_KINDS
         }
         heard["policies"] = (self._policy_resync.last_confirmed is not None, self._policy_resync.last_confirmed)
         return kind_problems(heard, now, never_stale=OPTIONAL_KINDS) | {LEASE: self._lease_problem()}

@@ -108,10 +108,10 @@ def test_policies_and_groups_come_back(tmp_path: Path) -> None:
     assert after.policies == before.policies
     assert after.cluster.pods == before.cluster.pods
     assert after.cluster.gangs.groups == before.cluster.gangs.groups
-    assert after.cluster.device_classes == before.cluster.device_classes
+    assert after.cluster.devices.classes == before.cluster.devices.classes
     assert before.policies
     assert before.cluster.gangs.groups
-    assert before.cluster.device_classes
+    assert before.cluster.devices.classes
 
 
 def state(folder: Path, *manifests: dict[str, object], planned: dict[str, str] | None = None) -> Path:

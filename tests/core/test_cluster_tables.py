@@ -14,9 +14,12 @@ from flowcore.cluster.arrays.tables import ChangedRows, ClusterTables
 from flowcore.cluster.assembly import build_snapshot, to_snapshot
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster
+from flowcore.model.devices import DeviceClass
 from flowcore.model.node_usage import NodeUsage
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import HostPort, Pod, PodClass
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.resources import BASE_RESOURCES
 from flowcore.model.volumes import ClaimVolume, StorageClass, key_of
 
@@ -57,6 +60,9 @@ def pods(draw: st.DrawFn) -> Pod:
     )
 
 
+slices = st.builds(ResourceSlice, st.just("s"), st.just("driver"), st.just("pool"), st.integers(0, 1))
+claims = st.builds(ResourceClaim, st.just("ns"), st.just("c"), st.sampled_from(["", "uid"]))
+device_classes = st.builds(DeviceClass, st.just("gpu"), st.sampled_from(["", "example.com/gpu"]))
 storage_classes = st.builds(StorageClass, st.sampled_from(["fast", "slow"]))
 events = st.one_of(
     st.tuples(st.just("put_node"), nodes),
@@ -66,6 +72,9 @@ events = st.one_of(
     st.tuples(st.just("set_namespace"), st.tuples(st.sampled_from(NAMESPACES), st.sampled_from([None, (("t", "1"),)]))),
     st.tuples(st.just("put_storage"), storage_classes),
     st.tuples(st.just("remove_storage"), storage_classes.map(key_of)),
+    st.tuples(st.just("set_resource_slice"), st.tuples(st.just("s"), st.none() | slices)),
+    st.tuples(st.just("set_resource_claim"), st.tuples(st.just(("ns", "c")), st.none() | claims)),
+    st.tuples(st.just("set_device_class"), st.tuples(st.just("gpu"), st.none() | device_classes)),
     st.tuples(st.just("tell"), st.none()),
 )
 
@@ -75,6 +84,8 @@ def happen(cluster: Cluster, what: str, value: Any) -> None:
         name, labels = value
         if labels is not None or name in cluster.namespaces:
             cluster.set_namespace(name, labels)
+    elif what.startswith("set_"):
+        getattr(cluster, what)(*value)
     elif what != "tell":
         getattr(cluster, what)(value)
 
@@ -104,6 +115,9 @@ def contents(snapshot: Snapshot) -> dict[str, Any]:
         "ports": {name: snapshot.ports.get(row, frozenset()) for name, row in index.items()},
         "mounted": {name: set(snapshot.storage.mounted.get(name, ())) for name in index},
         "storage": {key_of(each): each for each in snapshot.storage},
+        "slices": dict(snapshot.devices.slices),
+        "claims": dict(snapshot.devices.claims),
+        "device classes": dict(snapshot.devices.classes),
         "pods": Counter({(signature, node): count for signature, node, count in snapshot.pod_index.counts()}),
         "namespaces": dict(snapshot.pod_index.namespaces),
         "reports": dict(snapshot.reports.items()),
@@ -138,6 +152,9 @@ def expected(cluster: Cluster) -> dict[str, Any]:
         "ports": {name: frozenset(p for pod in on[name] for p in pod.pod_class.host_ports) for name in known},
         "mounted": {name: {each for pod in on[name] for each in pod.pod_class.volumes} for name in known},
         "storage": cluster.storage.objects,
+        "slices": cluster.devices.slices,
+        "claims": cluster.devices.claims,
+        "device classes": cluster.devices.classes,
         "pods": Counter((pod.signature, pod.node_name) for pod in running),
         "namespaces": cluster.namespaces,
         "reports": {name: node.report for name, node in known.items() if node.report != Report()},
@@ -192,6 +209,8 @@ def test_rows_that_changed_are_named(history: list[tuple[str, Any]]) -> None:
         assert new <= set(rows.nodes)
         kinds = {key[0] for key in before["storage"].items() ^ after["storage"].items()}
         assert {kind for (kind, *_) in kinds} <= set(rows.storage_kinds)
+        devices = {"ResourceSlice": "slices", "ResourceClaim": "claims", "DeviceClass": "device classes"}
+        assert rows.device_kinds == sorted(kind for kind, part in devices.items() if after[part] != before[part])
         before = after
 
 

@@ -46,7 +46,7 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
     async with watched_cluster(plane[0]) as state:
 
         def known() -> tuple[list[str], list[str]]:
-            return sorted(kind for kind, _, _ in state.storage.objects), list(state.device_classes)
+            return sorted(kind for kind, _, _ in state.storage.objects), list(state.devices.classes)
 
         await api.create_many(every[1::2])
         await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"]), 60, lambda: str(known()))
@@ -56,7 +56,7 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
         assert isinstance(volume, PersistentVolume)
         assert (claim.storage_class, claim.size) == ("x", 2**30 * 10**9)
         assert volume.attachment == Attachment("csi.example.com", "h")
-        assert state.device_classes["x"].extended_resource == "example.com/gpu"
+        assert state.devices.classes["x"].extended_resource == "example.com/gpu"
         for each in every:
             await api.patch(object_path(each), {"metadata": {"finalizers": None}})
             await api.delete(object_path(each))

@@ -223,7 +223,7 @@ def test_usage_equals_a_recount(events: list[tuple[str, Any]]) -> None:
         assert plain(state.cluster.occupancy.usage) == taken(state)
         assert (taken(state), without_reports(state)) == before[1:] or state.generation > before[0]
         assert set(state.waiting) == {key for key, pod in state.pods.items() if not pod.node_name and not pod.terminal}
-        backed = device_resources(state.device_classes.values())
+        backed = device_resources(state.devices.classes.values())
         assert all(state.waiting[key] == with_devices(state.pods[key], backed) for key in state.waiting)
         wanted = [
             each

@@ -29,7 +29,10 @@ def test_every_kind_is_watched_at_its_path() -> None:
         "nodes": ("/api/v1/nodes", False),
         "pods": ("/api/v1/pods", False),
         "namespaces": ("/api/v1/namespaces", False),
-        "deviceclasses": ("/apis/resource.k8s.io/v1/deviceclasses", True),
+        **{
+            name: (f"/apis/resource.k8s.io/v1/{name}", True)
+            for name in ("deviceclasses", "resourceslices", "resourceclaims")
+        },
         "noderesourcetopologies": (
             *(f"/apis/topology.node.k8s.io/{version}/noderesourcetopologies" for version in ("v1alpha2", "v1alpha1")),
             True,

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.node_reports import Reports
 from flowcore.cluster.arrays.numa_room import NumaRoom
 from flowcore.cluster.arrays.storage import Storage
@@ -25,6 +26,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.queues import QueueState
+from flowcore.model.resource_claims import ClaimingPod
 from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels, value_of
@@ -225,6 +227,9 @@ class Snapshot:
         measured: float64[N, 3], cpu (milli-cores), memory (bytes) and bandwidth (bits per second) that count as used by
             measurement (model/usage.py MeasuredLoad); NaN: not measured. None: nothing is.
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
+        devices: what may be allocated of devices, and what is; not to be changed.
+        claiming: pods that claim devices and count as placed, each with the name of its node, in their order: what they
+            take is not in ``devices``.
     """
 
     generation: int
@@ -246,6 +251,8 @@ class Snapshot:
     queues: QueueState | None = None
     measured: NDArray[np.float64] | None = None
     numa: NumaRoom | None = None
+    devices: DeviceObjects = field(default_factory=DeviceObjects)
+    claiming: tuple[tuple[ClaimingPod, str], ...] = ()
 
     @cached_property
     def free(self) -> Int64s:

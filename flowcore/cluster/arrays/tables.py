@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.node_reports import Reports
 from flowcore.cluster.arrays.numa_room import NumaRoom
 from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, PendingPod, Snapshot
@@ -50,6 +51,7 @@ class ChangedRows:
         mounts: whether the pods of a node that is not new have mounted other volumes.
         storage_kinds: kinds of the storage objects that changed, sorted.
         numa: positions of nodes with other NUMA zones, or other room in them.
+        device_kinds: kinds of the objects about devices that changed, sorted.
     """
 
     table_before: NodeTable
@@ -62,6 +64,7 @@ class ChangedRows:
     storage_kinds: Sequence[str]
     measured: Sequence[int] = ()
     numa: Sequence[int] = ()
+    device_kinds: Sequence[str] = ()
 
 
 class ClusterTables:
@@ -92,6 +95,7 @@ class ClusterTables:
         self._pod_index = PodIndex() if pod_index is None else pod_index
         self._reports = Reports()
         self._storage = Storage() if storage is None else storage
+        self._devices = DeviceObjects()
         self._numa: dict[str, tuple[NumaNode, NumaClaims]] = {}
         #: Made of these when it is asked for, for one order of the nodes.
         self._numa_room: tuple[Mapping[str, int], NumaRoom] | None = None
@@ -153,6 +157,7 @@ class ClusterTables:
             storage_kinds=sorted({key[0] for key in (*map(key_of, changes.storage), *changes.removed_storage)}),
             measured=[self._table.index[each.node] for each in changes.measured if each.node in self._table.index],
             numa=[self._table.index[name] for name in numa if name in self._table.index],
+            device_kinds=self._devices.apply(changes),
         )
 
     def _replace_table(self, table: NodeTable, put: Sequence[Node], removed: Sequence[str]) -> None:
@@ -285,6 +290,7 @@ class ClusterTables:
             queues=queues,
             measured=self._measured_rows if self._measured else None,
             numa=self._to_numa_room(),
+            devices=self._devices,
         )
 
     def _to_numa_room(self) -> NumaRoom | None:
@@ -306,6 +312,7 @@ class ClusterTables:
             measured=list(self._measured.values()),
             numa=list(self._numa.values()),
         )
+        self._devices.add_all(changes)
         for _ in changes.put_reports(self._reports.items()):
             pass
         return changes

@@ -87,7 +87,7 @@ class DrivenLedger:
             cluster.waiting,
         )
         self.populations: dict[Any, Population] = cluster.populations
-        self.storage, self.device_classes, self.gangs = cluster.storage, cluster.device_classes, cluster.gangs
+        self.storage, self.devices, self.gangs = cluster.storage, cluster.devices, cluster.gangs
         self.pod_index = cluster.occupancy.pod_index
         self.reservations: dict[str, Reservation] = ledger.reservations
         self.victims, self.held = ledger.victims, ledger.held

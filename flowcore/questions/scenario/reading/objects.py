@@ -32,7 +32,8 @@ from flowcore.api.kinds import (
     POD_METRICS,
     PRIORITY_CLASS,
     QUEUE,
-    RESOURCE_CLAIMS,
+    RESOURCE_CLAIM,
+    RESOURCE_CLAIM_TEMPLATE,
     ObjectKind,
 )
 from flowcore.api.metrics import to_node_sample, to_pod_sample
@@ -52,7 +53,8 @@ _READ: frozenset[ObjectKind] = frozenset((*KINDS, *IN_DUMPS))
 #: API groups of each kind that is read.
 _GROUPS = {kind.kind: {same.group for same in _READ if same.kind == kind.kind} for kind in _READ}
 _NAMESPACED = frozenset(kind.kind for kind in _READ if kind.namespaced)
-_RESOURCE_CLAIMS = tuple(kind.kind for kind in RESOURCE_CLAIMS)
+#: Kinds that a pod names in its resource claims; a dump without any of a kind does not tell whether they exist.
+_RESOURCE_CLAIMS = (RESOURCE_CLAIM.kind, RESOURCE_CLAIM_TEMPLATE.kind)
 #: Kinds of which nothing is checked and told beside their shape: where the cluster has them, and how they are read.
 _PLAIN = {
     kind.kind: (store, *READ_BY[kind])
@@ -179,11 +181,13 @@ class ObjectReader:
             priority_class = msgspec.convert(item, PriorityClass)
             check_priority_class(priority_class)
             edits.put_priority_class(priority_class)
-        elif kind in _RESOURCE_CLAIMS:
+        elif kind == RESOURCE_CLAIM_TEMPLATE.kind:
             edits.put_named(kind, *name_of(item))
         elif kind in (NODE_METRICS.kind, POD_METRICS.kind):
             self._put_sample(item)
         elif kind in _PLAIN:
+            if kind == RESOURCE_CLAIM.kind:
+                edits.put_named(kind, *name_of(item))
             store, wire, to_value = _PLAIN[kind]
             edits.put_object(store, to_value(msgspec.convert(item, wire), intern))
         else:

@@ -8,7 +8,17 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from flowcore.api import Interner
-from flowcore.api.kinds import DISRUPTION_BUDGET, NAMESPACE, NODE, NODE_TOPOLOGY, POD, POD_GROUPS, ObjectKind
+from flowcore.api.kinds import (
+    DISRUPTION_BUDGET,
+    NAMESPACE,
+    NODE,
+    NODE_TOPOLOGY,
+    POD,
+    POD_GROUPS,
+    RESOURCE_CLAIM,
+    RESOURCE_SLICE,
+    ObjectKind,
+)
 from flowcore.cluster.kinds import STORES
 from thalweg_operator.api.bad_input import BadInput
 from thalweg_operator.api.client import ApiClient
@@ -19,13 +29,21 @@ from thalweg_operator.shell import Shell
 
 T = TypeVar("T")
 
-#: Kinds that only gangs need, or pods that need one NUMA zone. While their API fails, other pods are still planned.
+#: Kinds that only gangs need, pods that need one NUMA zone, or pods that claim devices. While their API fails, others
+#: are still planned.
 OPTIONAL_KINDS: Final = frozenset(
-    (NODE_TOPOLOGY.plural, *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()))
+    (
+        NODE_TOPOLOGY.plural,
+        RESOURCE_SLICE.plural,
+        RESOURCE_CLAIM.plural,
+        *(f"{kind.plural}.{kind.group}" for kind in POD_GROUPS.values()),
+    )
 )
 
 #: While these are not watched no pod is evicted for room, and all else goes on.
 DISRUPTION_BUDGETS: Final = DISRUPTION_BUDGET.plural
+#: Kinds whose rights are files of their own (rights/). A cluster may do without them.
+REFUSABLE_KINDS: Final = frozenset((DISRUPTION_BUDGETS, RESOURCE_SLICE.plural, RESOURCE_CLAIM.plural))
 
 
 def make_reflectors(

@@ -1,0 +1,110 @@
+"""Device classes, slices and claims of a cluster, and which of them are to be sent on."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.devices import DeviceClass
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
+
+K = TypeVar("K", str, tuple[str, str])
+V = TypeVar("V")
+
+#: Namespace and name of a ResourceClaim.
+ClaimKey = tuple[str, str]
+
+
+class DeviceObjects:
+    """What allocations of devices read of a cluster.
+
+    Attributes:
+        slices, classes: by name.
+        claims: by namespace and name.
+        version: another number after each change.
+        published: another number after each change of a slice or of a class.
+        memo: what those who read the objects keep between two changes.
+    """
+
+    def __init__(self) -> None:
+        self.slices: dict[str, ResourceSlice] = {}
+        self.classes: dict[str, DeviceClass] = {}
+        self.claims: dict[ClaimKey, ResourceClaim] = {}
+        self.version = self.published = 0
+        self.memo: dict[str, Any] = {}
+        self._changed_slices: set[str] = set()
+        self._changed_classes: set[str] = set()
+        self._changed_claims: set[ClaimKey] = set()
+
+    def set_slice(self, name: str, resource_slice: ResourceSlice | None) -> bool:
+        """Takes a ResourceSlice; None: it is gone. Whether that is a change."""
+        changed = _set(self.slices, name, resource_slice, self._changed_slices)
+        self._count(changed=changed, published=True)
+        return changed
+
+    def set_class(self, name: str, device_class: DeviceClass | None) -> bool:
+        """Takes a DeviceClass; None: it is gone. Whether that is a change."""
+        changed = _set(self.classes, name, device_class, self._changed_classes)
+        self._count(changed=changed, published=True)
+        return changed
+
+    def set_claim(self, key: ClaimKey, claim: ResourceClaim | None) -> bool:
+        """Takes a ResourceClaim; None: it is gone. Whether that is a change."""
+        changed = _set(self.claims, key, claim, self._changed_claims)
+        self._count(changed=changed, published=False)
+        return changed
+
+    def _count(self, *, changed: bool, published: bool) -> None:
+        self.version += changed
+        self.published += changed and published
+
+    def take_changes(self, changes: ClusterChanges) -> None:
+        """Adds what changed since the last call."""
+        changes.slices, changes.removed_slices = _taken(self.slices, self._changed_slices)
+        changes.device_classes, changes.removed_device_classes = _taken(self.classes, self._changed_classes)
+        changes.claims, changes.removed_claims = _taken(self.claims, self._changed_claims)
+
+    def add_all(self, changes: ClusterChanges) -> None:
+        """Adds everything, as if all had changed."""
+        changes.slices = list(self.slices.values())
+        changes.device_classes = list(self.classes.values())
+        changes.claims = list(self.claims.values())
+
+    def mark_all_dirty(self) -> None:
+        """The next ``take_changes`` adds everything."""
+        self._changed_slices.update(self.slices)
+        self._changed_classes.update(self.classes)
+        self._changed_claims.update(self.claims)
+
+    def apply(self, changes: ClusterChanges) -> list[str]:
+        """Takes over what another one added, which is not sent on; returns the kinds that changed, sorted."""
+        changed = {
+            "ResourceSlice": [self.set_slice(each.name, each) for each in changes.slices]
+            + [self.set_slice(name, None) for name in changes.removed_slices],
+            "ResourceClaim": [self.set_claim((each.namespace, each.name), each) for each in changes.claims]
+            + [self.set_claim(key, None) for key in changes.removed_claims],
+            "DeviceClass": [self.set_class(each.name, each) for each in changes.device_classes]
+            + [self.set_class(name, None) for name in changes.removed_device_classes],
+        }
+        self._changed_slices.clear()
+        self._changed_classes.clear()
+        self._changed_claims.clear()
+        return sorted(kind for kind, differs in changed.items() if any(differs))
+
+
+def _set(objects: dict[K, V], key: K, value: V | None, changed: set[K]) -> bool:
+    if objects.get(key) == value:
+        return False
+    if value is None:
+        del objects[key]
+    else:
+        objects[key] = value
+    changed.add(key)
+    return True
+
+
+def _taken(objects: dict[K, V], changed: set[K]) -> tuple[list[V], list[K]]:
+    keys = sorted(changed)
+    changed.clear()
+    return [objects[key] for key in keys if key in objects], [key for key in keys if key not in objects]
