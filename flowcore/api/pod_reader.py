@@ -25,8 +25,8 @@ _CACHE_BYTES: Final = 2**23
 _READING_BYTES: Final = 1_500
 #: Specs with more text are read anew each time: a few large ones would push out those of all other pods.
 _MAX_TEXT: Final = 2**16
-#: Specs with these words are read anew each time: claims are named after the pod, and rules after its labels.
-_OWN_WORDS: Final = (b'"ephemeral"', b'"matchLabelKeys"')
+#: Specs with these words are read anew each time: claims are the pod's own, and rules are named after its labels.
+_OWN_WORDS: Final = (b'"ephemeral"', b'"matchLabelKeys"', b'"resourceClaims"')
 #: The volume that the API server adds to each pod (ServiceAccount admission), with five random characters.
 _TOKEN_VOLUME: Final = re.compile(rb'"name":"kube-api-access-[a-z0-9]{5}"')
 #: The affinity that the DaemonSet controller writes: all of it, so that a reading never holds a name that was cut out.

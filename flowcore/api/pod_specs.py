@@ -13,6 +13,7 @@ from flowcore.api.pod_limits import over_limit
 from flowcore.api.pod_numa import numa_needs
 from flowcore.api.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodMeta, WirePodSpec, WirePodStatus
 from flowcore.api.pod_requests import host_ports_of, images_of, repositories_of, requests_of
+from flowcore.api.resource_claims import to_claiming_pod
 from flowcore.api.selectors import to_node_term
 from flowcore.api.volumes import to_volumes
 from flowcore.model.data import DataSource
@@ -77,13 +78,13 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
 
     Beside the spec it depends on the namespace, the name and uid (where a claim is made for the pod), the labels (their
     sizes, and those that ``matchLabelKeys`` names), whether a DaemonSet made it, the quality of service that the status
-    states, and the annotations about data and NUMA zones.
+    states, the claims that it says were made for the pod, and the annotations about data and NUMA zones.
     """
     meta, spec, status = wire.metadata, wire.spec, wire.status or _NO_STATUS
     namespace = meta.namespace or "default"
     volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
     excess = over_limit(spec, meta.labels or {})
-    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(spec, volumes)
+    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(volumes)
     requests: Amounts = ()
     unreadable, numa, numa_problem = "", None, None
     try:
@@ -106,7 +107,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     data, data_problem = _data(wire)
     if excess is None:
         pinned = controller_of(meta).kind == DAEMON_SET and bool(spec.node_name)
-        pod_class = _pod_class(spec, requests, volumes, data, numa, pinned=pinned)
+        pod_class = _pod_class(wire, requests, volumes, data, numa, pinned=pinned)
     else:
         pod_class = _usage_class(spec, requests, volumes)
     return SpecReading(
@@ -117,7 +118,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         preempts=spec.preemption_policy != "Never",
         unsupported_reason=intern(unsupported_reason),
-        unbindable_reason=intern(_unbindable_reason(volumes)),
+        unbindable_reason=intern(_unbindable_reason(spec, volumes)),
         over_limit="" if excess is None else excess.field,
         unreadable=unreadable,
         rules_problem=_rules_problem(constraints) if excess is None else "",
@@ -174,7 +175,7 @@ def _storage_reason(spec: WirePodSpec) -> str:
 
 
 def _pod_class(
-    spec: WirePodSpec,
+    wire: WirePod,
     requests: Amounts,
     volumes: Volumes,
     data: tuple[DataSource, ...],
@@ -186,6 +187,7 @@ def _pod_class(
 
     Such a pod stays as long as its node, so where else it may go does not matter.
     """
+    spec = wire.spec
     node_affinity = (spec.affinity.node_affinity if spec.affinity else None) or WireNodeAffinity()
     required = None
     if node_affinity.required is not None:
@@ -213,6 +215,7 @@ def _pod_class(
         containers=0 if spec.node_name else len(spec.containers or ()) + len(spec.init_containers or ()),
         data=data,
         numa=numa,
+        devices=to_claiming_pod(wire) if spec.resource_claims else None,
     )
 
 
@@ -231,26 +234,26 @@ def _usage_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodC
     )
 
 
-def _unsupported_reason(spec: WirePodSpec, volumes: Volumes) -> str:
+def _unsupported_reason(volumes: Volumes) -> str:
     """Why this engine cannot plan the pod, "" when it can.
 
     A rule that is not evaluated here makes the pod wait; it is never skipped.
     """
-    if spec.resource_claims:
-        names = ", ".join(claim.name for claim in spec.resource_claims)
-        return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
     disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
     if disk is not None:
         return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
     return ""
 
 
-def _unbindable_reason(volumes: Volumes) -> str:
-    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
-    if not claims:
+def _unbindable_reason(spec: WirePodSpec, volumes: Volumes) -> str:
+    claims = {
+        "volume claims": [volume.name for volume in volumes if isinstance(volume, ClaimVolume)],
+        "resource claims": [claim.name for claim in spec.resource_claims or ()],
+    }
+    parts = [f"{kind} ({', '.join(names)})" for kind, names in claims.items() if names]
+    if not parts:
         return ""
-    names = ", ".join(claims)
     return (
-        f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do; a policy with "
+        f"its {' and '.join(parts)} need kube-scheduler's binding work, which the binder does not do; a policy with "
         "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
     )

@@ -13,7 +13,7 @@ from flowcore.model.nodes import Node, Report
 from flowcore.model.numa import NumaClaims, NumaNode
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
-from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_claims import DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import Labels
 from flowcore.model.usage import MeasuredLoad
@@ -43,6 +43,7 @@ class ClusterChanges(msgspec.Struct):
         measured: of each node on which something else counts as used by measurement than before, and of each new node.
         slices, device_classes, claims: new or changed objects about devices; the names, and for claims namespaces and
             names, of those that are gone are in ``removed_...``.
+        takers: pods that are to take devices and whose claims may not say so yet; None: the same as before.
         numa, removed_numa: reports on NUMA zones that are new or changed, with what pods take that they may not show;
             and the nodes whose reports are gone.
     """
@@ -65,6 +66,7 @@ class ClusterChanges(msgspec.Struct):
     removed_device_classes: list[str] = []
     claims: list[ResourceClaim] = []
     removed_claims: list[tuple[str, str]] = []
+    takers: list[DeviceTaker] | None = None
 
     def put_reports(self, reports: Iterable[tuple[str, Report]]) -> Iterator[None]:
         """Sets the reports of these nodes, one with each step."""

@@ -214,6 +214,7 @@ class Cluster:
         return pod.signature
 
     def _stop_waiting(self, key: str) -> None:
+        self._claiming.discard(key)
         before = self.waiting.pop(key, None)
         if before is not None:
             self.storage.track_claims(before, -1)
@@ -234,6 +235,7 @@ class Cluster:
             self._stop_waiting(key)
             return False, False
         pod = with_devices(pod, self._backing_class)
+        (self._claiming.discard if pod.pod_class.devices is None else self._claiming.add)(key)
         before = self.waiting.get(key)
         if before is not None:
             self.storage.track_claims(before, -1)

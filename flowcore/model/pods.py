@@ -16,6 +16,7 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
+from flowcore.model.resource_claims import ClaimingPod
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
@@ -81,11 +82,13 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     data: tuple[DataSource, ...] = ()
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
     numa: NumaNeeds | None = None
+    #: Its claims to devices (DRA); None: it has none. Each pod with claims is a class of its own.
+    devices: ClaimingPod | None = None
 
     @property
     def fits_by_amounts(self) -> bool:
-        """Whether amounts alone say if a node has room for the pod: it needs no host port and no NUMA zone."""
-        return not self.host_ports and self.numa is None
+        """Whether amounts alone say if a node has room for the pod: it needs no host port, NUMA zone or device."""
+        return not self.host_ports and self.numa is None and self.devices is None
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:

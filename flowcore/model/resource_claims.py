@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.resource_slices import DeviceAmounts, DeviceId
-from flowcore.model.selectors import NodeSelectorTerm
+from flowcore.model.selectors import Labels, NodeSelectorTerm
 
 #: Most devices of one claim (AllocationResultsMaxSize).
 MAX_DEVICES = 32
@@ -176,3 +176,15 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+
+class DeviceTaker(msgspec.Struct, frozen=True, gc=False):
+    """A pod that is to take devices on a node, where its claims may not say so yet.
+
+    Attributes:
+        labels: of the node.
+    """
+
+    pod: ClaimingPod
+    node: str
+    labels: Labels = ()

@@ -7,6 +7,7 @@ Source: the status codes of kube-scheduler's plugins, ``Unschedulable`` (it may)
 from collections.abc import Mapping
 
 from flowcore.rules.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -56,6 +57,12 @@ LEAVING_MAY_HELP: Mapping[str, Mapping[str, bool]] = {
         inter_pod_affinity.REASON_AFFINITY: False,
         inter_pod_affinity.REASON_ANTI_AFFINITY: True,
         inter_pod_affinity.REASON_UNREADABLE: False,
+    },
+    dynamic_resources.NAME: {
+        dynamic_resources.REASON_NONE_FIT: False,
+        dynamic_resources.REASON_INVALID_POOLS: False,
+        dynamic_resources.REASON_ELSEWHERE: False,
+        dynamic_resources.REASON_IN_USE: False,
     },
     node_declared_features.NAME: {node_declared_features.REASON: False},
 }

@@ -6,12 +6,14 @@ from typing import Any, TypeVar
 
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.devices import DeviceClass
-from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_claims import DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import ResourceSlice
 
 K = TypeVar("K", str, tuple[str, str])
 V = TypeVar("V")
 
+#: What stands for the pods that take devices, where kinds that changed are told.
+TAKERS = "takers"
 #: Namespace and name of a ResourceClaim.
 ClaimKey = tuple[str, str]
 
@@ -22,6 +24,7 @@ class DeviceObjects:
     Attributes:
         slices, classes: by name.
         claims: by namespace and name.
+        takers: pods that are to take devices and whose claims may not say so yet, in their order.
         version: another number after each change.
         published: another number after each change of a slice or of a class.
         memo: what those who read the objects keep between two changes.
@@ -31,6 +34,7 @@ class DeviceObjects:
         self.slices: dict[str, ResourceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[ClaimKey, ResourceClaim] = {}
+        self.takers: tuple[DeviceTaker, ...] = ()
         self.version = self.published = 0
         self.memo: dict[str, Any] = {}
         self._changed_slices: set[str] = set()
@@ -70,6 +74,7 @@ class DeviceObjects:
         changes.slices = list(self.slices.values())
         changes.device_classes = list(self.classes.values())
         changes.claims = list(self.claims.values())
+        changes.takers = list(self.takers)
 
     def mark_all_dirty(self) -> None:
         """The next ``take_changes`` adds everything."""
@@ -90,6 +95,10 @@ class DeviceObjects:
         self._changed_slices.clear()
         self._changed_classes.clear()
         self._changed_claims.clear()
+        if changes.takers is not None and self.takers != tuple(changes.takers):
+            self.takers = tuple(changes.takers)
+            self.version += 1
+            changed[TAKERS] = [True]
         return sorted(kind for kind, differs in changed.items() if any(differs))
 
 

@@ -26,7 +26,7 @@ from flowcore.model.persistent_usage import PersistentUsage
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodIndex, PodSignature
 from flowcore.model.pods import HostPort, PodClass
 from flowcore.model.queues import QueueState
-from flowcore.model.resource_claims import ClaimingPod
+from flowcore.model.resource_claims import DeviceTaker
 from flowcore.model.resources import CPU, MEMORY, PODS, Amounts
 from flowcore.model.running_pods import RunningPods
 from flowcore.model.selectors import Labels, value_of
@@ -228,8 +228,7 @@ class Snapshot:
             measurement (model/usage.py MeasuredLoad); NaN: not measured. None: nothing is.
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
         devices: what may be allocated of devices, and what is; not to be changed.
-        claiming: pods that claim devices and count as placed, each with the name of its node, in their order: what they
-            take is not in ``devices``.
+        takers: pods that a plan has placed and that take devices, in their order, beside those of ``devices``.
     """
 
     generation: int
@@ -252,7 +251,7 @@ class Snapshot:
     measured: NDArray[np.float64] | None = None
     numa: NumaRoom | None = None
     devices: DeviceObjects = field(default_factory=DeviceObjects)
-    claiming: tuple[tuple[ClaimingPod, str], ...] = ()
+    takers: tuple[DeviceTaker, ...] = ()
 
     @cached_property
     def free(self) -> Int64s:

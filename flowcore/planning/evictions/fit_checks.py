@@ -39,12 +39,14 @@ class FitCheck(Protocol):
 
 
 def is_plain(pod_class: PodClass, signature: PodSignature, snapshot: Snapshot) -> bool:
-    """Whether only resources change where pods of a class fit: no ports, volumes, NUMA zones or rules between pods.
+    """Whether only resources change where pods of a class fit: no ports, volumes, zones, devices or rules between pods.
 
     Rules of running pods about it count where they reject a node.
     """
     constraints = signature.constraints
-    if pod_class.host_ports or pod_class.volumes or (pod_class.numa is not None and snapshot.numa is not None):
+    if pod_class.host_ports or pod_class.volumes or pod_class.devices is not None:
+        return False
+    if pod_class.numa is not None and snapshot.numa is not None:
         return False
     if constraints is not None and (
         constraints.affinity or constraints.anti_affinity or constraints.spread or constraints.limits

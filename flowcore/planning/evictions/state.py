@@ -16,6 +16,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.rules.filters.dynamic_resources import taker_on
 
 
 @dataclass(slots=True)
@@ -281,7 +282,7 @@ class EvictionState:
     ) -> Snapshot:
         """The cluster with all decisions: without those that leave, with all arrivals and replacements.
 
-        No NUMA zone has more room: which zones they leave is not known.
+        No NUMA zone has more room, since which zones they leave is not known, and no device is free before its claim says so.
 
         Args:
             without: residents that are left out too.
@@ -297,7 +298,7 @@ class EvictionState:
         placed: list[tuple[str, PodSignature]] = []
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
-        storage, numa = before.storage, before.numa
+        storage, numa, takers = before.storage, before.numa, list(before.takers)
         removed: list[tuple[str, PodSignature]] = []
         for resident in gone:
             pod, node = residents.pods[resident], int(residents.nodes[resident])
@@ -319,6 +320,8 @@ class EvictionState:
             if pod_class.host_ports:
                 ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
             placed.append((nodes[node].name, signature))
+            if pod_class.devices is not None:
+                takers.append(taker_on(pod_class.devices, before.table, node))
             nonlocal numa
             if pod_class.numa is not None and numa is not None:
                 numa = numa if numa is not before.numa else numa.copy()
@@ -331,7 +334,7 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        return replace(changed, storage=storage, numa=numa)
+        return replace(changed, storage=storage, numa=numa, takers=tuple(takers) or before.takers)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

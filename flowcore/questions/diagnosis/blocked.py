@@ -45,8 +45,6 @@ def _next(reason: str, pod: Pod, *, governed: bool) -> str:
         return " ".join(_opens(gate, pod) for gate in gates)
     if not governed and reason == pod.unsupported_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
-    if reason == pod.unsupported_reason and "resource claims" in reason:
-        return "Leave the pod to kube-scheduler, with schedulerName: default-scheduler and no policy that selects it."
     if reason == pod.unbindable_reason:
         return "Select the pod with a FlowSchedulingPolicy that has delivery: Extender, or leave it to kube-scheduler."
     return "Mend what the reason names. Room does not matter before that."

@@ -14,6 +14,7 @@ from flowcore.questions.diagnosis.missing_dependencies import missing_storage
 from flowcore.questions.diagnosis.near_labels import missing_labels
 from flowcore.rules.filters import (
     Verdicts,
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -50,6 +51,7 @@ STEPS = {
     volume_zone.NAME: "Add a node in the zone of its volumes.",
     pod_topology_spread.NAME: "Raise maxSkew, or add nodes to the domains with few of these pods.",
     inter_pod_affinity.NAME: "Relax its pod affinity or anti-affinity, or those of the pods that run.",
+    dynamic_resources.NAME: "Mend its resource claims, free devices, or add a node that has them.",
     node_declared_features.NAME: "Add a node whose kubelet declares what the pod needs.",
     taint_eviction.NAME: "Tolerate the NoExecute taint without tolerationSeconds, or remove it.",
     node_resource_topology.NAME: "Ask for less, or add a node with a NUMA zone that has room.",

@@ -16,6 +16,7 @@ from flowcore.cluster.arrays.snapshot import Bools, NodeTable, Snapshot
 from flowcore.model.pod_index import EMPTY_SIGNATURE, PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_resources_fit,
     pod_topology_spread,
@@ -95,6 +96,7 @@ def run_filters(
         *_contradictory(signature, table),
         *volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, table),
         *_unreadable(signature, table),
+        *dynamic_resources.prefilter_rejections(pod_class, snapshot),
         *((each.name, runner(each, pod_class, signature, snapshot)) for each in IN_ORDER),
     )
     fits = np.ones(len(table.nodes), dtype=np.bool_)
@@ -108,8 +110,10 @@ def round_invariant_fits(
     pod_class: PodClass, signature: PodSignature, snapshot: Snapshot, runner: FilterRunner = run_filter
 ) -> Bools:
     """bool[N]: nodes that pass every filter whose verdict no placement of a round can change."""
-    if _fits_no_node(pod_class, signature, snapshot) or volume_filters.prefilter_rejections(
-        pod_class.volumes, snapshot.storage, snapshot.table
+    if (
+        _fits_no_node(pod_class, signature, snapshot)
+        or volume_filters.prefilter_rejections(pod_class.volumes, snapshot.storage, snapshot.table)
+        or dynamic_resources.prefilter_rejections(pod_class, snapshot)
     ):
         return np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     return _passing(ROUND_INVARIANT, pod_class, signature, snapshot, runner)

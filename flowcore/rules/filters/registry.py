@@ -9,6 +9,7 @@ from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -83,6 +84,15 @@ TOPOLOGY = Filter(
     state=lambda snapshot: snapshot.numa,
 )
 
+DEVICES = Filter(
+    dynamic_resources.NAME,
+    lambda pod_class, _signature, _snapshot: dynamic_resources.reads(pod_class),
+    lambda pod_class, _signature, snapshot: dynamic_resources.rejections(pod_class, snapshot),
+    # The objects of one table of nodes are the same; what differs is which pods were planned.
+    state=lambda snapshot: snapshot.takers,
+    by_node=False,
+)
+
 
 def _of_volumes(name: str) -> Filter:
     return Filter(
@@ -144,6 +154,7 @@ IN_ORDER = (
         by_node=False,
     ),
     RUNNING_TERMS,
+    DEVICES,
     Filter(
         node_declared_features.NAME,
         lambda pod_class, _signature, _snapshot: node_declared_features.reads(pod_class),
@@ -175,10 +186,12 @@ IN_ORDER = (
 )
 
 #: Filters whose rejections hold for a whole round, whatever it places: a volume that a pod cannot have on a node is not
-#: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so.
+#: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so, and no device comes
+#: free before its claim says so.
 ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,
+    DEVICES,
     TOPOLOGY,
 )
 

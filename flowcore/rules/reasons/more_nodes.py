@@ -18,6 +18,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import (
     Verdicts,
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -62,6 +63,7 @@ CURES: Mapping[str, Callable[[str], bool]] = {
         volume_binding.REASON_AFFINITY, volume_binding.REASON_NO_VOLUME, volume_binding.REASON_NO_SPACE
     ),
     volume_zone.NAME: _of(volume_zone.REASON),
+    dynamic_resources.NAME: _of(dynamic_resources.REASON_NONE_FIT),
     node_declared_features.NAME: _always,
     node_resource_topology.NAME: _always,
     # What pods in the domains of a new node forbid is asked for itself.

@@ -10,8 +10,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
+from flowcore.cluster.arrays.device_objects import TAKERS
 from flowcore.model.nodes import Node
 from flowcore.rules.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_affinity,
     node_declared_features,
@@ -57,6 +59,10 @@ class Event(Enum):
     STORAGE_CAPACITY = "a CSIStorageCapacity comes, goes or changes"
     NAMESPACE_LABELS = "a namespace comes, goes or changes its labels"
     NUMA_ZONES = "a node reports other NUMA zones, or pods take room in them that its report may not show"
+    RESOURCE_SLICE = "a ResourceSlice comes, goes or changes"
+    RESOURCE_CLAIM = "a ResourceClaim comes, goes or changes"
+    DEVICE_CLASS = "a DeviceClass comes, goes or changes"
+    DEVICE_TAKERS = "pods that claim devices are planned, or are so no more"
 
 
 #: The event for each field of a node.
@@ -79,6 +85,14 @@ STORAGE_EVENTS: Mapping[str, Event] = {
     "CSIDriver": Event.CSI_DRIVER,
     "VolumeAttachment": Event.VOLUME_ATTACHMENT,
     "CSIStorageCapacity": Event.STORAGE_CAPACITY,
+}
+
+#: The event for each kind of object about devices, and for pods that take some.
+DEVICE_EVENTS: Mapping[str, Event] = {
+    "ResourceSlice": Event.RESOURCE_SLICE,
+    "ResourceClaim": Event.RESOURCE_CLAIM,
+    "DeviceClass": Event.DEVICE_CLASS,
+    TAKERS: Event.DEVICE_TAKERS,
 }
 
 
@@ -125,7 +139,7 @@ _FIT, _PORTS = node_resources_fit.NAME, node_ports.NAME
 _MOUNTS, _LIMITS = volume_restrictions.NAME, node_volume_limits.NAME
 _BINDING, _ZONE = volume_binding.NAME, volume_zone.NAME
 _AFFINITY, _SPREAD = inter_pod_affinity.NAME, pod_topology_spread.NAME
-_POLICY = policy_constraints.NAME
+_POLICY, _DEVICES = policy_constraints.NAME, dynamic_resources.NAME
 
 INVALIDATES: tuple[Row, ...] = (
     Row(Event.POD_ADDED, _FIT, Stale.NODE, "it takes room there"),
@@ -196,6 +210,12 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_DELETED, _POLICY, Stale.DOMAIN, "its pods count in no domain any more"),
     Row(Event.NODE_LABELS, _POLICY, Stale.LABELS, "it changes its domain with all its pods, or is for others"),
     Row(Event.NAMESPACE_LABELS, _POLICY, Stale.NAMESPACES, "other pods are among those that a policy counts"),
+    Row(Event.NODE_ADDED, _DEVICES, Stale.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_LABELS, _DEVICES, Stale.EVERYWHERE, "slices, devices and allocations name nodes by labels"),
+    Row(Event.RESOURCE_SLICE, _DEVICES, Stale.EVERYWHERE, "it says which devices there are and who reaches them"),
+    Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, or has them, or has them no more"),
+    Row(Event.DEVICE_CLASS, _DEVICES, Stale.EVERYWHERE, "it selects other devices, or is missing"),
+    Row(Event.DEVICE_TAKERS, _DEVICES, Stale.EVERYWHERE, "they take devices before their claims say so"),
 )  # fmt: skip
 
 

@@ -77,8 +77,8 @@ class VerdictCache:
         """Another event at these nodes: pods came, left or were resized, or a new report."""
         self._columns.record_event(event, nodes)
 
-    def change_storage(self, event: Event) -> None:
-        """Storage objects, or volumes of running pods, changed."""
+    def change_everywhere(self, event: Event) -> None:
+        """Storage objects, objects about devices, or what pods hold of both, changed: no node is named."""
         self._columns.record_event(event)
 
     def follow(self, state: Snapshot) -> None:

@@ -12,6 +12,7 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.planning.round_input import GovernedPod
 from thalweg_operator.planning.deadline import RoundDeadline
+from thalweg_operator.planning.inputs.device_takers import DeviceTakers
 from thalweg_operator.planning.inputs.learnt_costs import LearntCosts
 from thalweg_operator.planning.inputs.measured_usage import MeasuredUsageTracker
 from thalweg_operator.planning.inputs.numa import NumaTracker
@@ -75,6 +76,7 @@ class RequestBuilder:
         self._persistent_usage = PersistentUsageTracker(clock)
         self.learnt_costs = LearntCosts(cluster, clock, wall_clock)
         self._numa = NumaTracker(cluster, ledger)
+        self._device_takers = DeviceTakers(cluster, ledger)
         self.backfill_records: tuple[BackfillRecord, ...] = ()
         self._number = 0
 
@@ -124,6 +126,7 @@ class RequestBuilder:
             changes.nodes, changes.removed_nodes, self._wall_clock(), planned=plans, fresh=reset
         )
         changes.numa, changes.removed_numa = self._numa.update(self._wall_clock(), fresh=reset)
+        changes.takers = self._device_takers.update(fresh=reset)
         queues = round_input.queues
         networks = any(policies[place].cost.model in self._policies.models.networks for _, place in pods)
         return RoundRequest(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar, get_args
 
+from thalweg_operator.planning.inputs.device_takers import DeviceTakers
 from thalweg_operator.planning.inputs.numa import NumaTracker
 from thalweg_operator.policies.store import PolicyStore
 from thalweg_operator.reservations.effects import Effect, RequestRound
@@ -93,6 +94,7 @@ class DrivenLedger:
         self.victims, self.held = ledger.victims, ledger.held
         self.in_flight = ledger.in_flight
         self.numa = NumaTracker(cluster, ledger)
+        self.device_takers = DeviceTakers(cluster, ledger)
 
     def taken(self, kind: type[_E]) -> list[_E]:
         """Effects of a kind so far, which are forgotten by this."""

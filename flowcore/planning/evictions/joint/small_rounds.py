@@ -60,7 +60,8 @@ def _is_simple(problem: Problem, demand: Demand) -> bool:
     has_zones = pod_class.numa is not None and problem.snapshot.numa is not None
     is_aged = policy.unscheduled.aging_crosses_priorities
     counts_lost_work = policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
-    return not (pod_class.volumes or has_zones or is_aged or counts_lost_work or demand.waits)
+    claims = pod_class.volumes or pod_class.devices is not None
+    return not (claims or has_zones or is_aged or counts_lost_work or demand.waits)
 
 
 def _needs_others(demand: Demand) -> bool:

@@ -82,6 +82,11 @@ class Demand:
         return self.arc + self.first_increase
 
     @property
+    def excludes_its_like(self) -> bool:
+        """Whether a node takes one of its pods at most, whatever room there is: host ports, claims of devices."""
+        return bool(self.group.pod_class.host_ports) or self.group.pod_class.devices is not None
+
+    @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
         return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
@@ -127,6 +132,8 @@ def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
             counts[rejection.nodes] = 0
+    if group.pod_class.devices is not None:
+        counts = np.minimum(counts, 1)
     if group.pod_class.numa is not None and snapshot.numa is not None:
         counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
     return counts

@@ -16,9 +16,14 @@ _NOTHING: Mapping[str, int] = {}
 
 
 class AllocatedDevices:
-    """The devices of all allocations that were added and not removed."""
+    """The devices of all allocations that were added and not removed.
 
-    def __init__(self) -> None:
+    Args:
+        beside: what others have beside these; it may change.
+    """
+
+    def __init__(self, beside: AllocatedDevices | None = None) -> None:
+        self._beside = beside
         self._whole = Counter[DeviceId]()
         self._shares = Counter[DeviceId]()
         self._consumed: dict[DeviceId, Counter[str]] = {}
@@ -32,6 +37,13 @@ class AllocatedDevices:
                 allocated.add(claim.allocation)
         return allocated
 
+    def copy(self) -> AllocatedDevices:
+        """An independent copy, beside the same others."""
+        copied = AllocatedDevices(self._beside)
+        copied._whole, copied._shares = self._whole.copy(), self._shares.copy()
+        copied._consumed = {device: amounts.copy() for device, amounts in self._consumed.items()}
+        return copied
+
     def add(self, allocation: ClaimAllocation) -> None:
         """Takes an allocation."""
         self._count(allocation, 1)
@@ -42,19 +54,22 @@ class AllocatedDevices:
 
     def is_whole(self, device: DeviceId) -> bool:
         """Whether a claim has all of a device."""
-        return device in self._whole
+        return device in self._whole or (self._beside is not None and self._beside.is_whole(device))
 
     def has_consumption(self, device: DeviceId) -> bool:
         """Whether something of a device's capacity is taken."""
-        return device in self._consumed
+        return device in self._consumed or (self._beside is not None and self._beside.has_consumption(device))
 
     def consumed(self, device: DeviceId) -> Mapping[str, int]:
         """How much of each capacity is taken, in billionths."""
-        return self._consumed.get(device, _NOTHING)
+        own = self._consumed.get(device, _NOTHING)
+        others = _NOTHING if self._beside is None else self._beside.consumed(device)
+        return {name: own.get(name, 0) + others.get(name, 0) for name in own.keys() | others} if others else own
 
     def is_allocated(self, device: DeviceId) -> bool:
         """Whether any claim has the device or a share of it: it counts against the counters of its pool."""
-        return device in self._whole or device in self._shares or device in self._consumed
+        own = device in self._whole or device in self._shares or device in self._consumed
+        return own or (self._beside is not None and self._beside.is_allocated(device))
 
     def _count(self, allocation: ClaimAllocation, number: int) -> None:
         for result in allocation.devices:

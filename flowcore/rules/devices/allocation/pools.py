@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from flowcore.model.resource_slices import Device, DeviceId, PoolId, ResourceSlice
+from flowcore.model.selectors import Labels
 from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
 #: Counter set -> counter -> billionths.
@@ -49,6 +50,8 @@ class SliceIndex:
         self._by_node: dict[str, list[ResourceSlice]] = defaultdict(list)
         self._shared: list[ResourceSlice] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        #: By name of the node: its labels, and its pools with these.
+        self._of_node: dict[str, tuple[Labels, tuple[Pool, ...]]] = {}
         for resource_slice in sorted(slices, key=lambda each: each.name):
             self._by_pool[resource_slice.pool_id].append(resource_slice)
             if resource_slice.reach.node_name and not resource_slice.shared_counters:
@@ -58,6 +61,12 @@ class SliceIndex:
 
     def pools(self, node: ReachedNode) -> tuple[Pool, ...]:
         """The pools of which a node reaches something."""
+        known = self._of_node.get(node.name)
+        if known is None or known[0] != node.labels:
+            known = self._of_node[node.name] = node.labels, self._reached(node)
+        return known[1]
+
+    def _reached(self, node: ReachedNode) -> tuple[Pool, ...]:
         newest: dict[PoolId, list[ResourceSlice]] = {}
         for resource_slice in (*self._by_node.get(node.name, ()), *self._shared):
             if _concerns(resource_slice, node):

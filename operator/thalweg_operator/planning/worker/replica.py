@@ -20,7 +20,7 @@ from flowcore.model.running_pods import RunningPod, RunningPods
 from flowcore.rules.filters.registry import Filter
 from flowcore.rules.filters.rejection import Rejection
 from flowcore.rules.verdicts import VerdictCache
-from flowcore.rules.verdicts.invalidation import STORAGE_EVENTS, Event
+from flowcore.rules.verdicts.invalidation import DEVICE_EVENTS, STORAGE_EVENTS, Event
 from thalweg_operator.planning.worker.messages import (
     RoundRequest,
     RunningState,
@@ -119,9 +119,11 @@ class Replica:
             if positions:
                 self.cache.change_at(event, positions)
         if rows.mounts:
-            self.cache.change_storage(Event.POD_VOLUMES)
+            self.cache.change_everywhere(Event.POD_VOLUMES)
         for kind in rows.storage_kinds:
-            self.cache.change_storage(STORAGE_EVENTS[kind])
+            self.cache.change_everywhere(STORAGE_EVENTS[kind])
+        for kind in rows.device_kinds:
+            self.cache.change_everywhere(DEVICE_EVENTS[kind])
 
     def _running_pods(self, state: RunningState) -> RunningPods:
         pods = tuple(self._running.values())

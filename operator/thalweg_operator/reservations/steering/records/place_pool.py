@@ -47,7 +47,7 @@ class Size(msgspec.Struct, frozen=True, cache_hash=True):
     def of(cls, place_key: PlaceKey) -> Size | None:
         """Needs of the pods with this place key; None: a node must have more than room for them."""
         pod_class = place_key.pod_class
-        if place_key.signature.constraints or pod_class.host_ports or pod_class.volumes or pod_class.numa:
+        if place_key.signature.constraints or pod_class.volumes or not pod_class.fits_by_amounts:
             return None
         return cls(pod_class.requests, pod_class.priority, place_key.policy)
 

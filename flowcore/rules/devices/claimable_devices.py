@@ -1,0 +1,164 @@
+"""The devices of a cluster beside those that planned pods take: each pod is checked exactly, one after the other."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import msgspec
+
+from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimAllocation, ClaimingPod, DeviceTaker, ResourceClaim
+from flowcore.model.resource_slices import PoolId
+from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
+from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
+from flowcore.rules.devices.nameless_claims import NamelessClaims, nameless
+from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, claims_of
+
+#: Answers that are kept of one state of a cluster.
+_MOST_ANSWERS = 2**18
+
+
+@dataclass(slots=True)
+class _Memory:
+    """Answers that all copies share.
+
+    Attributes:
+        versions: how many states of pools there were. Each has a number of its own, whichever copy made it.
+        answers: whether a node has devices for claims, by the numbers of the states of its pools.
+    """
+
+    versions: int = 0
+    answers: dict[tuple[NamelessClaims, str, tuple[int, ...]], bool] = field(default_factory=dict)
+
+
+class ClaimableDevices:
+    """What a cluster has, less what planned pods take.
+
+    Args:
+        state: what there is; it is read, not changed.
+        claims: of the cluster, by namespace and name.
+
+    Attributes:
+        allocations: what claims get for planned pods that have nothing in the cluster.
+    """
+
+    def __init__(self, state: DeviceState, claims: Mapping[ClaimKey, ResourceClaim]) -> None:
+        self._claims = claims
+        self._state = replace(state, allocated=AllocatedDevices(state.allocated))
+        self.allocations: dict[ClaimKey, ClaimAllocation] = {}
+        #: How many planned pods use each claim, and which claims each of them uses.
+        self._users = Counter[ClaimKey]()
+        self._claims_of_pod: dict[ClaimingPod, tuple[ClaimKey, ...]] = {}
+        self._versions: dict[PoolId, int] = {}
+        self._memory = _Memory()
+
+    def copy(self) -> ClaimableDevices:
+        """An independent copy, in which the same is taken."""
+        copied = ClaimableDevices(self._state, self._claims)
+        copied._state = replace(self._state, allocated=self._state.allocated.copy())
+        copied.allocations = dict(self.allocations)
+        copied._users, copied._claims_of_pod = self._users.copy(), dict(self._claims_of_pod)
+        copied._versions, copied._memory = dict(self._versions), self._memory
+        return copied
+
+    # --- questions ---
+
+    def claims_of(self, pod: ClaimingPod) -> tuple[ResourceClaim, ...] | ClaimRejection:
+        """The claims of a pod as they are beside the planned pods, or why no node can take it."""
+        claims = claims_of(pod, self._claims, self._state.classes)
+        if isinstance(claims, ClaimRejection) or not self._users:
+            return claims
+        for claim in claims:
+            planned = self._users[_key(claim)]
+            is_counted = pod.uid in claim.reserved_for or pod in self._claims_of_pod
+            if planned and not is_counted and len(claim.reserved_for) + planned >= MAX_CONSUMERS:
+                return ClaimRejection(REASON_IN_USE)
+        return tuple(map(self._as_planned, claims))
+
+    def _as_planned(self, claim: ResourceClaim) -> ResourceClaim:
+        allocation = self.allocations.get(_key(claim))
+        return claim if allocation is None else msgspec.structs.replace(claim, allocation=allocation)
+
+    def answer(
+        self, claims: Sequence[ResourceClaim], node: ReachedNode
+    ) -> tuple[ClaimAllocation, ...] | ClaimRejection:
+        """What claims, as ``claims_of`` gives them, have on a node, or why it takes no pod with them."""
+        return node_devices(claims, node, self._state)
+
+    def fitting(self, pod: ClaimingPod, nodes: Iterable[ReachedNode]) -> list[bool]:
+        """Whether each of some nodes has devices for a pod."""
+        claims = self.claims_of(pod)
+        if isinstance(claims, ClaimRejection):
+            return [False for _ in nodes]
+        alike, answers, fits = nameless(claims), self._memory.answers, list[bool]()
+        for node in nodes:
+            pools = self._state.slices.pools(node)
+            key = alike, node.name, tuple(self._versions.get(pool.pool_id, 0) for pool in pools)
+            known = answers.get(key)
+            if known is None:
+                if len(answers) >= _MOST_ANSWERS:
+                    answers.clear()
+                known = answers[key] = not isinstance(self.answer(claims, node), ClaimRejection)
+            fits.append(known)
+        return fits
+
+    def has_planned_claim(self, pod: ClaimingPod) -> bool:
+        """Whether a planned pod uses a claim of this pod too."""
+        claims = claims_of(pod, self._claims, self._state.classes)
+        return not isinstance(claims, ClaimRejection) and any(_key(claim) in self._users for claim in claims)
+
+    def is_local(self, pod: ClaimingPod, node: ReachedNode) -> bool:
+        """Whether what a pod takes on a node changes nothing for pods on other nodes.
+
+        It may if others may use one of its claims, or if other nodes reach something of the same pools.
+        """
+        pools = self._state.slices.pools(node)
+        return all(not claim.claim for claim in pod.claims) and not any(
+            pool.unreached or any(each.reach.node_name != node.name for each in pool.slices) for pool in pools
+        )
+
+    # --- changes ---
+
+    def take(self, taker: DeviceTaker) -> None:
+        """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already."""
+        claims = self.claims_of(taker.pod)
+        if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
+            return
+        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels))
+        if isinstance(allocations, ClaimRejection):
+            return
+        for claim, allocation in zip(claims, allocations, strict=True):
+            if claim.allocation is None and _key(claim) not in self.allocations:
+                self.allocations[_key(claim)] = allocation
+                self._state.allocated.add(allocation)
+                self._note_change(allocation)
+            self._users[_key(claim)] += 1
+        self._claims_of_pod[taker.pod] = tuple(map(_key, claims))
+
+    def give_back(self, pod: ClaimingPod) -> None:
+        """A pod is not planned any more; what it took and no other planned pod uses comes free."""
+        for key in self._claims_of_pod.pop(pod, ()):
+            self._users[key] -= 1
+            if not self._users[key]:
+                del self._users[key]
+                allocation = self.allocations.pop(key, None)
+                if allocation is not None:
+                    self._state.allocated.remove(allocation)
+                    self._note_change(allocation)
+
+    def _note_change(self, allocation: ClaimAllocation) -> None:
+        self._memory.versions += 1
+        for pool in pools_of((allocation,)):
+            self._versions[pool] = self._memory.versions
+
+
+def pools_of(allocations: Iterable[ClaimAllocation]) -> set[PoolId]:
+    """The pools that some allocations take devices of."""
+    return {PoolId(each.device.driver, each.device.pool) for allocation in allocations for each in allocation.devices}
+
+
+def _key(claim: ResourceClaim) -> ClaimKey:
+    return claim.namespace, claim.name

@@ -1,0 +1,174 @@
+"""Verdicts on devices for all nodes, remembered by what claims ask for, and kept while objects change one by one.
+
+Claims that ask for the same get the same answer from a node as long as nothing of the pools that it reaches changes. So
+the claims that a template makes for a thousand pods cost one search on each node.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.model.generational_cache import GenerationalCache
+from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
+from flowcore.model.resource_slices import PoolId
+from flowcore.model.selectors import Labels
+from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
+from flowcore.rules.devices.allocation.pools import SliceIndex
+from flowcore.rules.devices.claim_verdicts import DeviceState
+from flowcore.rules.devices.claimable_devices import ClaimableDevices, pools_of
+from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.nameless_claims import NamelessClaims, named, nameless
+from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.pod_claims import ClaimRejection
+
+#: Under which the objects keep the index.
+_MEMO = "index"
+#: Bytes of the answers that are kept, twice, and of one node's answer.
+_MAX_BYTES, _ANSWER_BYTES = 2**26, 250
+
+#: Reasons, each with the nodes that it holds for, bool[N].
+Rejected = Sequence[tuple[str, Bools]]
+
+
+@dataclass(slots=True)
+class _Answers:
+    """What nodes say to claims that ask for the same.
+
+    Attributes:
+        by_node: name -> the labels and the number of the last change that the answer is of, and the reason; "": it has
+            the devices.
+        rejected: nodes of a table, and the change that they are of.
+    """
+
+    by_node: dict[str, tuple[Labels, int, str]] = field(default_factory=dict)
+    rejected: tuple[NodeTable, int, Rejected] | None = None
+
+
+class DeviceIndex:
+    """What verdicts read of a cluster's devices.
+
+    Attributes:
+        devices: those of the cluster, less what pods take that are on their way.
+    """
+
+    def __init__(self, objects: DeviceObjects) -> None:
+        self._objects = objects
+        self._version = self._published = -1
+        self._selectors = DeviceSelectors()
+        self._allocated = AllocatedDevices()
+        #: What claims have, and what is allocated with pods that are on their way.
+        self._counted: dict[ClaimKey, ClaimAllocation] = {}
+        self._known: dict[ClaimKey, ClaimAllocation] = {}
+        #: How often something changed, and by pool after how many changes something of it did last.
+        self._changes = 0
+        self._changed_at: dict[PoolId, int] = {}
+        self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
+        self._state = DeviceState(SliceIndex(()), objects.classes, self._allocated, self._selectors)
+        self.devices = ClaimableDevices(self._state, objects.claims)
+
+    @classmethod
+    def of(cls, objects: DeviceObjects) -> DeviceIndex:
+        """The index of some objects as they are now."""
+        index: DeviceIndex | None = objects.memo.get(_MEMO)
+        if index is None:
+            index = objects.memo[_MEMO] = cls(objects)
+        if index._version != objects.version:
+            index._follow()
+        return index
+
+    def _follow(self) -> None:
+        objects = self._objects
+        if self._published != objects.published:
+            slices = SliceIndex(objects.slices.values())
+            self._state = DeviceState(slices, objects.classes, self._allocated, self._selectors)
+            self._answers = GenerationalCache(_MAX_BYTES)
+        self._version, self._published = objects.version, objects.published
+        self._count({key: claim.allocation for key, claim in objects.claims.items() if claim.allocation is not None})
+        self.devices = ClaimableDevices(self._state, objects.claims)
+        for taker in objects.takers:
+            self.devices.take(taker)
+        self._changes += 1
+        known = self._counted | self.devices.allocations
+        for key in known.keys() | self._known:
+            before, after = self._known.get(key), known.get(key)
+            if before != after:
+                for pool in pools_of(each for each in (before, after) if each is not None):
+                    self._changed_at[pool] = self._changes
+        self._known = known
+
+    def _count(self, allocations: Mapping[ClaimKey, ClaimAllocation]) -> None:
+        """Takes over what claims have by now."""
+        for key, before in self._counted.items():
+            if allocations.get(key) != before:
+                self._allocated.remove(before)
+        for key, allocation in allocations.items():
+            if self._counted.get(key) != allocation:
+                self._allocated.add(allocation)
+        self._counted = dict(allocations)
+
+    def pools_reached(self, node: ReachedNode) -> set[PoolId]:
+        """The pools of which a node reaches something."""
+        return {pool.pool_id for pool in self._state.slices.pools(node)}
+
+    def rejected(self, claims: Sequence[ResourceClaim], table: NodeTable) -> Rejected:
+        """The nodes that have no devices for claims, as ``devices.claims_of`` gives them."""
+        alike = nameless(claims)
+        answers = self._answers.get(alike)
+        if answers is None:
+            answers = _Answers()
+            self._answers.put(alike, answers, _ANSWER_BYTES * len(table.nodes))
+        known = answers.rejected
+        if known is None or known[0] is not table or known[1] != self._changes:
+            known = answers.rejected = table, self._changes, self._ask(alike, table, answers)
+        return [(named(reason, claims), nodes) for reason, nodes in known[2]]
+
+    def rejected_beside(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, devices: ClaimableDevices
+    ) -> Rejected:
+        """The nodes that have no devices for claims beside more planned pods.
+
+        Args:
+            claims: as ``devices.claims_of`` gives them.
+            devices: a copy of this index's, in which more is taken.
+        """
+        counted = self.devices.allocations
+        taken = pools_of(each for key, each in devices.allocations.items() if counted.get(key) != each)
+        rejected = {reason: nodes.copy() for reason, nodes in self.rejected(claims, table)}
+        for row, node in enumerate(table.nodes):
+            reached = ReachedNode(node.name, node.labels)
+            if taken.isdisjoint(self.pools_reached(reached)):
+                continue
+            for nodes in rejected.values():
+                nodes[row] = False
+            answer = devices.answer(claims, reached)
+            if isinstance(answer, ClaimRejection):
+                rejected.setdefault(answer.reason, np.zeros(len(table.nodes), dtype=np.bool_))[row] = True
+        return list(rejected.items())
+
+    def _ask(self, claims: NamelessClaims, table: NodeTable, answers: _Answers) -> Rejected:
+        rejected: dict[str, list[int]] = {}
+        for row, node in enumerate(table.nodes):
+            reached = ReachedNode(node.name, node.labels)
+            pools = self._state.slices.pools(reached)
+            changed = max((self._changed_at.get(pool.pool_id, 0) for pool in pools), default=0)
+            known = answers.by_node.get(node.name)
+            if known is None or known[0] != node.labels or known[1] < changed:
+                answer = self.devices.answer(claims, reached)
+                reason = answer.reason if isinstance(answer, ClaimRejection) else ""
+                known = answers.by_node[node.name] = node.labels, self._changes, reason
+            if known[2]:
+                rejected.setdefault(known[2], []).append(row)
+        if len(answers.by_node) > 2 * len(table.nodes) + 100:  # nodes that are gone pile up
+            answers.by_node = {name: answer for name, answer in answers.by_node.items() if name in table.index}
+        return [(reason, _at(rows, len(table.nodes))) for reason, rows in rejected.items()]
+
+
+def _at(rows: Sequence[int], count: int) -> Bools:
+    nodes = np.zeros(count, dtype=np.bool_)
+    nodes[list(rows)] = True
+    return nodes

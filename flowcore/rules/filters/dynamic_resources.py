@@ -1,0 +1,76 @@
+"""DynamicResources: a node has the devices that a pod's claims ask for, or reaches those that they have already.
+
+Source: kube-scheduler plugins/dynamicresources (PreFilter, Filter). ``flowcore.rules.devices`` decides.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
+from flowcore.model.pods import PodClass
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
+from flowcore.rules.devices.allocation.allocator import REASON_INVALID_POOLS, REASON_NONE_FIT
+from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
+from flowcore.rules.devices.claimable_devices import ClaimableDevices
+from flowcore.rules.devices.device_index import DeviceIndex
+from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
+from flowcore.rules.filters.rejection import FilterInputs, Rejection
+
+__all__ = [
+    "NAME",
+    "REASON_ELSEWHERE",
+    "REASON_INVALID_POOLS",
+    "REASON_IN_USE",
+    "REASON_NONE_FIT",
+    "claimable_devices",
+    "prefilter_rejections",
+    "reads",
+    "rejections",
+    "taker_on",
+]
+
+
+def prefilter_rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[tuple[str, tuple[Rejection, ...]], ...]:
+    """A reason that ends a pod's cycle in PreFilter, before any node is filtered: every node is rejected."""
+    if pod_class.devices is None:
+        return ()
+    claims = claimable_devices(snapshot).claims_of(pod_class.devices)
+    if not isinstance(claims, ClaimRejection):
+        return ()
+    return ((NAME, (Rejection(claims.reason, np.ones(len(snapshot.table.nodes), dtype=np.bool_)),)),)
+
+
+def reads(pod_class: PodClass) -> FilterInputs | None:
+    """The class's claims."""
+    return None if pod_class.devices is None else FilterInputs(pod_class.devices)
+
+
+def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
+    """Nodes without the devices, unless every node is rejected in PreFilter."""
+    devices, index = claimable_devices(snapshot), DeviceIndex.of(snapshot.devices)
+    claims = () if pod_class.devices is None else devices.claims_of(pod_class.devices)
+    if isinstance(claims, ClaimRejection) or not claims:
+        return ()
+    if devices is index.devices:
+        rejected = index.rejected(claims, snapshot.table)
+    else:
+        rejected = index.rejected_beside(claims, snapshot.table, devices)
+    return tuple(Rejection(reason, nodes) for reason, nodes in rejected)
+
+
+def claimable_devices(snapshot: Snapshot) -> ClaimableDevices:
+    """The devices of a snapshot, less what its planned pods take; not to be changed."""
+    devices = DeviceIndex.of(snapshot.devices).devices
+    if not snapshot.takers:
+        return devices
+    devices = devices.copy()
+    for taker in snapshot.takers:
+        devices.take(taker)
+    return devices
+
+
+def taker_on(pod: ClaimingPod, table: NodeTable, row: int) -> DeviceTaker:
+    """A pod that is planned to the node of a row."""
+    node = table.nodes[row]
+    return DeviceTaker(pod, node.name, node.labels)

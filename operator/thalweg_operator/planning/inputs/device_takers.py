@@ -1,0 +1,39 @@
+"""Tells the worker which pods are on their way and take devices: their claims may not say so yet."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flowcore.cluster.cluster import Cluster
+from flowcore.model.resource_claims import DeviceTaker
+from thalweg_operator.reservations.ledger.ledger import Ledger
+from thalweg_operator.reservations.ledger.transitions import Phase
+
+#: A pod that a place is held for is planned again.
+_HELD = frozenset({Phase.HELD, Phase.AWAITING_REPLACEMENT})
+
+
+class DeviceTakers:
+    """Pods with reservations that claim devices, as the worker knows them."""
+
+    def __init__(self, cluster: Cluster, ledger: Ledger) -> None:
+        self._cluster, self._ledger = cluster, ledger
+        self._sent: list[DeviceTaker] = []
+
+    def update(self, *, fresh: bool) -> list[DeviceTaker] | None:
+        """All of them, or None if they are the same as at the last call.
+
+        Args:
+            fresh: whether the worker has no state.
+        """
+        takers = list(self._takers())
+        if takers == self._sent and not fresh:
+            return None
+        self._sent = takers
+        return takers
+
+    def _takers(self) -> Iterator[DeviceTaker]:
+        for reservation in self._ledger.reservations.values():
+            pod, node = reservation.pod.pod_class.devices, self._cluster.nodes.get(reservation.node)
+            if pod is not None and node is not None and reservation.phase not in _HELD:
+                yield DeviceTaker(pod, node.name, node.labels)
