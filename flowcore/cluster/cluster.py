@@ -115,6 +115,7 @@ class Cluster:
         self._backing_class: dict[str, str] = {}
         #: Keys of waiting pods that claim devices.
         self._claiming: set[str] = set()
+        self._claims_known = True
 
     @property
     def generation(self) -> int:
@@ -234,7 +235,7 @@ class Cluster:
         if pod.node_name or pod.terminal:
             self._stop_waiting(key)
             return False, False
-        pod = with_devices(pod, self._backing_class)
+        pod = with_devices(pod, self._backing_class, claims_known=self._claims_known)
         (self._claiming.discard if pod.pod_class.devices is None else self._claiming.add)(key)
         before = self.waiting.get(key)
         if before is not None:
@@ -356,6 +357,18 @@ class Cluster:
         # A claim that gets its devices leaves no more to others.
         takes = before is not None and before.allocation is None and claim is not None and claim.allocation is not None
         return bool(self._claiming) and not takes
+
+    def set_claims_known(self, *, known: bool) -> bool:
+        """Whether ResourceSlices and ResourceClaims can be read; while not, pods that claim devices are not planned.
+
+        Returns:
+            Whether pods wait with other needs now.
+        """
+        if known == self._claims_known:
+            return False
+        self._claims_known = known
+        changes = [self._set_waiting(key, self.pods[key])[0] for key in list(self._claiming)]
+        return any(changes)
 
     def set_disruption_budget(self, key: str, budget: DisruptionBudget | None) -> bool:
         """Takes a PodDisruptionBudget; None: it is gone. Whether more pods with a node may be evicted now."""

@@ -53,13 +53,16 @@ def needs_devices(requests: Amounts, device_class_by_resource: Mapping[str, str]
     return ""
 
 
-def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str]) -> Pod:
-    """The pod as it is once DeviceClasses are known: one that needs devices is left to kube-scheduler.
+def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str], *, claims_known: bool = True) -> Pod:
+    """The pod as it is once DeviceClasses are known: one whose devices cannot be planned is left to kube-scheduler.
 
     Args:
         device_class_by_resource: of ``device_resources``.
+        claims_known: whether ResourceSlices and ResourceClaims can be read.
     """
     unsupported = pod.unsupported_reason or needs_devices(pod.pod_class.requests, device_class_by_resource)
+    if not (unsupported or claims_known or pod.pod_class.devices is None):
+        unsupported = "its resource claims are not planned: ResourceSlices and ResourceClaims cannot be read"
     return (
         pod if unsupported == pod.unsupported_reason else msgspec.structs.replace(pod, unsupported_reason=unsupported)
     )

@@ -14,7 +14,7 @@ from typing import Any
 import structlog
 from thalweg_listener import CannotListen
 
-from flowcore.api.kinds import POLICY, QUEUE
+from flowcore.api.kinds import POLICY, QUEUE, RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.cluster.cluster import Cluster
 from thalweg_operator.api.backoff import Backoff
 from thalweg_operator.api.bad_input import BadInput
@@ -160,6 +160,7 @@ class Operator:
             observers=self.observers,
             tracer=self._tracer,
             budgets_known=self._knows_budgets,
+            claims_known=self._knows_claims,
             usage=self._usage,
             bindings_sent=self.binder.until_sent,
         )
@@ -211,6 +212,11 @@ class Operator:
         """Whether PodDisruptionBudgets are known as they are now."""
         reflector = self._reflectors[DISRUPTION_BUDGETS]
         return not reflector.absent and reflector.age() < STALE
+
+    def _knows_claims(self) -> bool:
+        """Whether ResourceSlices and ResourceClaims are known; a cluster may have another version of them, or no right."""
+        reflectors = (self._reflectors[kind.plural] for kind in (RESOURCE_SLICE, RESOURCE_CLAIM))
+        return all(each.synced.is_set() and not each.absent for each in reflectors)
 
     def _lease_problem(self) -> str:
         elector = self._elector

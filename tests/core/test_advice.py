@@ -172,7 +172,7 @@ def test_a_priority_class_that_does_not_exist() -> None:
 
 @pytest.mark.parametrize("kind", ["ResourceClaim", "ResourceClaimTemplate"])
 def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
-    """Such pods are kube-scheduler's, and it waits for the claim too."""
+    """Whatever else the pod waits for, the claim comes first."""
     field = f"{kind[:1].lower()}{kind[1:]}Name"
     waits = one("p", resourceClaims=[{"name": "gpu", field: "one-gpu"}], schedulerName="thalweg")
 
@@ -185,18 +185,18 @@ def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
     for objects in ([], [there("one-gpu")]):
         answer = ask(scenario_of([node("a"), waits, *objects]), "default/p")
         assert not answer.evidence
-        assert answer.next.startswith("Leave the pod to kube-scheduler")
+        assert answer.next.startswith("Select the pod with a FlowSchedulingPolicy that has delivery: Extender")
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
+    """Claims need another delivery, disks kube-scheduler, and a gate opens whoever set it."""
     claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
-    theirs = one("theirs", resourceClaims=[{"name": "gpu"}])
+    theirs = one("theirs", volumes=[{"name": "disk", "gcePersistentDisk": {"pdName": "disk"}}])
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
     scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, theirs, one("gated", schedulingGates=gates)])
     assert "delivery: Extender" in ask(scenario, "default/claimed").next
-    assert ask(scenario, "default/dra").next.startswith("Leave the pod to kube-scheduler")
+    assert "delivery: Extender" in ask(scenario, "default/dra").next
     assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
     assert "Kueue opens it when it admits the pod's Workload" in gated

@@ -4,6 +4,7 @@ import pytest
 from support.named_objects import resolved
 
 from flowcore.rules.filters import (
+    dynamic_resources,
     inter_pod_affinity,
     node_ports,
     node_resource_topology,
@@ -29,6 +30,10 @@ MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
     (node_resource_topology.NAME, ""): (
         f"{_PLACEMENTS}.zone_room.ZoneRoom.take",
         f"{_PLACEMENTS}.zone_room.ZoneRoom.limit",
+    ),
+    (dynamic_resources.NAME, ""): (
+        f"{_PLACEMENTS}.device_room.DeviceRoom.take",
+        f"{_PLACEMENTS}.device_room.DeviceRoom.limit",
     ),
     (pod_topology_spread.NAME, ""): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
     (inter_pod_affinity.NAME, "own terms"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),

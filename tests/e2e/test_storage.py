@@ -35,21 +35,29 @@ OBJECTS = [
     made("VolumeAttachment", spec={"attacher": "csi.example.com", "nodeName": "n",
          "source": {"persistentVolumeName": "x"}}),
 ]  # fmt: skip
-DEVICES = made("DeviceClass", "resource.k8s.io/v1", spec={"extendedResourceName": "example.com/gpu"})
+DEVICES = [
+    made("DeviceClass", "resource.k8s.io/v1", spec={"extendedResourceName": "example.com/gpu"}),
+    made("ResourceSlice", "resource.k8s.io/v1", spec={"driver": "gpu.example.com", "nodeName": "n",
+         "pool": {"name": "n", "generation": 1, "resourceSliceCount": 1}, "devices": [{"name": "gpu-0"}]}),
+    made("ResourceClaim", "resource.k8s.io/v1", namespace="default", spec={"devices": {"requests": [
+         {"name": "gpu", "exactly": {"deviceClassName": "x", "allocationMode": "ExactCount", "count": 1}}]}}),
+]  # fmt: skip
 
 
 async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> None:
     """By a list, by a watch, and out again."""
     api = plane[1]
-    every = [*OBJECTS, DEVICES]
+    every = [*OBJECTS, *DEVICES]
     await api.create_many(every[::2])
     async with watched_cluster(plane[0]) as state:
 
-        def known() -> tuple[list[str], list[str]]:
-            return sorted(kind for kind, _, _ in state.storage.objects), list(state.devices.classes)
+        def known() -> tuple[list[Any], ...]:
+            devices = state.devices
+            storage = sorted(kind for kind, _, _ in state.storage.objects)
+            return storage, list(devices.classes), list(devices.slices), list(devices.claims)
 
         await api.create_many(every[1::2])
-        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"]), 60, lambda: str(known()))
+        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"], ["x"], [("default", "x")]), 60, lambda: str(known()))
         claim = state.storage.objects["PersistentVolumeClaim", "default", "x"]
         volume = state.storage.objects["PersistentVolume", "", "x"]
         assert isinstance(claim, Claim)
@@ -57,7 +65,9 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
         assert (claim.storage_class, claim.size) == ("x", 2**30 * 10**9)
         assert volume.attachment == Attachment("csi.example.com", "h")
         assert state.devices.classes["x"].extended_resource == "example.com/gpu"
+        assert [each.name for each in state.devices.slices["x"].devices] == ["gpu-0"]
+        assert state.devices.claims["default", "x"].requests[0].alternatives[0].device_class == "x"
         for each in every:
             await api.patch(object_path(each), {"metadata": {"finalizers": None}})
             await api.delete(object_path(each))
-        await until(lambda: known() == ([], []), 60, lambda: str(known()))
+        await until(lambda: known() == ([], [], [], []), 60, lambda: str(known()))

@@ -14,7 +14,7 @@ import numpy as np
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
 from flowcore.model.generational_cache import GenerationalCache
-from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
+from flowcore.model.resource_claims import ClaimAllocation, DeviceTaker, ResourceClaim
 from flowcore.model.resource_slices import PoolId
 from flowcore.model.selectors import Labels
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
@@ -49,6 +49,21 @@ class _Answers:
     rejected: tuple[NodeTable, int, Rejected] | None = None
 
 
+@dataclass(slots=True)
+class _Planned:
+    """Devices beside more planned pods, for as long as the same pods are asked about.
+
+    Attributes:
+        changes: how often the objects had changed.
+        rejected: nodes of a table that have no devices for claims.
+    """
+
+    takers: tuple[DeviceTaker, ...]
+    changes: int
+    devices: ClaimableDevices
+    rejected: dict[NamelessClaims, tuple[NodeTable, Rejected]] = field(default_factory=dict)
+
+
 class DeviceIndex:
     """What verdicts read of a cluster's devices.
 
@@ -68,6 +83,7 @@ class DeviceIndex:
         self._changes = 0
         self._changed_at: dict[PoolId, int] = {}
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
+        self._last_planned: _Planned | None = None
         self._state = DeviceState(SliceIndex(()), objects.classes, self._allocated, self._selectors)
         self.devices = ClaimableDevices(self._state, objects.claims)
 
@@ -111,44 +127,60 @@ class DeviceIndex:
                 self._allocated.add(allocation)
         self._counted = dict(allocations)
 
-    def pools_reached(self, node: ReachedNode) -> set[PoolId]:
-        """The pools of which a node reaches something."""
-        return {pool.pool_id for pool in self._state.slices.pools(node)}
+    def devices_beside(self, takers: tuple[DeviceTaker, ...]) -> ClaimableDevices:
+        """The devices, less what more planned pods take; not to be changed."""
+        return self._planned(takers).devices if takers else self.devices
 
-    def rejected(self, claims: Sequence[ResourceClaim], table: NodeTable) -> Rejected:
-        """The nodes that have no devices for claims, as ``devices.claims_of`` gives them."""
-        alike = nameless(claims)
-        answers = self._answers.get(alike)
-        if answers is None:
-            answers = _Answers()
-            self._answers.put(alike, answers, _ANSWER_BYTES * len(table.nodes))
-        known = answers.rejected
-        if known is None or known[0] is not table or known[1] != self._changes:
-            known = answers.rejected = table, self._changes, self._ask(alike, table, answers)
-        return [(named(reason, claims), nodes) for reason, nodes in known[2]]
+    def _planned(self, takers: tuple[DeviceTaker, ...]) -> _Planned:
+        planned = self._last_planned
+        if planned is None or planned.takers is not takers or planned.changes != self._changes:
+            planned = self._last_planned = _Planned(takers, self._changes, self.devices.copy())
+            for taker in takers:
+                planned.devices.take(taker)
+        return planned
 
-    def rejected_beside(
-        self, claims: Sequence[ResourceClaim], table: NodeTable, devices: ClaimableDevices
+    def rejected(
+        self, claims: Sequence[ResourceClaim], table: NodeTable, takers: tuple[DeviceTaker, ...] = ()
     ) -> Rejected:
-        """The nodes that have no devices for claims beside more planned pods.
+        """The nodes that have no devices for claims beside planned pods.
 
         Args:
-            claims: as ``devices.claims_of`` gives them.
-            devices: a copy of this index's, in which more is taken.
+            claims: as ``claims_of`` of ``devices_beside`` gives them.
         """
+        alike = nameless(claims)
+        rejected = self._rejected_beside(alike, table, takers) if takers else self._rejected(alike, table)
+        return [(named(reason, claims), nodes) for reason, nodes in rejected]
+
+    def _rejected(self, claims: NamelessClaims, table: NodeTable) -> Rejected:
+        answers = self._answers.get(claims)
+        if answers is None:
+            answers = _Answers()
+            self._answers.put(claims, answers, _ANSWER_BYTES * len(table.nodes))
+        known = answers.rejected
+        if known is None or known[0] is not table or known[1] != self._changes:
+            known = answers.rejected = table, self._changes, self._ask(claims, table, answers)
+        return known[2]
+
+    def _rejected_beside(self, claims: NamelessClaims, table: NodeTable, takers: tuple[DeviceTaker, ...]) -> Rejected:
+        """Only nodes that reach something of a pool from which planned pods take are asked again."""
+        planned = self._planned(takers)
+        known = planned.rejected.get(claims)
+        if known is not None and known[0] is table:
+            return known[1]
         counted = self.devices.allocations
-        taken = pools_of(each for key, each in devices.allocations.items() if counted.get(key) != each)
-        rejected = {reason: nodes.copy() for reason, nodes in self.rejected(claims, table)}
+        taken = pools_of(each for key, each in planned.devices.allocations.items() if counted.get(key) != each)
+        rejected = {reason: nodes.copy() for reason, nodes in self._rejected(claims, table)}
         for row, node in enumerate(table.nodes):
             reached = ReachedNode(node.name, node.labels)
-            if taken.isdisjoint(self.pools_reached(reached)):
+            if all(pool.pool_id not in taken for pool in self._state.slices.pools(reached)):
                 continue
             for nodes in rejected.values():
                 nodes[row] = False
-            answer = devices.answer(claims, reached)
+            answer = planned.devices.answer(claims, reached)
             if isinstance(answer, ClaimRejection):
                 rejected.setdefault(answer.reason, np.zeros(len(table.nodes), dtype=np.bool_))[row] = True
-        return list(rejected.items())
+        planned.rejected[claims] = table, list(rejected.items())
+        return planned.rejected[claims][1]
 
     def _ask(self, claims: NamelessClaims, table: NodeTable, answers: _Answers) -> Rejected:
         rejected: dict[str, list[int]] = {}

@@ -48,26 +48,18 @@ def reads(pod_class: PodClass) -> FilterInputs | None:
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
     """Nodes without the devices, unless every node is rejected in PreFilter."""
-    devices, index = claimable_devices(snapshot), DeviceIndex.of(snapshot.devices)
-    claims = () if pod_class.devices is None else devices.claims_of(pod_class.devices)
+    if pod_class.devices is None:
+        return ()
+    claims = claimable_devices(snapshot).claims_of(pod_class.devices)
     if isinstance(claims, ClaimRejection) or not claims:
         return ()
-    if devices is index.devices:
-        rejected = index.rejected(claims, snapshot.table)
-    else:
-        rejected = index.rejected_beside(claims, snapshot.table, devices)
+    rejected = DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers)
     return tuple(Rejection(reason, nodes) for reason, nodes in rejected)
 
 
 def claimable_devices(snapshot: Snapshot) -> ClaimableDevices:
     """The devices of a snapshot, less what its planned pods take; not to be changed."""
-    devices = DeviceIndex.of(snapshot.devices).devices
-    if not snapshot.takers:
-        return devices
-    devices = devices.copy()
-    for taker in snapshot.takers:
-        devices.take(taker)
-    return devices
+    return DeviceIndex.of(snapshot.devices).devices_beside(snapshot.takers)
 
 
 def taker_on(pod: ClaimingPod, table: NodeTable, row: int) -> DeviceTaker:

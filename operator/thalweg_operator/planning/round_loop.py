@@ -107,6 +107,7 @@ class RoundLoop:
         observers: Sequence[RoundObserver] = (),
         tracer: RoundTracer | None = None,
         budgets_known: Callable[[], bool] = lambda: True,
+        claims_known: Callable[[], bool] = lambda: True,
         usage: UsagePoller | None = None,
         bindings_sent: Callable[[], Awaitable[None]] = _no_bindings,
     ) -> None:
@@ -120,13 +121,14 @@ class RoundLoop:
             observers: called after the plan of a round was delivered.
             tracer: takes the trace of each round; None: rounds are not traced.
             budgets_known: whether PodDisruptionBudgets are watched now.
+            claims_known: whether ResourceSlices and ResourceClaims can be read.
             usage: measured usage; None: nothing is measured.
             bindings_sent: returns when a binding of the plan has left, if there is any, or after a moment.
         """
         self._shell, self._policies, self._worker = shell, policies, worker
         self._metrics, self._batcher, self._resync, self._clock = metrics, batcher, resync, shell.clock
         self._deadline, self._observers = RoundDeadline(round_timeout, budget), observers
-        self._bindings_sent = bindings_sent
+        self._bindings_sent, self._claims_known = bindings_sent, claims_known
         cluster, ledger = shell.cluster, shell.ledger
         self._running_pods = RunningPodsTracker(shell.state, shell.clock, wall_clock, budgets_known)
         self.measured = MeasuredUsageTracker(cluster, ledger, usage)
@@ -298,6 +300,7 @@ class RoundLoop:
         holds = any(each.deadline is not None for each in self._builder.backfill_records)
         self._helped_by_time += now >= self._due_at
         self._holding_rounds += holds
+        cluster.set_claims_known(known=self._claims_known())
         planning_input = self._builder.planning_input()
         # The worker learns with the next request what helps from now on.
         changes = ledger.helped + self._helped_by_time

@@ -136,7 +136,8 @@ class _ClusterChange:
         return replace(changed, storage=storage, numa=self._numa, takers=self._all_takers())
 
     def _all_takers(self) -> tuple[DeviceTaker, ...]:
-        return tuple(self._takers) or self._snapshot.takers
+        before = self._snapshot.takers
+        return tuple(self._takers) if len(self._takers) > len(before) else before
 
     def _row(self, usage: Amounts) -> Int64s:
         """int64[R]: what a victim uses, of the resources of the snapshot."""

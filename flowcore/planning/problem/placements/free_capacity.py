@@ -320,5 +320,5 @@ class FreeCapacity:
         for planned in self._planned.values():
             assumed += planned[:, :2]
         snapshot_after = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
-        takers = (*snapshot.takers, *self._devices.takers)
-        return replace(snapshot_after, numa=self._zones.shared().room, takers=takers or snapshot.takers)
+        takers = (*snapshot.takers, *self._devices.takers) if self._devices.takers else snapshot.takers
+        return replace(snapshot_after, numa=self._zones.shared().room, takers=takers)

@@ -1,0 +1,247 @@
+"""Rounds of pods that claim devices: verdicts are exact, and no two pods of one round get one device."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.draw_devices import cel, read_claims, read_classes, read_slices
+from support.model import node, snapshot
+from support.profiles import examples
+
+from flowcore.cluster.arrays.device_objects import DeviceObjects
+from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.nodes import Node
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.pods import PodClass
+from flowcore.model.policies import BUILT_IN
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
+from flowcore.model.resources import Amounts
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.devices.claimable_devices import ClaimableDevices
+from flowcore.rules.devices.pod_claims import ClaimRejection
+from flowcore.rules.filters import dynamic_resources, run_filters
+
+Manifest = dict[str, Any]
+CPU: Amounts = (("cpu", 1000),)
+GPU: Manifest = {"metadata": {"name": "gpu"}, "spec": {}}
+ZONE = "zone"
+
+
+def slice_of(name: str, devices: int, pool: str = "", **reach: Any) -> Manifest:
+    """A pool with so many devices, of the node of its name unless something else is said."""
+    spec = {
+        "driver": "gpu.example.com",
+        "pool": {"name": pool or name, "generation": 1, "resourceSliceCount": 1},
+        "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
+        **(reach or {"nodeName": name}),
+    }
+    return {"metadata": {"name": name}, "spec": spec}
+
+
+def claim(name: str, count: int = 1, owner: str = "", **exactly: Any) -> Manifest:
+    """A claim for so many devices; with an owner it was made from a template for this pod."""
+    metadata: Manifest = {"name": name, "namespace": "default", "uid": name}
+    if owner:
+        metadata["ownerReferences"] = [{"kind": "Pod", "name": owner, "uid": owner, "controller": True}]
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count, **exactly}}
+    return {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
+
+
+def of_template(name: str) -> ClaimingPod:
+    """A pod with a claim of its own name."""
+    return ClaimingPod("default", name, name, (PodClaim("gpu", template="t"),), (("gpu", name),))
+
+
+def naming(name: str, claimed: str) -> ClaimingPod:
+    """A pod that names a claim."""
+    return ClaimingPod("default", name, name, (PodClaim("gpu", claim=claimed),))
+
+
+def waiting(pod: ClaimingPod, *, requests: Amounts = CPU, priority: int = 0) -> PendingPod:
+    pod_class = PodClass(requests=requests, devices=pod, priority=priority)
+    return PendingPod(pod.key, pod.uid, pod_class, BUILT_IN.name, 0.0, PodSignature("default"))
+
+
+def devices_of(slices: list[Manifest], claims: list[Manifest], classes: tuple[Manifest, ...] = (GPU,)) -> DeviceObjects:
+    objects = DeviceObjects()
+    for resource_slice in read_slices(slices):
+        objects.set_slice(resource_slice.name, resource_slice)
+    for each in read_claims(claims):
+        objects.set_claim((each.namespace, each.name), each)
+    for name, device_class in read_classes(list(classes)).items():
+        objects.set_class(name, device_class)
+    return objects
+
+
+def cluster(
+    nodes: list[Node], slices: list[Manifest], claims: list[Manifest], pods: list[ClaimingPod], **fields: Any
+) -> Snapshot:
+    known = snapshot(nodes, [waiting(pod) for pod in pods])
+    return replace(known, devices=devices_of(slices, claims), **fields)
+
+
+def placed(result: RoundResult) -> dict[str, str]:
+    return {each.pod.uid: each.node for each in result.placements}
+
+
+def reasons(result: RoundResult) -> dict[str, str]:
+    return {each.pod.uid: each.reason for each in result.unplaced}
+
+
+def check_devices(known: Snapshot, result: RoundResult) -> ClaimableDevices:
+    """Every pod gets its devices beside those of all others; no whole device is had twice."""
+    after = dynamic_resources.claimable_devices(result.after)
+    for placement in result.placements:
+        pod = placement.pod.pod_class.devices
+        assert pod is not None
+        claims = after.claims_of(pod)
+        assert not isinstance(claims, ClaimRejection)
+        assert all(each.allocation is not None for each in claims)
+    held = Counter(each.device for allocation in after.allocations.values() for each in allocation.devices)
+    allocated = [each.allocation for each in known.devices.claims.values() if each.allocation is not None]
+    held.update(each.device for allocation in allocated for each in allocation.devices)
+    assert max(held.values(), default=0) <= 1
+    return after
+
+
+def test_two_pods_do_not_get_one_device() -> None:
+    """There is room for both, but one device: one waits, and is told why."""
+    pods = [of_template("a"), of_template("b")]
+    known = cluster([node("n0")], [slice_of("n0", 1)], [claim("a", owner="a"), claim("b", owner="b")], pods)
+    result = run_round(known)
+    assert list(placed(result).values()) == ["n0"]
+    (reason,) = reasons(result).values()
+    assert "cannot allocate all claims" in reason
+    check_devices(known, result)
+
+
+def test_pods_go_where_devices_are() -> None:
+    """Ten pods want a device each; three nodes have four, five and one of them, a fourth has none."""
+    nodes = [node(f"n{number}", 16_000) for number in range(4)]
+    names = [f"p{number}" for number in range(11)]
+    slices = [slice_of("n0", 4), slice_of("n1", 5), slice_of("n2", 1)]
+    known = cluster(nodes, slices, [claim(name, owner=name) for name in names], [of_template(name) for name in names])
+    result = run_round(known)
+    assert Counter(placed(result).values()) == {"n0": 4, "n1": 5, "n2": 1}
+    check_devices(known, result)
+
+
+def test_pods_that_share_a_claim_share_its_node() -> None:
+    """The first allocates it; there is one device."""
+    known = cluster(
+        [node("n0"), node("n1")],
+        [slice_of("n0", 1), slice_of("n1", 1)],
+        [claim("shared")],
+        [naming("a", "shared"), naming("b", "shared"), naming("c", "shared")],
+    )
+    result = run_round(known)
+    assert len(placed(result)) == 3
+    assert len(set(placed(result).values())) == 1
+    assert len(check_devices(known, result).allocations) == 1
+
+
+def test_devices_of_several_nodes_are_counted_once() -> None:
+    """A pool that all nodes reach has two devices: two of three pods are placed, wherever they go."""
+    names = ["a", "b", "c"]
+    known = cluster(
+        [node(f"n{number}", 1000) for number in range(3)],
+        [slice_of("fabric", 2, allNodes=True)],
+        [claim(name, owner=name) for name in names],
+        [of_template(name) for name in names],
+    )
+    result = run_round(known)
+    assert len(placed(result)) == 2
+    check_devices(known, result)
+
+
+def test_pools_of_their_own_do_not_make_independent_rounds() -> None:
+    """Pods that may go to different nodes only still share the devices that both nodes reach."""
+    names = ["a", "b"]
+    claims = [claim(name, owner=name) for name in names]
+    known = cluster([node("n0"), node("n1")], [slice_of("fabric", 1, allNodes=True)], claims, [])
+    pods = []
+    for name, place in zip(names, ("n0", "n1"), strict=True):
+        pod_class = PodClass(requests=CPU, devices=of_template(name), node_name=place)
+        pods.append(PendingPod(f"default/{name}", name, pod_class, BUILT_IN.name, 0.0, PodSignature("default")))
+    result = run_round(replace(known, pending=tuple(pods)))
+    assert len(placed(result)) == 1
+    check_devices(known, result)
+
+
+def test_what_is_allocated_is_taken() -> None:
+    """By another claim; and a pod whose claim has its device goes to it."""
+    result = {"request": "r", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
+    here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]}
+    held = claim("held", owner="mine") | {
+        "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": here}}
+    }
+    slices = [slice_of("n0", 1), slice_of("n1", 0)]
+    pod = naming("mine", "held")
+    known = cluster([node("n0"), node("n1")], slices, [held, claim("other", owner="other")], [pod, of_template("other")])
+    planned = run_round(known)
+    assert placed(planned) == {"mine": "n0"}
+    assert "2 cannot allocate all claims" in reasons(planned)["other"]
+    verdicts = run_filters(PodClass(devices=pod), known)
+    assert verdicts.of_node(1) == ("DynamicResources", "resourceclaim not available on the node")
+
+
+def test_pods_on_their_way_have_their_devices() -> None:
+    """Their claims say nothing yet."""
+    known = cluster([node("n0")], [slice_of("n0", 2)], [claim(name, owner=name) for name in "abc"], [])
+    known.devices.takers = (DeviceTaker(of_template("a"), "n0"),)
+    result = run_round(replace(known, pending=(waiting(of_template("b")), waiting(of_template("c")))))
+    assert len(placed(result)) == 1
+    check_devices(known, result)
+
+
+@pytest.mark.parametrize(
+    ("claims", "reason"),
+    [
+        ([], 'could not find ResourceClaim "default/p"'),
+        ([claim("p", owner="q")], "ResourceClaim default/p was not created for Pod default/p (Pod is not owner)"),
+        ([claim("p", owner="p", deviceClassName="none")], "request r: device class none does not exist"),
+        (
+            [claim("p", owner="p", selectors=cel("device.attributes['x'].y"))],
+            "claim default/p: selector #0: CEL runtime error: no such key: y",
+        ),
+    ],
+)
+def test_what_is_wrong_with_a_claim_is_the_reason(claims: list[Manifest], reason: str) -> None:
+    """With its own name, though others ask for the same."""
+    known = cluster([node("n0")], [slice_of("n0", 1)], [*claims, claim("r", owner="r")], [of_template("p")])
+    result = run_round(known)
+    assert not result.placements
+    assert reason in reasons(result)["p"]
+
+
+@st.composite
+def device_clusters(draw: st.DrawFn) -> Snapshot:
+    """Nodes with a few devices each, perhaps some that all reach, and pods with claims, some of them shared."""
+    count = draw(st.integers(1, 4))
+    nodes = [node(f"n{number}", draw(st.sampled_from([1000, 3000]))) for number in range(count)]
+    slices = [slice_of(each.name, draw(st.integers(0, 3))) for each in nodes]
+    if draw(st.booleans()):
+        slices.append(slice_of("fabric", draw(st.integers(0, 2)), allNodes=True))
+    claims, pods = [claim("shared", draw(st.integers(1, 2)))], list[ClaimingPod]()
+    for number in range(draw(st.integers(1, 6))):
+        name = f"p{number}"
+        if draw(st.integers(0, 3)) == 0:
+            pods.append(naming(name, "shared"))
+        else:
+            claims.append(claim(name, draw(st.integers(1, 2)), owner=name))
+            pods.append(of_template(name))
+    return cluster(nodes, slices, claims, pods)
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(device_clusters())
+def test_no_device_is_had_twice(known: Snapshot) -> None:
+    """Whatever is drawn; and no pod waits though a node has room and devices for it when the plan is done."""
+    result = run_round(known, steps=4)
+    check_devices(known, result)
+    for each in result.unplaced:
+        fits = run_filters(each.pod.pod_class, result.after, each.pod.signature).fits
+        assert not fits.any(), each.pod.key
