@@ -20,12 +20,15 @@ from thalweg_operator.planning.worker.replica import Replica
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.costs import MODELS, Load
 from flowcore.model.cost_policy import CostPolicy
+from flowcore.model.devices import DeviceClass
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints, MaxPerDomain, SpreadConstraint
 from flowcore.model.nodes import Node, Taint
 from flowcore.model.numa import NumaNeeds, NumaNode
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort, Pod, PodClass, Toleration
 from flowcore.model.policies import BUILT_IN, Policy
+from flowcore.model.resource_claims import ClaimingPod, ClaimRequest, DeviceRequest, PodClaim, ResourceClaim
+from flowcore.model.resource_slices import Device, NodeReach, ResourceSlice
 from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     ZONE,
@@ -188,6 +191,20 @@ DATA, OTHER = ClaimVolume("default", "data"), ClaimVolume("default", "other")
 USER, USER_OF_BOTH = (PodClass(volumes=(DATA,)), PodSignature()), (PodClass(volumes=(DATA, OTHER)), PodSignature())
 ALONE, ON_V = claim(access_modes=("ReadWriteOncePod",)), claim(volume_name="v")
 ONE_MORE, NO_MORE = CsiNode("a1", (("csi", 1),)), CsiNode("a1", (("csi", 0),))
+#: A device of the node a1, and what claims it.
+GPU = DeviceClass("gpu")
+DEVICES = ResourceSlice("s", "driver", "pool", 1, 1, NodeReach("a1"), devices=(Device("gpu-0"),))
+IN_ZONE_B = (NodeSelectorTerm((Requirement("zone", "In", ("b",)),)),)
+ONE, TWO = (ClaimRequest("r", DeviceRequest("r", "gpu", count=count)) for count in (1, 2))
+WANTED = ResourceClaim("default", "gpu", requests=(ONE,))
+
+
+def claiming(claim: str) -> ClaimingPod:
+    """A pod that names a claim."""
+    return ClaimingPod("default", f"of-{claim}", f"of-{claim}", (PodClaim("mine", claim=claim),))
+
+
+CLAIMING = PodClass(devices=claiming("gpu")), PodSignature()
 #: For each row of the table a change after which its filter says something else.
 SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, PodSignature())),
@@ -242,6 +259,24 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("NODE_ADDED", "NodeResourceTopologyMatch"): ([A, NumaNode("a1")], [B], (IN_ONE_ZONE, PodSignature())),
     ("NUMA_ZONES", "NodeResourceTopologyMatch"): (
         [A], [NumaNode("a1", ((("cpu", 1000),),))], (IN_ONE_ZONE, PodSignature()),
+    ),
+    ("NODE_ADDED", "DynamicResources"): ([A, GPU, WANTED], [B], CLAIMING),
+    ("NODE_LABELS", "DynamicResources"): (
+        [A, B, GPU, WANTED, msgspec.structs.replace(DEVICES, reach=NodeReach(terms=IN_ZONE_B))],
+        [node("b1")],
+        CLAIMING,
+    ),
+    ("RESOURCE_SLICE", "DynamicResources"): ([A, GPU, WANTED], [DEVICES], CLAIMING),
+    ("RESOURCE_CLAIM", "DynamicResources"): (
+        [A, GPU, DEVICES, WANTED], [msgspec.structs.replace(WANTED, requests=(TWO,))], CLAIMING,
+    ),
+    ("DEVICE_CLASS", "DynamicResources"): (
+        [A, GPU, DEVICES, WANTED], [DeviceClass("gpu", selectors=("false",))], CLAIMING,
+    ),
+    ("DEVICE_TAKERS", "DynamicResources"): (
+        [A, GPU, DEVICES, WANTED, msgspec.structs.replace(WANTED, name="other")],
+        [(Pod("default", "q", "q", PodClass(devices=claiming("other"))), "a1")],
+        CLAIMING,
     ),
     ("NAMESPACE_LABELS", "InterPodAffinity"): (
         [A, B, ("default", ()), web("w", "a1")],
@@ -317,6 +352,15 @@ def changed(state: DrivenLedger, things: list[Any]) -> None:
                 state.upsert_pod(thing)
             case NumaNode():
                 state.set_numa_node(thing.name, thing)
+            case DeviceClass():
+                state.set_device_class(thing.name, thing)
+            case ResourceSlice():
+                state.set_resource_slice(thing)
+            case ResourceClaim():
+                state.set_resource_claim(thing)
+            case (Pod() as waiting, str() as place):
+                state.upsert_pod(waiting)
+                assert state.reserve(waiting, place)
             case (name, labels):
                 state.set_namespace(name, labels)
             case str() if "/" in thing:

@@ -334,7 +334,8 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
-        return replace(changed, storage=storage, numa=numa, takers=tuple(takers) if len(takers) > len(before.takers) else before.takers)
+        coming = tuple(takers) if len(takers) > len(before.takers) else before.takers
+        return replace(changed, storage=storage, numa=numa, takers=coming)
 
 
 def _counted_move(pod: RunningPod) -> list[tuple[str, str]]:

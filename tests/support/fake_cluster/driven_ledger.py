@@ -33,13 +33,21 @@ from flowcore.cluster.arrays.snapshot import Victim
 from flowcore.cluster.changes import ClusterChanges
 from flowcore.cluster.cluster import Cluster, Population
 from flowcore.cluster.indexes.round_gangs import gangs_for
-from flowcore.cluster.kinds import DEVICE_CLASSES, NODE_TOPOLOGIES, STORAGE_OBJECTS
+from flowcore.cluster.kinds import (
+    DEVICE_CLASSES,
+    NODE_TOPOLOGIES,
+    RESOURCE_CLAIMS,
+    RESOURCE_SLICES,
+    STORAGE_OBJECTS,
+)
 from flowcore.model.devices import DeviceClass
 from flowcore.model.gangs import Gang
 from flowcore.model.nodes import Node
 from flowcore.model.numa import NumaNode
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Delivery
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.model.resource_slices import ResourceSlice
 from flowcore.model.selectors import Labels
 from flowcore.model.volumes import StorageKey, StorageObject, key_of
 
@@ -152,6 +160,12 @@ class DrivenLedger:
 
     def set_device_class(self, name: str, device_class: DeviceClass | None) -> None:
         self.apply(ObjectSet(DEVICE_CLASSES, name, device_class))
+
+    def set_resource_slice(self, resource_slice: ResourceSlice) -> None:
+        self.apply(ObjectSet(RESOURCE_SLICES, resource_slice.name, resource_slice))
+
+    def set_resource_claim(self, claim: ResourceClaim) -> None:
+        self.apply(ObjectSet(RESOURCE_CLAIMS, (claim.namespace, claim.name), claim))
 
     # --- the ledger ---
 

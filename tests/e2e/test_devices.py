@@ -1,0 +1,95 @@
+"""Pods with resource claims, through kube-scheduler: planned where devices are, allocated and bound by it alone."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.cluster_scenario import ClusterScenario
+from support.steering import count, no_reservations
+from thalweg_controlplane.client.objects import object_path
+
+from flowcore.model.policies import SCHEDULER_NAME
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"scheduler": True, "controller_manager": True}
+STEERED: dict[str, str] = {}
+API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
+ONE = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+
+
+def devices(node: str, number: int) -> dict[str, Any]:
+    """What a driver publishes of a node."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    gpus = [{"name": f"gpu-{place}", "attributes": {"model": {"string": "h100"}}} for place in range(number)]
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": gpus}
+    return {"apiVersion": API, "kind": "ResourceSlice", "metadata": {"name": f"gpus-of-{node}"}, "spec": spec}
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def published(scene: ClusterScenario) -> AsyncIterator[None]:
+    """One device on a, two on b, none on c; a class of them and a template for claims of one."""
+    expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].model == "h100"'
+    gpu = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "h100"},
+           "spec": {"selectors": [{"cel": {"expression": expression}}]}}  # fmt: skip
+    request = {"name": "r", "exactly": {"deviceClassName": "h100", "allocationMode": "ExactCount", "count": 1}}
+    template = {"apiVersion": API, "kind": "ResourceClaimTemplate",
+                "metadata": {"name": "one", "namespace": scene.namespace},
+                "spec": {"spec": {"devices": {"requests": [request]}}}}  # fmt: skip
+    made = [gpu, devices("a", 1), devices("b", 2)]
+    await scene.api.create_many([*made, template])
+    yield
+    await no_reservations(scene)
+    for each in made:
+        await scene.api.delete(object_path(each))
+
+
+async def allocated(scene: ClusterScenario) -> list[tuple[str, str]]:
+    """Pool and name of each device that a claim has."""
+    claims = await scene.api.list(f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims")
+    results = [
+        result
+        for claim in claims
+        for result in claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+    ]
+    return sorted((result["pool"], result["device"]) for result in results)
+
+
+async def test_pods_go_where_their_devices_are(scene: ClusterScenario) -> None:
+    """Three of four get one each, kube-scheduler refuses no plan, and the fourth is told. It gets what comes free."""
+    await scene.nodes("a", "b", cpu="8")
+    await scene.nodes("c", cpu="64")
+    rejected = await count(scene.operator, "thalweg_steered_total", "rejected")
+    names = ["p0", "p1", "p2"]
+    await scene.api.create_many([scene.pod(name, "1", resourceClaims=ONE) for name in names])
+    assert sorted((await scene.nodes_of(*names)).values()) == ["a", "b", "b"]
+    assert await allocated(scene) == [("a", "gpu-0"), ("b", "gpu-0"), ("b", "gpu-1")]
+    assert await count(scene.operator, "thalweg_steered_total", "rejected") == rejected
+    await scene.create("p3", "1", resourceClaims=ONE)
+    await scene.reason_of("p3", "0/3 nodes are available: 3 cannot allocate all claims")
+    await scene.delete("p0")
+    await scene.node_of("p3")
+    assert len(set(await allocated(scene))) == 3
+
+
+async def test_pods_that_share_a_claim(scene: ClusterScenario) -> None:
+    """They go to one node, and have one device."""
+    await scene.nodes("a", "b", cpu="8")
+    request = {"name": "r", "exactly": {"deviceClassName": "h100", "allocationMode": "ExactCount", "count": 1}}
+    await scene.api.create({"apiVersion": API, "kind": "ResourceClaim",
+                            "metadata": {"name": "shared", "namespace": scene.namespace},
+                            "spec": {"devices": {"requests": [request]}}})  # fmt: skip
+    shared = [{"name": "gpu", "resourceClaimName": "shared"}]
+    names = [f"p{number}" for number in range(4)]
+    await scene.api.create_many([scene.pod(name, "1", resourceClaims=shared) for name in names])
+    assert len(set((await scene.nodes_of(*names)).values())) == 1
+    assert len(await allocated(scene)) == 1
+
+
+async def test_delivery_binder_waits(scene: ClusterScenario) -> None:
+    """It allocates nothing, and says so."""
+    await scene.nodes("a")
+    await scene.create("p", resourceClaims=ONE, scheduler=SCHEDULER_NAME)
+    await scene.reason_of("p", "ts resource claims (gpu) need kube-scheduler's binding work")
+    assert await allocated(scene) == []
