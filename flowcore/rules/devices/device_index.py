@@ -133,10 +133,18 @@ class DeviceIndex:
 
     def _planned(self, takers: tuple[DeviceTaker, ...]) -> _Planned:
         planned = self._last_planned
-        if planned is None or planned.takers is not takers or planned.changes != self._changes:
-            planned = self._last_planned = _Planned(takers, self._changes, self.devices.copy())
-            for taker in takers:
-                planned.devices.take(taker)
+        if planned is not None and planned.takers is takers and planned.changes == self._changes:
+            return planned
+        # Plans grow: most have the pods of the last one, and some more.
+        is_longer = (
+            planned is not None
+            and planned.changes == self._changes
+            and takers[: len(planned.takers)] == planned.takers
+        )
+        known, devices = (len(planned.takers), planned.devices) if planned and is_longer else (0, self.devices)
+        planned = self._last_planned = _Planned(takers, self._changes, devices.copy())
+        for taker in takers[known:]:
+            planned.devices.take(taker)
         return planned
 
     def rejected(

@@ -160,4 +160,5 @@ def has_changes(request: RoundRequest) -> bool:
     """
     changes = request.changes
     changed = any(getattr(changes, name) for name in changes.__struct_fields__ if name not in _NO_WORK)
+    changed = changed or changes.takers is not None  # there may be none any more
     return changed or bool(request.pod_changes or request.queues or request.running_state)

@@ -53,7 +53,7 @@ class DeviceRoom:
         asked = [
             place
             for place, node in enumerate(nodes.tolist())
-            if counts[place] and (everywhere or node in self._touched)
+            if (everywhere or node in self._touched) and counts[place]
         ]
         fits = devices.fitting(pod, (self._node(int(nodes[place])) for place in asked))
         counts[asked] = fits
