@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from msgspec import json
 from msgspec.structs import replace
 from support.cli import Manifest, pod
+from support.device_clusters import GPU as GPU_CLASS
+from support.device_clusters import allocated, claim, slice_of
 from support.profiles import examples
 from support.scenario_state import scenario_of
 from support.small_fixes import NOW, draw_scenario
@@ -186,6 +188,25 @@ def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
         answer = ask(scenario_of([node("a"), waits, *objects]), "default/p")
         assert not answer.evidence
         assert answer.next.startswith("Select the pod with a FlowSchedulingPolicy that has delivery: Extender")
+
+
+def test_a_pod_without_a_free_device() -> None:
+    """The only one is another claim's: the filter says so, and what helps."""
+    api = {"apiVersion": "resource.k8s.io/v1"}
+    objects = [
+        {**api, "kind": "DeviceClass", **GPU_CLASS},
+        {**api, "kind": "ResourceSlice", **slice_of("a", 1)},
+        {**api, "kind": "ResourceClaim", **allocated(claim("theirs"), "a", "gpu-0")},
+        {**api, "kind": "ResourceClaim", **claim("mine")},
+    ]
+    waits = one("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
+    answer = ask(scenario_of([node("a"), *objects, waits]), "default/p")
+    assert answer.kind is WhyKind.NOTHING_FITS
+    assert "1 cannot allocate all claims" in answer.reason
+    assert "DynamicResources rejects 1 of 1 nodes; no other filter is needed to exclude them all." in answer.evidence
+    assert answer.next == "Mend its resource claims, free devices, or add a node that has them."
+    free = [each for each in objects if each["metadata"]["name"] != "theirs"]
+    assert plan_scenario(scenario_of([node("a"), *free, waits]), NOW).result.placements
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:

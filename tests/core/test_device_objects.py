@@ -6,7 +6,9 @@ import msgspec
 import pytest
 from support.draw_devices import cel, read_claims, read_classes, read_slices
 
+from flowcore.api import Interner
 from flowcore.api.pod_objects import WirePod
+from flowcore.api.pod_reader import PodReader
 from flowcore.api.resource_claims import WireDeviceClaim, to_claiming_pod, to_resource_claim
 from flowcore.api.resource_slices import WireResourceSlice, to_resource_slice
 from flowcore.model.errors import ModelError
@@ -192,3 +194,19 @@ def test_a_pod_names_its_claims() -> None:
         (PodClaim("a", claim="x"), PodClaim("b", template="t"), PodClaim("c")),
         (("b", "p-b-1"), ("d", "")),
     )
+
+
+def test_pods_of_one_spec_have_their_own_claims() -> None:
+    """What was read of the spec of one pod is not taken for the next: the claims were made for each of them."""
+    read = PodReader(Interner())
+
+    def pod(name: str, made: str) -> ClaimingPod | None:
+        status = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": made}]} if made else {}
+        spec = {"containers": [], "resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}]}
+        metadata = {"name": name, "namespace": "ns", "uid": f"uid-{name}"}
+        return read(msgspec.json.encode({"metadata": metadata, "spec": spec, "status": status})).pod_class.devices
+
+    claims = (PodClaim("gpu", template="t"),)
+    assert pod("a", "") == ClaimingPod("ns", "a", "uid-a", claims)
+    assert pod("a", "a-x") == ClaimingPod("ns", "a", "uid-a", claims, (("gpu", "a-x"),))
+    assert pod("b", "b-y") == ClaimingPod("ns", "b", "uid-b", claims, (("gpu", "b-y"),))

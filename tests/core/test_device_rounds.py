@@ -7,73 +7,31 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.draw_devices import cel, read_claims, read_classes, read_slices
+from support.device_clusters import Manifest, allocated, claim, devices_of, naming, of_template, slice_of
+from support.draw_devices import cel
 from support.model import node, snapshot
 from support.profiles import examples
 
-from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.model.resources import Amounts
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters import dynamic_resources, run_filters
 
-Manifest = dict[str, Any]
+
 CPU: Amounts = (("cpu", 1000),)
-GPU: Manifest = {"metadata": {"name": "gpu"}, "spec": {}}
-ZONE = "zone"
 
-
-def slice_of(name: str, devices: int, pool: str = "", **reach: Any) -> Manifest:
-    """A pool with so many devices, of the node of its name unless something else is said."""
-    spec = {
-        "driver": "gpu.example.com",
-        "pool": {"name": pool or name, "generation": 1, "resourceSliceCount": 1},
-        "devices": [{"name": f"gpu-{number}"} for number in range(devices)],
-        **(reach or {"nodeName": name}),
-    }
-    return {"metadata": {"name": name}, "spec": spec}
-
-
-def claim(name: str, count: int = 1, owner: str = "", **exactly: Any) -> Manifest:
-    """A claim for so many devices; with an owner it was made from a template for this pod."""
-    metadata: Manifest = {"name": name, "namespace": "default", "uid": name}
-    if owner:
-        metadata["ownerReferences"] = [{"kind": "Pod", "name": owner, "uid": owner, "controller": True}]
-    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "count": count, **exactly}}
-    return {"metadata": metadata, "spec": {"devices": {"requests": [request]}}}
-
-
-def of_template(name: str) -> ClaimingPod:
-    """A pod with a claim of its own name."""
-    return ClaimingPod("default", name, name, (PodClaim("gpu", template="t"),), (("gpu", name),))
-
-
-def naming(name: str, claimed: str) -> ClaimingPod:
-    """A pod that names a claim."""
-    return ClaimingPod("default", name, name, (PodClaim("gpu", claim=claimed),))
 
 
 def waiting(pod: ClaimingPod, *, requests: Amounts = CPU, priority: int = 0) -> PendingPod:
     pod_class = PodClass(requests=requests, devices=pod, priority=priority)
     return PendingPod(pod.key, pod.uid, pod_class, BUILT_IN.name, 0.0, PodSignature("default"))
-
-
-def devices_of(slices: list[Manifest], claims: list[Manifest], classes: tuple[Manifest, ...] = (GPU,)) -> DeviceObjects:
-    objects = DeviceObjects()
-    for resource_slice in read_slices(slices):
-        objects.set_slice(resource_slice.name, resource_slice)
-    for each in read_claims(claims):
-        objects.set_claim((each.namespace, each.name), each)
-    for name, device_class in read_classes(list(classes)).items():
-        objects.set_class(name, device_class)
-    return objects
 
 
 def cluster(
@@ -101,8 +59,8 @@ def check_devices(known: Snapshot, result: RoundResult) -> ClaimableDevices:
         assert not isinstance(claims, ClaimRejection)
         assert all(each.allocation is not None for each in claims)
     held = Counter(each.device for allocation in after.allocations.values() for each in allocation.devices)
-    allocated = [each.allocation for each in known.devices.claims.values() if each.allocation is not None]
-    held.update(each.device for allocation in allocated for each in allocation.devices)
+    before = [each.allocation for each in known.devices.claims.values() if each.allocation is not None]
+    held.update(each.device for allocation in before for each in allocation.devices)
     assert max(held.values(), default=0) <= 1
     return after
 
@@ -173,11 +131,7 @@ def test_pools_of_their_own_do_not_make_independent_rounds() -> None:
 
 def test_what_is_allocated_is_taken() -> None:
     """By another claim; and a pod whose claim has its device goes to it."""
-    result = {"request": "r", "driver": "gpu.example.com", "pool": "n0", "device": "gpu-0"}
-    here = {"nodeSelectorTerms": [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n0"]}]}]}
-    held = claim("held", owner="mine") | {
-        "status": {"allocation": {"devices": {"results": [result]}, "nodeSelector": here}}
-    }
+    held = allocated(claim("held", owner="mine"), "n0", "gpu-0")
     slices = [slice_of("n0", 1), slice_of("n1", 0)]
     pod = naming("mine", "held")
     known = cluster([node("n0"), node("n1")], slices, [held, claim("other", owner="other")], [pod, of_template("other")])

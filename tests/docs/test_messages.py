@@ -40,6 +40,7 @@ NOT_MESSAGES = (
     "flowcore/rules/verdicts/invalidation.py",
     # Problems of selectors, which stand in a longer message, and fields of objects that cannot be read.
     "flowcore/rules/devices/cel",
+    "flowcore/rules/devices/allocation/pools.py",
     "flowcore/api/resource_claims.py",
     "flowcore/api/resource_slices.py",
     "flowcore/cluster/saved_state.py",

@@ -114,3 +114,10 @@ def test_a_list_of_changes_alone_makes_parts() -> None:
         parts = list(messages.split_request(request("usage")))
     assert [len(part.changes.usage) for part in parts] == [1, 1, 1]
     assert [part.has_more for part in parts] == [True, True, False]
+
+
+def test_that_no_pod_takes_devices_any_more_is_told() -> None:
+    """An empty list says something, unlike none."""
+    whole = request()
+    whole.changes.takers = []
+    assert has_changes(whole)

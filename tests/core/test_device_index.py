@@ -1,0 +1,81 @@
+"""What is remembered of devices is what a fresh look says, whatever happened in between."""
+
+from dataclasses import replace
+from typing import Any
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.device_clusters import GPU, Manifest, allocated, claim, devices_of, naming, of_template, slice_of
+from support.draw_devices import cel, read_claims, read_classes, read_slices
+from support.model import node, snapshot
+from support.profiles import examples
+
+from flowcore.cluster.arrays.device_objects import DeviceObjects
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.pods import PodClass
+from flowcore.model.resource_claims import DeviceTaker
+from flowcore.rules.filters import dynamic_resources
+
+NODES, NAMES = ("n0", "n1"), ("a", "b", "c")
+CLUSTER = snapshot([node(name) for name in NODES], [])
+PODS = [*(of_template(name) for name in NAMES), naming("sharer", "a")]
+BROKEN: Manifest = {"metadata": {"name": "gpu"}, "spec": {"selectors": cel("device.attributes['x'].y")}}
+
+events = st.one_of(
+    st.tuples(st.just("slice"), st.sampled_from([*NODES, "fabric"]), st.none() | st.integers(0, 2)),
+    st.tuples(st.just("claim"), st.sampled_from(NAMES), st.none() | st.integers(1, 2)),
+    st.tuples(st.just("allocated"), st.sampled_from(NAMES), st.sampled_from(NODES)),
+    st.tuples(st.just("class"), st.just("gpu"), st.sampled_from([None, GPU, BROKEN])),
+    st.tuples(st.just("takers"), st.lists(st.sampled_from(NAMES), max_size=2, unique=True), st.sampled_from(NODES)),
+)
+
+
+def happen(objects: DeviceObjects, what: str, name: Any, value: Any) -> None:
+    match what:
+        case "slice":
+            reach = {"allNodes": True} if name == "fabric" else {}
+            objects.set_slice(name, None if value is None else read_slices([slice_of(name, value, **reach)])[0])
+        case "claim":
+            made = None if value is None else read_claims([claim(name, value, owner=name)])[0]
+            objects.set_claim(("default", name), made)
+        case "allocated":
+            manifest = allocated(claim(name, owner=name), value, "gpu-0")
+            objects.set_claim(("default", name), read_claims([manifest])[0])
+        case "class":
+            objects.set_class(name, None if value is None else read_classes([value])["gpu"])
+        case "takers":
+            objects.apply(ClusterChanges(takers=[DeviceTaker(of_template(each), value) for each in name]))
+
+
+def copied(objects: DeviceObjects) -> DeviceObjects:
+    """The same objects, of which nobody remembers anything."""
+    changes = ClusterChanges()
+    objects.add_all(changes)
+    fresh = DeviceObjects()
+    fresh.apply(changes)
+    return fresh
+
+
+def verdicts(known: Snapshot) -> list[Any]:
+    found = []
+    for pod in PODS:
+        asked = PodClass(devices=pod)
+        before = dynamic_resources.prefilter_rejections(asked, known)
+        rejected = dynamic_resources.rejections(asked, known)
+        named = sorted((each.reason, each.nodes.tolist()) for each in rejected if each.nodes.any())
+        found.append(([each[0].reason for _, each in before], named))
+    return found
+
+
+@settings(max_examples=examples(150), deadline=None)
+@given(st.lists(events, max_size=12), st.lists(st.sampled_from(NAMES), max_size=2, unique=True))
+def test_what_is_remembered_is_what_a_fresh_look_says(history: list[tuple[str, Any, Any]], planned: list[str]) -> None:
+    """After every event; also beside pods that a round has placed."""
+    objects = devices_of([slice_of("n0", 1)], [claim("a", owner="a")])
+    takers = tuple(DeviceTaker(of_template(name), "n0") for name in planned)
+    for event in [*history, None]:
+        for known in (replace(CLUSTER, devices=objects), replace(CLUSTER, devices=objects, takers=takers)):
+            assert verdicts(known) == verdicts(replace(known, devices=copied(objects)))
+        if event is not None:
+            happen(objects, *event)
