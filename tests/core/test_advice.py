@@ -202,7 +202,7 @@ def test_a_pod_without_a_free_device() -> None:
     waits = one("p", resourceClaims=[{"name": "gpu", "resourceClaimName": "mine"}])
     answer = ask(scenario_of([node("a"), *objects, waits]), "default/p")
     assert answer.kind is WhyKind.NOTHING_FITS
-    assert "1 cannot allocate all claims" in answer.reason
+    assert "1 cannot allocate all claims" in answer.text
     assert "DynamicResources rejects 1 of 1 nodes; no other filter is needed to exclude them all." in answer.evidence
     assert answer.next == "Mend its resource claims, free devices, or add a node that has them."
     free = [each for each in objects if each["metadata"]["name"] != "theirs"]

@@ -11,18 +11,21 @@ from dataclasses import replace
 
 import msgspec
 
+from flowcore.api.kinds import RESOURCE_CLAIM, RESOURCE_SLICE
 from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pods import Pod
 from flowcore.model.volumes import Claim, ClaimVolume, PersistentVolume, StorageClass
 from flowcore.questions.scenario.scenario import Scenario
-from flowcore.rules.filters import Verdicts
+from flowcore.rules.filters import Verdicts, dynamic_resources
 from flowcore.rules.filters.rejection import Rejection
 
 _ADD_NAMESPACES = "kubectl get namespaces -o json"
 _ADD_STORAGE = "kubectl get pvc,pv,sc,csinodes,csidrivers,csistoragecapacities,volumeattachments -A -o json"
 _CLAIM = "PersistentVolumeClaim"
+_ADD_DEVICES = "kubectl get resourceclaims,resourceslices,deviceclasses -A -o json"
 #: Of a dump; see ``_no_claims``.
 NO_CLAIMS_MESSAGE = f"the files contain no PersistentVolumeClaim (add them: {_ADD_STORAGE})"
+NO_DEVICE_CLAIMS_MESSAGE = f"the files contain no ResourceClaim (add them: {_ADD_DEVICES})"
 
 
 def unknown_namespace(scenario: Scenario) -> str:
@@ -54,38 +57,41 @@ def missing_objects(scenario: Scenario, pods: Sequence[Pod]) -> list[str]:
     Args:
         pods: waiting pods that are planned or explained.
     """
-    return [] if scenario.complete else [*scenario.gaps, *_namespaces(scenario, pods), *_storage(scenario, pods)]
+    if scenario.complete:
+        return []
+    return [*scenario.gaps, *_namespaces(scenario, pods), *_storage(scenario, pods), *_devices(scenario, pods)]
 
 
 def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[str, str]:
-    """Pods whose volume claims cannot be judged because no claim is known: the reason by pod key."""
-    if scenario.complete or not _lacks(scenario, Claim, _CLAIM):
+    """Pods whose claims cannot be judged because no claim is known: the reason by pod key."""
+    if scenario.complete:
         return {}
-    claims = {
-        pod.key: ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume)) for pod in pods
-    }
-    return {
-        key: f"its volume claims ({names}) cannot be judged: {_no_claims(scenario)}"
-        for key, names in claims.items()
-        if names
-    }
+    reasons = dict[str, str]()
+    lacks_volumes, lacks_devices = _lacks(scenario, Claim, _CLAIM), _lacks_device_claims(scenario)
+    for pod in pods:
+        volumes = ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume))
+        devices = ", ".join(each.name for each in pod.pod_class.devices.claims) if pod.pod_class.devices else ""
+        if volumes and lacks_volumes:
+            reasons[pod.key] = f"its volume claims ({volumes}) cannot be judged: {_no_claims(scenario)}"
+        elif devices and lacks_devices:
+            reasons[pod.key] = f"its resource claims ({devices}) cannot be judged: {_no_device_claims(scenario)}"
+    return reasons
 
 
 def without_claims(scenario: Scenario, verdicts: Verdicts) -> Verdicts:
     """Verdicts for a pod with unknown claims: the filter's 'not found' is replaced, for they may be there."""
-    message = _no_claims(scenario)
+    lacks_devices = _lacks_device_claims(scenario)
+
+    def judged(name: str, rejection: Rejection) -> Rejection:
+        if "persistentvolumeclaim" in rejection.reason:
+            return Rejection(_no_claims(scenario), rejection.nodes)
+        if name == dynamic_resources.NAME and lacks_devices:
+            return Rejection(_no_device_claims(scenario), rejection.nodes)
+        return rejection
+
     return replace(
         verdicts,
-        by_filter=tuple(
-            (
-                name,
-                tuple(
-                    Rejection(message, each.nodes) if "persistentvolumeclaim" in each.reason else each
-                    for each in rejections
-                ),
-            )
-            for name, rejections in verdicts.by_filter
-        ),
+        by_filter=tuple((name, tuple(judged(name, each) for each in rejected)) for name, rejected in verdicts.by_filter),
     )
 
 
@@ -106,7 +112,7 @@ def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
-    claiming = [pod for pod in pods if pod.unbindable_reason]
+    claiming = [pod for pod in pods if any(isinstance(each, ClaimVolume) for each in pod.pod_class.volumes)]
     if not claiming:
         return
     if _lacks(scenario, Claim, _CLAIM):
@@ -125,6 +131,26 @@ def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
                 yield f"{names} the files contain none. Add them: {_ADD_STORAGE}"
             else:
                 yield f"{names} you may not list these"
+
+
+def _devices(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
+    claiming = [pod.key for pod in pods if pod.pod_class.devices is not None]
+    if not claiming:
+        return
+    if _lacks_device_claims(scenario):
+        yield f"{_pods(claiming)}: resource claims are not judged: {_no_device_claims(scenario)}"
+    elif not scenario.cluster.devices.slices and _may_lack(scenario, RESOURCE_SLICE.kind):
+        why = f"the files contain no ResourceSlice (add them: {_ADD_DEVICES})"
+        yield f"{_pods(claiming)}: {why if scenario.unread is None else 'you may not list ResourceSlices'}"
+
+
+def _lacks_device_claims(scenario: Scenario) -> bool:
+    return not scenario.cluster.devices.claims and _may_lack(scenario, RESOURCE_CLAIM.kind)
+
+
+def _no_device_claims(scenario: Scenario) -> str:
+    """Why no resource claim is known."""
+    return NO_DEVICE_CLAIMS_MESSAGE if scenario.unread is None else "you may not list ResourceClaims"
 
 
 def _no_claims(scenario: Scenario) -> str:
