@@ -28,7 +28,6 @@ from flowcore.rules.filters import dynamic_resources, run_filters
 CPU: Amounts = (("cpu", 1000),)
 
 
-
 def waiting(pod: ClaimingPod, *, requests: Amounts = CPU, priority: int = 0) -> PendingPod:
     pod_class = PodClass(requests=requests, devices=pod, priority=priority)
     return PendingPod(pod.key, pod.uid, pod_class, BUILT_IN.name, 0.0, PodSignature("default"))
@@ -134,7 +133,9 @@ def test_what_is_allocated_is_taken() -> None:
     held = allocated(claim("held", owner="mine"), "n0", "gpu-0")
     slices = [slice_of("n0", 1), slice_of("n1", 0)]
     pod = naming("mine", "held")
-    known = cluster([node("n0"), node("n1")], slices, [held, claim("other", owner="other")], [pod, of_template("other")])
+    known = cluster(
+        [node("n0"), node("n1")], slices, [held, claim("other", owner="other")], [pod, of_template("other")]
+    )
     planned = run_round(known)
     assert placed(planned) == {"mine": "n0"}
     assert "2 cannot allocate all claims" in reasons(planned)["other"]

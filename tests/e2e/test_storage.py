@@ -57,7 +57,9 @@ async def test_every_kind_comes_and_goes(plane: tuple[ControlPlane, Api]) -> Non
             return storage, list(devices.classes), list(devices.slices), list(devices.claims)
 
         await api.create_many(every[1::2])
-        await until(lambda: known() == (sorted(STORAGE_KINDS), ["x"], ["x"], [("default", "x")]), 60, lambda: str(known()))
+        await until(
+            lambda: known() == (sorted(STORAGE_KINDS), ["x"], ["x"], [("default", "x")]), 60, lambda: str(known())
+        )
         claim = state.storage.objects["PersistentVolumeClaim", "default", "x"]
         volume = state.storage.objects["PersistentVolume", "", "x"]
         assert isinstance(claim, Claim)

@@ -137,9 +137,7 @@ class DeviceIndex:
             return planned
         # Plans grow: most have the pods of the last one, and some more.
         is_longer = (
-            planned is not None
-            and planned.changes == self._changes
-            and takers[: len(planned.takers)] == planned.takers
+            planned is not None and planned.changes == self._changes and takers[: len(planned.takers)] == planned.takers
         )
         known, devices = (len(planned.takers), planned.devices) if planned and is_longer else (0, self.devices)
         planned = self._last_planned = _Planned(takers, self._changes, devices.copy())

@@ -91,7 +91,9 @@ def without_claims(scenario: Scenario, verdicts: Verdicts) -> Verdicts:
 
     return replace(
         verdicts,
-        by_filter=tuple((name, tuple(judged(name, each) for each in rejected)) for name, rejected in verdicts.by_filter),
+        by_filter=tuple(
+            (name, tuple(judged(name, each) for each in rejected)) for name, rejected in verdicts.by_filter
+        ),
     )
 
 
