@@ -24,7 +24,6 @@ from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters import dynamic_resources, run_filters
 
-
 CPU: Amounts = (("cpu", 1000),)
 
 

@@ -213,7 +213,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_ADDED, _DEVICES, Stale.EVERYWHERE, "there is no verdict for it"),
     Row(Event.NODE_LABELS, _DEVICES, Stale.EVERYWHERE, "slices, devices and allocations name nodes by labels"),
     Row(Event.RESOURCE_SLICE, _DEVICES, Stale.EVERYWHERE, "it says which devices there are and who reaches them"),
-    Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, or has them, or has them no more"),
+    Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, gets them, or gives them back"),
     Row(Event.DEVICE_CLASS, _DEVICES, Stale.EVERYWHERE, "it selects other devices, or is missing"),
     Row(Event.DEVICE_TAKERS, _DEVICES, Stale.EVERYWHERE, "they take devices before their claims say so"),
 )  # fmt: skip
