@@ -282,7 +282,7 @@ class EvictionState:
     ) -> Snapshot:
         """The cluster with all decisions: without those that leave, with all arrivals and replacements.
 
-        No NUMA zone has more room, since which zones they leave is not known. No device is free before its claim says so.
+        No NUMA zone has more room: which zones they leave is not known. No device is free before its claim says so.
 
         Args:
             without: residents that are left out too.
