@@ -214,7 +214,7 @@ class Operator:
         return not reflector.absent and reflector.age() < STALE
 
     def _knows_claims(self) -> bool:
-        """Whether ResourceSlices and ResourceClaims are known; a cluster may have another version of them, or no right."""
+        """Whether slices and claims are known; a cluster may serve another version of them, or grant no right."""
         reflectors = (self._reflectors[kind.plural] for kind in (RESOURCE_SLICE, RESOURCE_CLAIM))
         return all(each.synced.is_set() and not each.absent for each in reflectors)
 
