@@ -18,7 +18,6 @@ from flowcore.model.resource_claims import (
     DeviceToleration,
     ResourceClaim,
 )
-from flowcore.model.resource_slices import Device, DeviceId
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 
 _Object = dict[str, Any]
@@ -36,7 +35,6 @@ def allocation_object(
     allocation: ClaimAllocation,
     claim_config: Sequence[WireDeviceConfig],
     class_config: Mapping[str, Sequence[WireDeviceConfig]],
-    devices: Mapping[DeviceId, Device],
     new_share_id: Callable[[], str],
 ) -> _Object:
     """An allocation that was planned for a claim.
@@ -44,11 +42,10 @@ def allocation_object(
     Args:
         claim_config: of the claim.
         class_config: of each class of its requests, by name.
-        devices: those of the allocation.
         new_share_id: draws the identity (a UUID) of a share of a device.
     """
     chosen = _chosen(claim, allocation)
-    results = [_result(each, chosen[each.request], devices[each.device], new_share_id) for each in allocation.devices]
+    results = [_result(each, chosen[each.request], new_share_id) for each in allocation.devices]
     config = [*_class_config(chosen, class_config), *_claim_config(claim, claim_config, chosen)]
     made: _Object = {"devices": {"results": results} | _unless_empty("config", config)}
     if allocation.terms is not None:
@@ -67,9 +64,7 @@ def _chosen(claim: ResourceClaim, allocation: ClaimAllocation) -> dict[str, Devi
     }
 
 
-def _result(
-    allocated: AllocatedDevice, request: DeviceRequest, device: Device, new_share_id: Callable[[], str]
-) -> _Object:
+def _result(allocated: AllocatedDevice, request: DeviceRequest, new_share_id: Callable[[], str]) -> _Object:
     result: _Object = {
         "request": allocated.request,
         "driver": allocated.device.driver,
@@ -86,8 +81,8 @@ def _result(
     return (
         result
         | _unless_empty("tolerations", list(map(_toleration, request.tolerations)))
-        | _unless_empty("bindingConditions", list(device.binding_conditions))
-        | _unless_empty("bindingFailureConditions", list(device.failure_conditions))
+        | _unless_empty("bindingConditions", list(allocated.binding_conditions))
+        | _unless_empty("bindingFailureConditions", list(allocated.failure_conditions))
         | _unless_empty("consumedCapacity", consumed)
     )
 

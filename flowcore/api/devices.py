@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from flowcore.api.base import Wire, WireMeta
+from flowcore.api.claim_allocations import WireDeviceConfig
 from flowcore.api.device_selectors import WireDeviceSelector, to_expressions
 from flowcore.model.devices import DeviceClass
 
@@ -10,6 +13,7 @@ from flowcore.model.devices import DeviceClass
 class WireDeviceClassSpec(Wire):
     extended_resource_name: str | None = None
     selectors: list[WireDeviceSelector] | None = None
+    config: list[WireDeviceConfig] | None = None
 
 
 class WireDeviceClass(Wire):
@@ -20,4 +24,9 @@ class WireDeviceClass(Wire):
 def to_device_class(wire: WireDeviceClass) -> DeviceClass:
     """A device class."""
     spec = wire.spec or WireDeviceClassSpec()
-    return DeviceClass(wire.metadata.name, spec.extended_resource_name or "", to_expressions(spec.selectors))
+    return DeviceClass(
+        wire.metadata.name,
+        spec.extended_resource_name or "",
+        to_expressions(spec.selectors),
+        tuple(msgspec.json.encode(config).decode() for config in spec.config or ()),
+    )

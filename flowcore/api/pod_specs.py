@@ -118,7 +118,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         preempts=spec.preemption_policy != "Never",
         unsupported_reason=intern(unsupported_reason),
-        unbindable_reason=intern(_unbindable_reason(spec, volumes)),
+        unbindable_reason=intern(_unbindable_reason(volumes)),
         over_limit="" if excess is None else excess.field,
         unreadable=unreadable,
         rules_problem=_rules_problem(constraints) if excess is None else "",
@@ -245,15 +245,11 @@ def _unsupported_reason(volumes: Volumes) -> str:
     return ""
 
 
-def _unbindable_reason(spec: WirePodSpec, volumes: Volumes) -> str:
-    claims = {
-        "volume claims": [volume.name for volume in volumes if isinstance(volume, ClaimVolume)],
-        "resource claims": [claim.name for claim in spec.resource_claims or ()],
-    }
-    parts = [f"{kind} ({', '.join(names)})" for kind, names in claims.items() if names]
-    if not parts:
+def _unbindable_reason(volumes: Volumes) -> str:
+    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
+    if not claims:
         return ""
     return (
-        f"its {' and '.join(parts)} need kube-scheduler's binding work, which the binder does not do; a policy with "
-        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
+        f"its volume claims ({', '.join(claims)}) need kube-scheduler's binding work, which the binder does not do; a "
+        "policy with delivery: Extender plans such pods and leaves the binding to kube-scheduler"
     )

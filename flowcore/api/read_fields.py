@@ -9,12 +9,14 @@ import msgspec
 from flowcore.api.base import Wire, WireMeta
 from flowcore.api.gangs import WirePodGroup
 from flowcore.api.kinds import (
+    DEVICE_CLASS,
     NAMESPACE,
     NODE,
     POD,
     POD_GROUPS,
     PRIORITY_CLASS,
     QUEUE,
+    RESOURCE_CLAIM,
     RESOURCE_CLAIM_TEMPLATE,
 )
 from flowcore.api.nodes import WireNamespace, WireNode
@@ -44,6 +46,11 @@ _WIRES: Final[dict[str, type[Wire]]] = {
 #: Kinds whose structs take all annotations, and what is read of them.
 _WITH_ALL_ANNOTATIONS: Final = frozenset((NODE.kind, *STORAGE_WIRES))
 _ANNOTATIONS: Final = READ_ANNOTATIONS | {MEASURED_BANDWIDTH}
+#: What only delivery Binder reads: who wrote an allocation, what drivers say of its devices and are told of them.
+_UNPLANNED: Final = {
+    RESOURCE_CLAIM.kind: (("metadata", "managedFields"), ("status", "devices")),
+    DEVICE_CLASS.kind: (("spec", "config"),),
+}
 #: Of kinds that are kept whole (policies, queues, samples of metrics): plans read all of their spec.
 _UNREAD_METADATA: Final = ("annotations", "managedFields")
 
@@ -70,6 +77,8 @@ def read_fields(item: dict[str, Any]) -> dict[str, Any]:
         metadata["annotations"] = {
             name: value for name, value in metadata["annotations"].items() if name in _ANNOTATIONS
         }
+    for part, name in _UNPLANNED.get(item["kind"], ()):
+        kept.get(part, {}).pop(name, None)
     return {"kind": item["kind"], "apiVersion": item["apiVersion"], **kept}
 
 

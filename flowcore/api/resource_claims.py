@@ -1,6 +1,12 @@
-"""Resource claims."""
+"""Resource claims.
+
+Source of what makes a device ready: kube-scheduler plugins/dynamicresources (isClaimReadyForBinding).
+"""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -27,6 +33,11 @@ from flowcore.model.resource_claims import (
     ResourceClaim,
 )
 from flowcore.model.resource_slices import DeviceId
+
+#: Under this name Thalweg writes, and the API server remembers what it wrote (metadata.managedFields).
+FIELD_MANAGER: Final = "thalweg"
+#: Characters of a driver's message that are told.
+_MESSAGE_LENGTH: Final = 200
 
 
 class WireDeviceToleration(Wire):
@@ -83,6 +94,8 @@ class WireAllocatedDevice(Wire):
     admin_access: bool | None = None
     share_id: str | None = msgspec.field(default=None, name="shareID")
     consumed_capacity: Quantities | None = None
+    binding_conditions: list[str] | None = None
+    binding_failure_conditions: list[str] | None = None
 
 
 class WireAllocatedDevices(Wire):
@@ -98,13 +111,40 @@ class WireConsumer(Wire):
     uid: str = ""
 
 
+class WireDeviceCondition(Wire):
+    type: str = ""
+    status: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class WireDeviceStatus(Wire):
+    """What a driver says of a device that a claim has."""
+
+    driver: str = ""
+    pool: str = ""
+    device: str = ""
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[WireDeviceCondition] | None = None
+
+
 class WireDeviceClaimStatus(Wire):
     allocation: WireAllocation | None = None
     reserved_for: list[WireConsumer] | None = None
+    devices: list[WireDeviceStatus] | None = None
+
+
+class WireWriter(Wire):
+    """Who wrote which fields, as the API server remembers it."""
+
+    manager: str = ""
+    subresource: str = ""
+    fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
 
 
 class WireDeviceClaimMeta(WireMeta):
     owner_references: list[WireOwner] | None = None
+    managed_fields: list[WireWriter] | None = None
 
 
 class WireDeviceClaim(Wire):
@@ -140,6 +180,9 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         ),
         allocation=allocation,
         reserved_for=tuple(consumer.uid for consumer in status.reserved_for or ()),
+        is_ours=allocation is not None and any(map(_wrote_allocation, meta.managed_fields or ())),
+        awaited=() if allocation is None else tuple(_awaited(allocation, status.devices or ())),
+        failure="" if allocation is None else _failure(allocation, status.devices or ()),
     )
 
 
@@ -159,6 +202,48 @@ def to_claiming_pod(wire: WirePod) -> ClaimingPod:
             for each in (status.resource_claim_statuses if status else None) or ()
         ),
     )
+
+
+def _wrote_allocation(writer: WireWriter) -> bool:
+    """Whether Thalweg is the one who wrote the allocation."""
+    if (writer.manager, writer.subresource) != (FIELD_MANAGER, "status"):
+        return False
+    status = writer.fields_v1.get("f:status") if isinstance(writer.fields_v1, dict) else None
+    return isinstance(status, dict) and "f:allocation" in status
+
+
+def _conditions(device: AllocatedDevice, reported: Sequence[WireDeviceStatus]) -> dict[str, WireDeviceCondition]:
+    """What a driver says of a device, by type; only what is true."""
+    return {
+        condition.type: condition
+        for status in reported
+        if (DeviceId(status.driver, status.pool, status.device), status.share_id) == (device.device, device.share_id)
+        for condition in status.conditions or ()
+        if condition.status == "True"
+    }
+
+
+def _awaited(allocation: ClaimAllocation, reported: Sequence[WireDeviceStatus]) -> Iterator[str]:
+    """Devices that may not be used yet, each with the conditions that it lacks."""
+    for device in allocation.devices:
+        known = _conditions(device, reported) if device.binding_conditions else {}
+        lacking = [condition for condition in device.binding_conditions if condition not in known]
+        if lacking:
+            yield f"{device.device} ({', '.join(lacking)})"
+
+
+def _failure(allocation: ClaimAllocation, reported: Sequence[WireDeviceStatus]) -> str:
+    """The first condition by which a driver says that a device will never be ready."""
+    for device in allocation.devices:
+        known = _conditions(device, reported) if device.binding_conditions and device.failure_conditions else {}
+        for condition in device.failure_conditions:
+            if condition in known:
+                what, why = known[condition], ""
+                why = f", {what.reason}" * bool(what.reason) + f": {what.message[:_MESSAGE_LENGTH]}" * bool(
+                    what.message
+                )
+                return f"{device.device} ({condition}{why})"
+    return ""
 
 
 def _request(wire: WireClaimRequest, field: str) -> ClaimRequest:
@@ -200,6 +285,8 @@ def _allocation(wire: WireAllocation) -> ClaimAllocation:
                 consumed=to_device_amounts(
                     result.consumed_capacity, f"status.allocation.devices.results[{result.device}].consumedCapacity"
                 ),
+                binding_conditions=tuple(result.binding_conditions or ()),
+                failure_conditions=tuple(result.binding_failure_conditions or ()),
             )
             for result in results
         ),

@@ -23,11 +23,13 @@ class DeviceClass(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         extended_resource: the resource name that pods may ask for instead of claiming, or "".
         selectors: CEL expressions that all hold for its devices; None for one of a kind that is not known.
+        config: what drivers are told of its devices, as JSON.
     """
 
     name: str
     extended_resource: str = ""
     selectors: tuple[str | None, ...] = ()
+    config: tuple[str, ...] = ()
 
 
 def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:

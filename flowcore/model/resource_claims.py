@@ -98,6 +98,8 @@ class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
         share_id: which share of the device; None for a device that nobody shares. A plan leaves it "": who writes the
             allocation draws it.
         consumed: how much of each capacity the share takes.
+        binding_conditions: what its driver says true of it before a pod may be bound; empty: nothing.
+        failure_conditions: what its driver says true of it if it will never be ready.
     """
 
     request: str
@@ -105,6 +107,13 @@ class AllocatedDevice(msgspec.Struct, frozen=True, gc=False):
     admin_access: bool = False
     share_id: str | None = None
     consumed: DeviceAmounts = ()
+    binding_conditions: tuple[str, ...] = ()
+    failure_conditions: tuple[str, ...] = ()
+
+    @property
+    def what(self) -> tuple[str, DeviceId, DeviceAmounts]:
+        """What it is of which device, and for which request; who writes it decides the rest."""
+        return self.request, self.device, self.consumed
 
 
 class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
@@ -117,6 +126,10 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     devices: tuple[AllocatedDevice, ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
+    def is_like(self, other: ClaimAllocation) -> bool:
+        """Whether both have the same of the same devices."""
+        return [device.what for device in self.devices] == [device.what for device in other.devices]
+
 
 class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
     """A ResourceClaim.
@@ -126,6 +139,9 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
         is_being_deleted: no new pod may use it.
         allocation: None while it has no devices.
         reserved_for: uids of its consumers.
+        is_ours: Thalweg wrote the allocation, by what the API server remembers of writers.
+        awaited: devices of the allocation, each with the conditions that its driver has not reported yet.
+        failure: what a driver says of a device that will never be ready; "": nothing.
     """
 
     namespace: str
@@ -137,11 +153,33 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
     constraints: tuple[AttributeConstraint, ...] = ()
     allocation: ClaimAllocation | None = None
     reserved_for: tuple[str, ...] = ()
+    is_ours: bool = False
+    awaited: tuple[str, ...] = ()
+    failure: str = ""
 
     @property
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+
+class PlannedClaim(msgspec.Struct, frozen=True, gc=False):
+    """A claim of a planned pod, and what it has for the pod.
+
+    Attributes:
+        uid: of the claim.
+        allocation: what it has already, or what it is to get.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    allocation: ClaimAllocation
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Namespace and name."""
+        return self.namespace, self.name
 
 
 class PodClaim(msgspec.Struct, frozen=True, gc=False):
@@ -183,8 +221,10 @@ class DeviceTaker(msgspec.Struct, frozen=True, gc=False):
 
     Attributes:
         labels: of the node.
+        claims: what its claims get there; empty: that is not decided.
     """
 
     pod: ClaimingPod
     node: str
     labels: Labels = ()
+    claims: tuple[PlannedClaim, ...] = ()

@@ -32,6 +32,7 @@ from thalweg_operator.api.watches.watched import (
 )
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.claim_writer import ClaimWriter
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
@@ -97,7 +98,7 @@ async def run(
     """
     fence = Fence()
     # Watches, and the slots of the queues (write_queue.py).
-    connections = 2 * (settings.bind_concurrency + settings.steer_concurrency) + 48
+    connections = 2 * (2 * settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
         connect(settings.kubeconfig, connections, fence, settings.context) as connection,
         connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
@@ -126,6 +127,7 @@ class Operator:
         self.bad_input = BadInput(self.metrics)
         cluster = Cluster(settings.own_pod.namespace if settings.own_pod else "")
         state = State(cluster)
+        state.device_timeout = settings.device_timeout
         batcher = Batcher(settings.idle_window, settings.max_window)
         self._shell = shell = Shell(state, lambda effect: batcher.trigger(at_once=effect.at_once, asked=effect.asked))
         shell.observers.append(WatchLag(cluster, self.metrics, shell.clock).observe)
@@ -143,6 +145,7 @@ class Operator:
             api_client, shell, self.metrics, self._events, settings.conditions_per_second
         )
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
+        self._claim_writer = ClaimWriter(api_client, shell, self.metrics, settings.bind_concurrency)
         self._evictor, self._tracer = Evictor(api_client, shell, self.metrics, self._events), find_tracer(self.metrics)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
@@ -331,6 +334,7 @@ class Operator:
     async def _lead(self) -> None:
         carriers = handlers(
             self.binder,
+            self._claim_writer,
             self._nominator,
             self._evictor,
             self._condition_writer,
@@ -347,6 +351,7 @@ class Operator:
         self._start_task("events", self._events.run())
         self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
+        self._start_task("claim writer", self._claim_writer.run())
         self._start_task("nominator", self._nominator.run())
         self._start_task("ledger", self._tick())
         self._start_task("waiting pods", self._condition_writer.run())
@@ -415,4 +420,6 @@ class Operator:
         self._shell.ledger.ends = True
         # Without the lease nothing more is sent: there is nothing to wait for.
         seconds = _DRAIN_SECONDS if self._elector.may_write else 0
-        return await drain(self._shell.ledger, (self.binder, self._nominator, self._evictor), seconds)
+        return await drain(
+            self._shell.ledger, (self._claim_writer, self.binder, self._nominator, self._evictor), seconds
+        )

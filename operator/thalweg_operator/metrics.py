@@ -99,6 +99,13 @@ class Metrics:
         )
         self.placements = Counter("thalweg_placements", "Placements by outcome.", ["outcome"], registry=r)
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
+        self.claim_writes = Counter(
+            "thalweg_claim_writes",
+            "Writes of resource claims of pods, by kind (allocate, give back) and answer: done, refused, retrying or "
+            "unwanted.",
+            ["kind", "answer"],
+            registry=r,
+        )
         self.evictions = Counter(
             "thalweg_evictions", "Evictions by kind and the API server's answer.", ["kind", "answer"], registry=r
         )

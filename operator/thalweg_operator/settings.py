@@ -9,6 +9,7 @@ from pathlib import Path
 from thalweg_operator.api.leadership.endpoint_slice import LeaderEndpoint
 from thalweg_operator.api.leadership.leader_election import LeaseName
 from thalweg_operator.api.watches.catch_up import OwnPod
+from thalweg_operator.reservations.ledger.state import DEVICE_TIMEOUT
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +51,7 @@ class Settings:
         dump_directory: folder for dumps on demand (SIGUSR1); None: there are none.
         bind_concurrency: bindings in flight for one namespace; the limit for all namespaces is a third higher.
         steer_concurrency: the same for nominations and other writes to steered pods.
+        device_timeout: seconds that a driver may take until devices are ready that were allocated to a pod.
         conditions_per_second: conditions of waiting pods written per second, at most.
         resync: seconds between rounds when nothing changes.
         usage: of measured usage.
@@ -74,6 +76,7 @@ class Settings:
     dump_directory: Path | None = None
     bind_concurrency: int = 32
     steer_concurrency: int = 16
+    device_timeout: float = DEVICE_TIMEOUT
     conditions_per_second: float = 100.0
     resync: float = 60.0
     usage: UsageSettings = field(default_factory=UsageSettings)

@@ -24,6 +24,10 @@ from thalweg.option_types import HOST_PORT, NAMESPACED_NAME, Address, Namespaced
               show_default=True, help="Lowest level of log lines.")  # fmt: skip
 @click.option("--round-budget", default=0.3, show_default=True, type=click.FloatRange(0, 30), metavar="SECONDS",
               help="Time that a round may spend on improving its plan.")  # fmt: skip
+@click.option("--device-timeout", default=600.0, show_default=True, type=click.FloatRange(1, 86400),
+              metavar="SECONDS",
+              help="Time that a driver may take until devices are ready that a pod of delivery Binder was given. After "
+                   "that the pod gives them back and is planned anew.")  # fmt: skip
 @click.option("--record", "records", type=click.Path(file_okay=False, path_type=Path),
               help="Folder that keeps the last 20 rounds, for `thalweg replay`.")  # fmt: skip
 @click.option("--dump-directory", type=click.Path(file_okay=False, path_type=Path),
@@ -80,6 +84,7 @@ def run(
     log_format: str,
     log_level: str,
     round_budget: float,
+    device_timeout: float,
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
@@ -134,6 +139,7 @@ def run(
         log_format,
         log_level,
         round_budget,
+        device_timeout,
         records,
         dump_directory,
         worker_memory,

@@ -39,6 +39,7 @@ def run_operator(
     log_format: str,
     log_level: str,
     budget: float,
+    device_timeout: float,
     records: Path | None,
     dump_directory: Path | None,
     worker_memory: str | None,
@@ -70,6 +71,7 @@ def run_operator(
             if endpoint is not None
         ),
         round_budget=budget,
+        device_timeout=device_timeout,
         records=records,
         dump_directory=dump_directory,
         worker_memory=None if worker_memory is None else _memory_limit(worker_memory, "--worker-memory"),

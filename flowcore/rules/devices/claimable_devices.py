@@ -9,7 +9,14 @@ from dataclasses import dataclass, field, replace
 import msgspec
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
-from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimAllocation, ClaimingPod, DeviceTaker, ResourceClaim
+from flowcore.model.resource_claims import (
+    MAX_CONSUMERS,
+    ClaimAllocation,
+    ClaimingPod,
+    DeviceTaker,
+    PlannedClaim,
+    ResourceClaim,
+)
 from flowcore.model.resource_slices import PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
@@ -105,6 +112,17 @@ class ClaimableDevices:
             fits.append(known)
         return fits
 
+    def planned_claims(self, pod: ClaimingPod) -> tuple[PlannedClaim, ...] | None:
+        """What each claim of a planned pod has or gets; None: one of them gets nothing."""
+        claims = self.claims_of(pod)
+        if isinstance(claims, ClaimRejection) or pod not in self._claims_of_pod:
+            return None
+        return tuple(
+            PlannedClaim(claim.namespace, claim.name, claim.uid, claim.allocation)
+            for claim in claims
+            if claim.allocation is not None
+        )
+
     def has_planned_claim(self, pod: ClaimingPod) -> bool:
         """Whether a planned pod uses a claim of this pod too."""
         claims = claims_of(pod, self._claims, self._state.classes)
@@ -124,6 +142,9 @@ class ClaimableDevices:
 
     def take(self, taker: DeviceTaker) -> None:
         """A pod is planned to a node; nothing is taken if it does not fit there, or is planned already."""
+        if taker.claims:
+            self._take_decided(taker)
+            return
         claims = self.claims_of(taker.pod)
         if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
             return
@@ -132,11 +153,25 @@ class ClaimableDevices:
             return
         for claim, allocation in zip(claims, allocations, strict=True):
             if claim.allocation is None and _key(claim) not in self.allocations:
-                self.allocations[_key(claim)] = allocation
-                self._state.allocated.add(allocation)
-                self._note_change(allocation)
+                self._allocate(_key(claim), allocation)
             self._users[_key(claim)] += 1
         self._claims_of_pod[taker.pod] = tuple(map(_key, claims))
+
+    def _take_decided(self, taker: DeviceTaker) -> None:
+        """It is decided what a pod gets, whether or not the cluster changed since then."""
+        if taker.pod in self._claims_of_pod:
+            return
+        there = [planned for planned in taker.claims if planned.key in self._claims]
+        for planned in there:
+            if self._claims[planned.key].allocation is None and planned.key not in self.allocations:
+                self._allocate(planned.key, planned.allocation)
+            self._users[planned.key] += 1
+        self._claims_of_pod[taker.pod] = tuple(planned.key for planned in there)
+
+    def _allocate(self, claim: ClaimKey, allocation: ClaimAllocation) -> None:
+        self.allocations[claim] = allocation
+        self._state.allocated.add(allocation)
+        self._note_change(allocation)
 
     def give_back(self, pod: ClaimingPod) -> None:
         """A pod is not planned any more; what it took and no other planned pod uses comes free."""

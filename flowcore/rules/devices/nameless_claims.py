@@ -26,6 +26,9 @@ def nameless(claims: Sequence[ResourceClaim]) -> NamelessClaims:
             controller="",
             is_being_deleted=False,
             reserved_for=(),
+            is_ours=False,
+            awaited=(),
+            failure="",
         )
         for place, claim in enumerate(claims)
     )

@@ -5,18 +5,21 @@ from __future__ import annotations
 import structlog
 
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.claim_writer import ClaimWriter
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.nominator import Nominator
 from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.reservations.effects import (
+    Allocate,
     Bind,
     ClearNomination,
     CountMove,
     CountNomination,
     CountPlacement,
     Evict,
+    GiveBack,
     Log,
     Nominate,
     OpenGate,
@@ -31,6 +34,7 @@ _log = structlog.get_logger()
 
 def handlers(
     binder: Binder,
+    claim_writer: ClaimWriter,
     nominator: Nominator,
     evictor: Evictor,
     condition_writer: ConditionWriter,
@@ -40,6 +44,8 @@ def handlers(
     """For each type of effect what carries it out."""
     return {
         Bind: binder.put,
+        Allocate: claim_writer.put,
+        GiveBack: claim_writer.put,
         Nominate: nominator.put,
         ClearNomination: nominator.put,
         OpenGate: nominator.put,

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from flowcore.model.pods import Pod
+from flowcore.model.policies import Delivery, Policy
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned, PricesUnknown
@@ -37,7 +38,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
             victims.setdefault(index, {})[place] = eviction
     for placement in reply.placements:
         victims.setdefault(placement.pod, {}).update({place: reply.evictions[place] for place in placement.victims})
-    groups = (*reply.atomic_groups, "")
+    groups, claims = (*reply.atomic_groups, ""), dict(reply.claims)
     waiting = {
         groups[placement.atomic_group]
         for placement in reply.placements
@@ -58,7 +59,13 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
             leaving,
             waits,
             placement.saving,
+            claims.get(placement.pod) if _gets_devices(pods[placement.pod], policy) else (),
         )
+
+
+def _gets_devices(pod: Pod, policy: Policy) -> bool:
+    """Whether we give the claims of a pod their devices."""
+    return pod.pod_class.devices is not None and policy.delivery is Delivery.BINDER
 
 
 class PriceReader:

@@ -9,6 +9,7 @@ import msgspec
 
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.running_pods import EvictionKind
 
 
@@ -29,6 +30,39 @@ class Bind(_Effect, frozen=True, gc=False):
     pod: Pod
     node: str
     generation: int
+
+
+class Allocate(_Effect, frozen=True, gc=False):
+    """Give the claims of a pod their devices, and reserve them for the pod.
+
+    Attributes:
+        reservation: ``Reservation.id``.
+        claims: in the pod's order.
+    """
+
+    pod: Pod
+    node: str
+    reservation: int
+    claims: tuple[PlannedClaim, ...]
+
+
+class ClaimRef(_Effect, frozen=True, gc=False):
+    """A claim. Another one of its name has another uid."""
+
+    namespace: str
+    name: str
+    uid: str
+
+
+class GiveBack(_Effect, frozen=True, gc=False):
+    """Claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
+
+    Attributes:
+        pod: None: no pod reserves them.
+    """
+
+    claims: tuple[ClaimRef, ...]
+    pod: Pod | None = None
 
 
 class Nominate(_Effect, frozen=True, gc=False):
@@ -165,7 +199,7 @@ class Log(_Effect, frozen=True, gc=False):
     fields: tuple[tuple[str, str], ...]
 
 
-Write: TypeAlias = Bind | Nominate | ClearNomination | OpenGate | WakePod | Evict
+Write: TypeAlias = Bind | Allocate | GiveBack | Nominate | ClearNomination | OpenGate | WakePod | Evict
 Effect: TypeAlias = (
     Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
 )

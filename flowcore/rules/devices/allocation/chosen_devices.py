@@ -39,6 +39,8 @@ class ChosenDevice:
             admin_access=self.requested.request.admin_access,
             share_id=None if self.consumed is None else "",
             consumed=tuple(sorted((self.consumed or {}).items())),
+            binding_conditions=self.pooled.device.binding_conditions,
+            failure_conditions=self.pooled.device.failure_conditions,
         )
 
 

@@ -1,4 +1,7 @@
-"""Tells the worker which pods are on their way and take devices: their claims may not say so yet."""
+"""Tells the worker which pods are on their way and take devices: their claims may not say so yet.
+
+Of pods that we bind it is decided which ones; what kube-scheduler will choose for others, the worker guesses.
+"""
 
 from __future__ import annotations
 
@@ -36,4 +39,4 @@ class DeviceTakers:
         for reservation in self._ledger.reservations.values():
             pod, node = reservation.pod.pod_class.devices, self._cluster.nodes.get(reservation.node)
             if pod is not None and node is not None and reservation.phase not in _HELD:
-                yield DeviceTaker(pod, node.name, node.labels)
+                yield DeviceTaker(pod, node.name, node.labels, reservation.claims)

@@ -19,6 +19,7 @@ from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import DuringExecution, Policy
 from flowcore.model.queues import Queue, QueueUsage
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import GangDisruption, RecentMove, RunningPod
 from flowcore.planning.plan_document import (
@@ -290,6 +291,8 @@ class RoundReply(PlanDocument, msgspec.Struct):
         namespace_seconds: CPU seconds by the namespaces of the pods (worker/meter.py).
         network_seconds: those for the pods of each policy whose cost model declares a network.
         filter_seconds: how long these phases waited for filters.
+        claims: positions of placed pods that we bind and that have claims, each with what its claims have or get. A pod
+            whose claims do not all get devices is not in it.
         problem, cause: why there is no plan, and the kind of failure (errors.py WorkerLost).
     """
 
@@ -306,6 +309,7 @@ class RoundReply(PlanDocument, msgspec.Struct):
     settles_in: float = 0.0
     namespace_seconds: dict[str, float] = {}
     network_seconds: dict[str, float] = {}
+    claims: list[tuple[int, tuple[PlannedClaim, ...]]] = []
     problem: str = ""
     cause: str = ""
 

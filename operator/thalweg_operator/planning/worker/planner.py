@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 import msgspec
@@ -10,8 +10,11 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.network_model import NetworkModel
+from flowcore.model.policies import Delivery, Policy
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult
+from flowcore.rules.filters.dynamic_resources import claimable_devices
 from flowcore.rules.verdicts.columns import CacheStats
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker.improving_time import ImprovingTime
@@ -70,6 +73,7 @@ def run_request(replica: Replica, request: RoundRequest, models: Mapping[str, Co
         network_seconds=meter.policy_seconds(networks),
         seconds=stopwatch.seconds,
         phases=stopwatch.phases,
+        claims=list(_planned_claims(results[0], policies, position_by_key)),
         filter_seconds=cache.take_seconds(),
     )
 
@@ -82,6 +86,18 @@ def _pending_pods(request: RoundRequest) -> tuple[tuple[PendingPod, ...], tuple[
         acts = request.policies[waiting.policy].delivery.acts
         (delivered_pods if acts else observed_pods).append(to_pending_pod(waiting, request))
     return tuple(delivered_pods), tuple(observed_pods)
+
+
+def _planned_claims(
+    result: RoundResult, policies: Mapping[str, Policy], positions: Mapping[str, int]
+) -> Iterator[tuple[int, tuple[PlannedClaim, ...]]]:
+    """What the claims of placed pods have or get, of pods that we bind: kube-scheduler chooses for others itself."""
+    for placement in result.placements:
+        pod = placement.pod
+        if pod.pod_class.devices is not None and policies[pod.policy].delivery is Delivery.BINDER:
+            claims = claimable_devices(result.after).planned_claims(pod.pod_class.devices)
+            if claims is not None:
+                yield positions[pod.key], claims
 
 
 def _run_steps(planning_round: Round, steps: int, ends: Callable[[], bool], built: Callable[[], None]) -> None:

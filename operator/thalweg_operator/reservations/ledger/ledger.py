@@ -15,9 +15,11 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
+from thalweg_operator.reservations.ledger.records.claims import ClaimRecords
 from thalweg_operator.reservations.ledger.records.in_flight import InFlight
 from thalweg_operator.reservations.ledger.records.pending import PendingRecord, WaitingGroup
 from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
@@ -39,6 +41,7 @@ class Ledger:
         paused: keys of the pods in phase PAUSED.
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
         in_flight: what binder and kube-scheduler may not know of each other yet.
+        claims: claims of pods that we bind, and what others took of devices.
         pending: what is remembered of waiting pods, by key.
         arrivals: in which order pods came to nodes.
         drift: what changed since the plan in hand was asked for.
@@ -62,6 +65,7 @@ class Ledger:
         self.paused: set[str] = set()
         self.withdrawing: set[str] = set()
         self.in_flight = InFlight()
+        self.claims = ClaimRecords()
         self.drift = Drift()
         #: Whether changes of the cluster count in ``drift``.
         self.drifts = True
@@ -114,6 +118,8 @@ class Ledger:
         *,
         optional: bool = False,
         planned: bool = False,
+        claims: tuple[PlannedClaim, ...] = (),
+        claims_as_of: int = 0,
     ) -> None:
         """Adds a reservation. Whether there is room is not asked.
 
@@ -122,6 +128,7 @@ class Ledger:
             waiting_group: its atomic group, which waits for victims as a whole.
             optional: whether the group does without it.
             planned: whether the plan in hand places it.
+            claims, claims_as_of: see ``Reservation``.
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
@@ -138,8 +145,21 @@ class Ledger:
             group.deleting += sum(self.victims[victim.pod.key].pod.deleting for victim in victims)
         keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
-        reservation = Reservation(pod, node, owner, phase, self.last_id, keys, waiting_group, optional, generation)
+        reservation = Reservation(
+            pod,
+            node,
+            owner,
+            phase,
+            self.last_id,
+            keys,
+            waiting_group,
+            optional,
+            generation,
+            claims=claims,
+            claims_as_of=claims_as_of,
+        )
         self.reservations[pod.key] = reservation
+        self.claims.replace(None, reservation)
         self.by_node.setdefault(node, set()).add(pod.key)
         self._cluster.numa.claims_changed(node)
         if phase is Phase.AWAITING_VICTIM:
@@ -168,6 +188,8 @@ class Ledger:
         if counts_anew:
             self._count(before, -1)
         self.reservations[key] = after
+        if (before.claims, before.bound_with) != (after.claims, after.bound_with):
+            self.claims.replace(before, after)
         for node in {before.node, after.node}:
             self._cluster.numa.claims_changed(node)
         if counts_anew:
@@ -178,6 +200,7 @@ class Ledger:
             (self.awaiting.add if after.phase is Phase.AWAITING_VICTIM else self.awaiting.discard)(key)
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
             (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
+            (self.claims.allocating.add if after.phase is Phase.ALLOCATING else self.claims.allocating.discard)(key)
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
         return after
 
@@ -194,6 +217,10 @@ class Ledger:
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
+        self.claims.allocating.discard(key)
+        self.claims.replace(reservation, None)
+        if reservation.claims_sent and not fulfilled:
+            self.claims.ended.append(reservation)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
@@ -324,10 +351,17 @@ class Ledger:
     # --- for rounds ---
 
     def plannable(self) -> list[Pod]:
-        """Pods that wait without a reservation, or with a place that is kept for them, by key."""
-        reservations, held = self.reservations, self.held
+        """Pods that wait without a reservation, or with a place that is kept for them, by key.
+
+        One whose claims are being given back is planned after that: until then they may say either.
+        """
+        reservations, held, giving_back = self.reservations, self.held, self.claims.giving_back
         waiting = sorted(self._cluster.waiting.items())
-        return [pod for key, pod in waiting if key not in reservations or key in held]
+        return [
+            pod
+            for key, pod in waiting
+            if (key not in reservations or key in held) and (key not in giving_back or giving_back[key].uid != pod.uid)
+        ]
 
     def gang_pods(self) -> dict[str, str]:
         """Keys of gangs' pods that are on their way to a node, and the node."""
@@ -348,6 +382,7 @@ class Ledger:
             asked: False: until the next call there is no plan that changes of the cluster could break.
         """
         self.arrivals.begin_plan()
+        self.claims.begin_plan()
         self.drift, self.drifts = Drift(PodIndex(self._cluster.namespaces)), asked
 
 

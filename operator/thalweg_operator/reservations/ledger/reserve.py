@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Departure
@@ -31,11 +32,14 @@ def reserve(
     *,
     optional: bool = False,
     planned: bool = False,
+    claims: tuple[PlannedClaim, ...] = (),
+    claims_as_of: int = 0,
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
-    Only amounts, ports and NUMA zones are checked: whether the node object is still the planned one and whether rules
-    between pods still hold is the caller's to ask (``node_changed_since``, ``drift``). Nobody checks after the binder,
+    Only amounts, ports and NUMA zones are checked: whether the node object is still the planned one, whether rules
+    between pods still hold and whether its devices are free is the caller's to ask (``node_changed_since``, ``drift``,
+    ``ClaimRecords.taken_since``). Nobody checks after the binder,
     so for it pods that kube-scheduler may be placing count too (``conflicts_in_flight``).
 
     A pod with victims may have their room, but nobody else gets any of it; it is not to be bound before they have left
@@ -46,13 +50,17 @@ def reserve(
         waiting_group: the atomic group that waits for victims as a whole; "": the pod waits by itself, or not.
         optional: whether the group does without it.
         planned: whether the plan in hand places it.
+        claims, claims_as_of: see ``Reservation``.
     """
     current = cluster.waiting.get(pod.key)
     if current is None or current.uid != pod.uid or current.blocked_reason or current.unsupported_reason:
         return False
     known = ledger.reservations.get(pod.key)
     if known is not None:
-        return _confirm(cluster, ledger, known, current, node, owner)
+        if not _confirm(cluster, ledger, known, current, node, owner):
+            return False
+        ledger.change(pod.key, claims=claims, claims_as_of=claims_as_of)
+        return True
     victims = _victims(cluster, ledger, current, node, evictions)
     if victims is None:
         return False
@@ -66,7 +74,18 @@ def reserve(
     if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, on_node):
         return False
     phase = Phase.AWAITING_VICTIM if victims or waiting_group else _FIRST_PHASE[owner]
-    ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional, planned=planned)
+    ledger.add(
+        current,
+        node,
+        owner,
+        phase,
+        victims,
+        waiting_group,
+        optional=optional,
+        planned=planned,
+        claims=claims,
+        claims_as_of=claims_as_of,
+    )
     return True
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy
@@ -13,6 +15,9 @@ from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.waiting_codes import BACKING_OFF
 
+#: As kube-scheduler has it (DynamicResourcesArgs.bindingTimeout).
+DEVICE_TIMEOUT: Final = 600.0
+
 
 class LedgerState:
     """State and effects of a step. ``victims`` and ``steering`` add their own records.
@@ -21,6 +26,7 @@ class LedgerState:
         cluster, ledger: what is there, and what is on its way.
         numa_zones: what is free in the NUMA zones of nodes, beside all that is on its way.
         is_delivering: a plan is being carried out, and more of it is to come.
+        device_timeout: seconds that a driver may take until allocated devices are ready.
         now: seconds of a monotonic clock, of the step under way.
         effects: what that step has decided so far, in this order.
     """
@@ -29,6 +35,7 @@ class LedgerState:
         self.cluster, self.ledger = cluster, Ledger(cluster)
         self.numa_zones = NumaZones(cluster, self.ledger)
         self.is_delivering = False
+        self.device_timeout = DEVICE_TIMEOUT
         self.now = NEVER
         self.effects: list[Effect] = []
 

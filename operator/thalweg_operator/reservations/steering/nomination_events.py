@@ -9,6 +9,7 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     ClearNomination,
     CountNomination,
+    GiveBack,
     Log,
     Nominate,
     OpenGate,
@@ -251,6 +252,8 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
 def write_answered(state: SteeringState, event: WriteAnswered) -> None:
     """A write to a pod was answered."""
     write, answer, reason = event.write, event.answer, event.reason
+    if isinstance(write, GiveBack):
+        return  # of claims
     pod, ledger = write.pod, state.ledger
     record, reservation = ledger.known_record(pod), nomination_of(ledger, pod.key)
     match write:

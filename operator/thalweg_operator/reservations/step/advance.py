@@ -5,7 +5,16 @@ It knows no clock, no network, no log and no metric, so any history can be drive
 
 from __future__ import annotations
 
-from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
+from thalweg_operator.reservations.effects import (
+    Allocate,
+    Bind,
+    Effect,
+    Evict,
+    GiveBack,
+    Nominate,
+    ReconcileGates,
+    RequestRound,
+)
 from thalweg_operator.reservations.events import (
     Answer,
     Event,
@@ -31,7 +40,7 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
-from thalweg_operator.reservations.step import bindings, plans, watches
+from thalweg_operator.reservations.step import allocations, bindings, leftovers, plans, watches
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (
     after_restart,
@@ -41,8 +50,8 @@ from thalweg_operator.reservations.victims import (
     victims,
 )
 
-#: Seconds between two looks at victims, and at partial gangs.
-_VICTIMS_EVERY, _GANGS_EVERY = 0.1, 1.0
+#: Seconds between two looks at victims, at partial gangs, and at claims.
+_VICTIMS_EVERY, _GANGS_EVERY, _CLAIMS_EVERY = 0.1, 1.0, 1.0
 
 
 def advance(state: State, event: Event, now: float) -> list[Effect]:
@@ -101,6 +110,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             nomination_events.adopt_nominations(state)
         case TimePassed():
             _time_passed(state)
+    allocations.give_back_ended(state)
     if ledger.round_wanted or ledger.round_at_once:
         ledger.helped += ledger.round_wanted
         state.effects.append(RequestRound(at_once=ledger.round_at_once))
@@ -115,6 +125,10 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
     match write:
         case Bind():
             bindings.answered(state, write, answer, event.reason)
+        case Allocate():
+            allocations.answered(state, write, answer, event.reason)
+        case GiveBack():
+            allocations.given_back(state, write, answer)
         case Evict():
             if answer is not Answer.RETRYING:
                 (state.checking if write.dry_run else state.evicting).discard(write.pod.uid)
@@ -143,6 +157,11 @@ def _time_passed(state: State) -> None:
     now = state.now
     nomination_upkeep.time_passed(state)
     bindings.send_again(state)
+    if now - state.claims_seen >= _CLAIMS_EVERY:
+        state.claims_seen = now
+        allocations.look_after_devices(state)
+        if not state.is_delivering:
+            leftovers.free_leftovers(state)
     if state.is_delivering:
         return  # the rest of a group may find its places taken, or make a partial gang whole: nobody leaves before
     if now - state.victims_seen >= _VICTIMS_EVERY:

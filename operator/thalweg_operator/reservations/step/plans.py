@@ -27,6 +27,7 @@ from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
+from thalweg_operator.reservations.step import allocations
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
@@ -55,8 +56,16 @@ def plan_made(state: State, event: PlanMade) -> None:
         for name in waited:
             if not ledger.waiting_groups[name].members.isdisjoint(ledger.waiting_groups[name].required):
                 plan.broken.setdefault(name, False)  # the round has no place any more for a pod of it
-        for reserved in _whole_groups(state, plan, event.generation):
+        standing = _whole_groups(state, plan, event.generation)
+        plan.claiming = {
+            reserved.group: []
+            for reserved in standing
+            if reserved.group and ledger.reservations[reserved.pod.key].claims and reserved.owner is Owner.BINDER
+        }
+        for reserved in standing:
             _hand_on(state, plan, reserved)
+        for name, keys in plan.claiming.items():
+            allocations.begin(state, keys, f"{name} of plan {event.number}")
         for name in waited:
             members = ledger.waiting_groups[name].members if name in plan.broken else ()
             for key in sorted(members):
@@ -110,6 +119,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         or not _acts_as_planned(policy, planned)
         or (current.pod_class, current.signature) != (pod.pod_class, pod.signature)
         or cluster.node_changed_since(placement.node, event.generation)
+        or not _has_devices(state, placement, event.generation)
         or _breaks_rules(
             state,
             with_policy_constraints(current.signature, policy),
@@ -135,11 +145,21 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         waiting_group,
         optional=placement.optional,
         planned=True,
+        claims=placement.claims or (),
+        claims_as_of=event.generation,
     ):
         for key in places:
             replacements.release_place(state, key, "dropped")
         return None
     return current
+
+
+def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> bool:
+    """Whether the devices that claims are to get are as free as the plan knew them."""
+    records, pod = state.ledger.claims, placement.pod
+    if placement.claims is None or (pod.key in records.giving_back and records.giving_back[pod.key].uid == pod.uid):
+        return False
+    return not records.taken_since(placement.claims, generation, slices=True)
 
 
 def _acts_as_planned(policy: Policy | None, planned: Policy) -> bool:
@@ -228,7 +248,12 @@ def _hand_on(state: State, plan: PlanInHand, reserved: Reserved) -> None:
         plan.awaiting.append(pod.key)  # other pods must leave their places first
         return
     if reserved.owner is Owner.BINDER:
-        state.effects.append(Bind(pod, placement.node, state.cluster.generation))
+        if reserved.group in plan.claiming:
+            plan.claiming[reserved.group].append(pod.key)  # the claims of all first, then all bindings
+        elif state.ledger.reservations[pod.key].claims:
+            allocations.begin(state, [pod.key])
+        else:
+            state.effects.append(Bind(pod, placement.node, state.cluster.generation))
     else:
         plan.nominations.append(
             ReservedPlacement(

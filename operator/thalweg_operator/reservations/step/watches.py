@@ -6,6 +6,7 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.kinds import RESOURCE_CLAIMS, RESOURCE_SLICES
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
@@ -22,9 +23,11 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import lone_pods, nomination_events
+from thalweg_operator.reservations.step import allocations
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 
+_OF_DEVICES = (RESOURCE_CLAIMS, RESOURCE_SLICES)
 #: Phases in which kube-scheduler may nominate the plan's node itself, because the extender told it the victims there.
 _TOLD = frozenset({Phase.AWAITING_VICTIM, Phase.HELD})
 
@@ -126,7 +129,12 @@ def object_event(state: State, event: ObjectEvent) -> None:
             if cluster.set_namespace(name, labels):
                 _namespace_changed(ledger, name, labels)
         case ObjectSet(store, key, value):
+            before = store.objects(cluster).get(key) if store in _OF_DEVICES else None
             ledger.round_wanted |= store.put(cluster, key, value)
+            if store is RESOURCE_CLAIMS:
+                allocations.claim_changed(state, key, before, value)
+            elif store is RESOURCE_SLICES:
+                ledger.claims.slice_changed(key, before, value, cluster.generation)
 
 
 def _node_changed(state: State, change: NodeChange) -> None:

@@ -9,9 +9,11 @@ from flowcore.model.constraint_limits import all_or_none
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
+    Allocate,
     Bind,
     ClearNomination,
     Evict,
+    GiveBack,
     Nominate,
     OpenGate,
     WakePod,
@@ -35,6 +37,19 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
     match write:
         case Bind():
             return not bind_problem(cluster, ledger, write, retry=True)
+        case Allocate():
+            reservation = ledger.reservations.get(write.pod.key)
+            return (
+                reservation is not None
+                and reservation.id == write.reservation
+                and reservation.phase is Phase.ALLOCATING
+                and write.node in cluster.nodes
+                and not ledger.ends
+            )
+        case GiveBack():
+            # A pod that somebody bound uses its claims.
+            pod = None if write.pod is None else cluster.pods.get(write.pod.key)
+            return pod is None or write.pod is None or pod.uid != write.pod.uid or not pod.node_name
         case Nominate():
             # Not if the pod passed: kube-scheduler came upon the node by itself, which saves the write.
             reservation = ledger.reservations.get(write.pod.key)
@@ -144,12 +159,13 @@ def has_begun(cluster: Cluster, ledger: Ledger, key: GangKey) -> bool:
 def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | None:
     """The pod as it is now if it is still to be told why it waits. One with a reservation is on its way to its node.
 
-    Unless it waits for a victim, or pauses.
+    Unless it waits for a victim, or for its devices, or pauses.
     """
     pod = cluster.waiting.get(key)
     if pod is None or pod.uid != uid:
         return None
-    if key in ledger.reservations and not (ledger.waits_for_victim(key) or key in ledger.paused):
+    on_the_way = key in ledger.reservations and key not in ledger.paused and key not in ledger.claims.allocating
+    if on_the_way and not ledger.waits_for_victim(key):
         record = ledger.known_record(pod)
         return pod if record is not None and record.opening_refused else None
     return pod

@@ -1,0 +1,284 @@
+"""Writes what pods have of devices: allocations, reservations, and that they are given back.
+
+Source: kube-scheduler plugins/dynamicresources (bindClaim, Unreserve, PostFilter). A claim gets the finalizer, then its
+allocation together with the pod that reserves it, in one write by the claim's resource version; a claim that has its
+allocation gets one more pod. Each answer shows the claim as it is, so that nothing is read beside, and a write whose
+answer was lost is simply tried again. Writes for one pod go one after the other, its claims in its order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+import structlog
+
+from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
+from flowcore.api.kinds import RESOURCE_CLAIM
+from flowcore.api.resource_claims import FIELD_MANAGER, WireDeviceClaim, to_resource_claim
+from flowcore.model.errors import ModelError
+from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import ClaimAllocation, PlannedClaim, ResourceClaim
+from thalweg_operator.api.backoff import Backoff
+from thalweg_operator.api.client import MERGE_PATCH, STRATEGIC_MERGE_PATCH, ApiClient, api_path
+from thalweg_operator.api.json_reading import JsonReader, UnreadableJson
+from thalweg_operator.api.writes.events import timestamp
+from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
+from thalweg_operator.errors import ConnectionLost, Refused
+from thalweg_operator.metrics import Metrics
+from thalweg_operator.reservations.effects import Allocate, ClaimRef, GiveBack
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.shell import Shell
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+_log = structlog.get_logger()
+_BACKOFF = Backoff(first=0.1, longest=5.0)
+#: Something refuses that claims are given back: rarely more than an administrator ends that.
+_REFUSED = Backoff(first=1.0, longest=300.0)
+#: How often a claim is written at once that others change meanwhile.
+_TRIES = 5
+#: Keeps a claim that is being deleted until it is deallocated (resource/v1 Finalizer).
+_FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+_PARAMS: Final = {"fieldManager": FIELD_MANAGER}
+
+
+class _ClaimDevices(msgspec.Struct):
+    config: list[WireDeviceConfig] | None = None
+
+
+class _ClaimSpec(msgspec.Struct):
+    devices: _ClaimDevices = msgspec.field(default_factory=_ClaimDevices)
+
+
+class _ClaimWithConfig(msgspec.Struct):
+    spec: _ClaimSpec = msgspec.field(default_factory=_ClaimSpec)
+
+
+_claims, _configs = JsonReader(WireDeviceClaim), JsonReader(_ClaimWithConfig)
+_config = msgspec.json.Decoder(WireDeviceConfig).decode
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """A claim as an answer shows it."""
+
+    claim: ResourceClaim
+    version: str
+    raw: bytes
+
+
+class _NotToBeHad(Exception):
+    """A claim cannot be had as planned; the message says why."""
+
+
+class ClaimWriter:
+    """Carries out what is decided about claims, many at once."""
+
+    def __init__(
+        self,
+        api_client: ApiClient,
+        shell: Shell,
+        metrics: Metrics,
+        concurrency: int,
+        *,
+        backoff: Backoff = _BACKOFF,
+        refused: Backoff = _REFUSED,
+    ) -> None:
+        """Keeps at most ``concurrency`` pods' writes in flight.
+
+        Args:
+            backoff: pauses between tries of one write.
+            refused: the same where the API server refuses that claims are given back.
+        """
+        self._api_client, self._shell, self._metrics, self._refused_backoff = api_client, shell, metrics, refused
+        self._queue = WriteQueue("claims", concurrency, self._try, metrics, backoff)
+        #: By pod: its lock, and how many hold or want it.
+        self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
+
+    def put(self, write: Allocate | GiveBack) -> None:
+        """Puts a write in line."""
+        self._queue.put(write, write.claims[0].namespace)
+
+    async def run(self) -> None:
+        """Writes until cancelled."""
+        await self._queue.run()
+
+    async def drain(self) -> None:
+        """Returns when all that is due was sent and answered."""
+        await self._queue.drain(resting=False)
+
+    @property
+    def unanswered(self) -> bool:
+        """Whether a write was sent that may still be carried out."""
+        return self._queue.unanswered
+
+    async def _try(self, write: Allocate | GiveBack, tries: int) -> Outcome:
+        async with self._alone(write.pod):
+            try:
+                return await (self._allocate(write) if isinstance(write, Allocate) else self._give_back(write, tries))
+            except Exception as error:
+                self._answer(write, Answer.REFUSED, repr(error))
+                raise
+
+    @asynccontextmanager
+    async def _alone(self, pod: Pod | None) -> AsyncIterator[None]:
+        uid = "" if pod is None else pod.uid
+        lock, users = self._locks.get(uid, (asyncio.Lock(), 0))
+        self._locks[uid] = lock, users + 1
+        try:
+            async with lock:
+                yield
+        finally:
+            users = self._locks[uid][1] - 1
+            if users:
+                self._locks[uid] = lock, users
+            else:
+                del self._locks[uid]
+
+    def _answer(self, write: Allocate | GiveBack, answer: Answer, reason: str = "") -> None:
+        kind = "allocate" if isinstance(write, Allocate) else "give back"
+        self._metrics.claim_writes.labels(kind, answer.value).inc()
+        self._shell.answered(write, answer, reason)
+
+    # --- allocations ---
+
+    async def _allocate(self, write: Allocate) -> Outcome:
+        for planned in write.claims:
+            try:
+                outcome = await self._reserve(write, planned)
+            except _NotToBeHad as problem:
+                _log.info("claim not reserved", pod=write.pod.key, claim="/".join(planned.key), problem=str(problem))
+                self._answer(write, Answer.REFUSED, f"ResourceClaim {'/'.join(planned.key)}: {problem}")
+                return Finished.ANSWERED
+            except ConnectionLost as error:
+                return retry_after_error(error)
+            except Refused as error:
+                if error.transient:
+                    return retry_after_error(error)
+                problem_text = "it is gone" if error.status == 404 else error.reason or str(error.status)
+                self._answer(write, Answer.REFUSED, f"ResourceClaim {'/'.join(planned.key)}: {problem_text}")
+                return Finished.ANSWERED
+            if outcome is not None:
+                return outcome
+        self._answer(write, Answer.DONE)
+        return Finished.ANSWERED
+
+    async def _reserve(self, write: Allocate, planned: PlannedClaim) -> Outcome | None:
+        """Writes one claim. None: it is allocated as planned, and reserved for the pod.
+
+        Raises:
+            _NotToBeHad: it is another claim now, or has another allocation.
+            ConnectionLost, Refused: as of the client.
+        """
+        pod = write.pod
+        ref = ClaimRef(planned.namespace, planned.name, planned.uid)
+        consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
+        for _ in range(_TRIES):
+            if not self._shell.is_wanted(write):
+                self._answer(write, Answer.UNWANTED)
+                return Finished.UNSENT
+            # Where it has the finalizer already, nothing changes, and the answer shows the claim.
+            shown = await self._patch(ref, {"metadata": {"uid": ref.uid, "finalizers": [_FINALIZER]}})
+            claim, metadata = shown.claim, {"uid": ref.uid, "resourceVersion": shown.version}
+            if claim.is_being_deleted:
+                raise _NotToBeHad("it is being deleted")
+            if claim.allocation is not None and not claim.allocation.is_like(planned.allocation):
+                raise _NotToBeHad("it was allocated otherwise in the meantime")
+            if pod.uid in claim.reserved_for and claim.allocation is not None:
+                return None
+            status: dict[str, Any] = {"reservedFor": [consumer]}
+            if claim.allocation is None:
+                status["allocation"] = self._allocation(shown, planned.allocation)
+            try:
+                await self._patch(ref, {"metadata": metadata, "status": status}, "status")
+            except Refused as error:
+                if error.status != 409:
+                    raise
+                continue  # somebody changed it meanwhile
+            return None
+        return Retry("conflict", counts_as_failure=False)
+
+    def _allocation(self, shown: _Shown, allocation: ClaimAllocation) -> Mapping[str, Any]:
+        classes = self._shell.cluster.devices.classes
+        own = _configs.read(shown.raw).spec.devices.config or []
+        of_classes = {
+            name: [_config(text) for text in classes[name].config] if name in classes else []
+            for request in shown.claim.requests
+            for name in (alternative.device_class for alternative in request.alternatives)
+        }
+        made = allocation_object(shown.claim, allocation, own, of_classes, lambda: str(uuid.uuid4()))
+        return {**made, "allocationTimestamp": timestamp()}
+
+    # --- giving back ---
+
+    async def _give_back(self, write: GiveBack, tries: int) -> Outcome:
+        for ref in write.claims:
+            if not self._shell.is_wanted(write):
+                self._answer(write, Answer.UNWANTED)
+                return Finished.UNSENT
+            try:
+                outcome = await self._free(ref, write.pod)
+            except ConnectionLost as error:
+                return retry_after_error(error)
+            except Refused as error:
+                if error.transient:
+                    return retry_after_error(error)
+                if error.status not in (404, 409):  # it is gone, or another one has its name
+                    _log.warning("claim not given back", claim=f"{ref.namespace}/{ref.name}", problem=str(error))
+                    self._answer(write, Answer.RETRYING, error.reason)
+                    return Retry("refused", self._refused_backoff.pause(tries + 1), counts_as_failure=False)
+                continue
+            if outcome is not None:
+                return outcome
+        self._answer(write, Answer.DONE)
+        return Finished.ANSWERED
+
+    async def _free(self, ref: ClaimRef, pod: Pod | None) -> Outcome | None:
+        """Gives one claim back. None: that is done.
+
+        Raises:
+            ConnectionLost, Refused: as of the client.
+        """
+        # The server removes the pod from the list as it is then.
+        gone = {} if pod is None else {"status": {"reservedFor": [{"$patch": "delete", "uid": pod.uid}]}}
+        for _ in range(_TRIES):
+            shown = await self._patch(ref, {"metadata": {"uid": ref.uid}, **gone}, "status")
+            claim = shown.claim
+            if claim.reserved_for or claim.allocation is None or not claim.is_ours:
+                return None
+            metadata = {"uid": ref.uid, "resourceVersion": shown.version}
+            try:
+                await self._patch(ref, {"metadata": metadata, "status": {"allocation": None}}, "status", MERGE_PATCH)
+            except Refused as error:
+                if error.status != 409:
+                    raise
+                continue  # somebody reserves it, perhaps
+            return None
+        return Retry("conflict", counts_as_failure=False)
+
+    async def _patch(
+        self, ref: ClaimRef, body: Mapping[str, Any], subresource: str = "", content_type: str = STRATEGIC_MERGE_PATCH
+    ) -> _Shown:
+        """Changes a claim; the claim after that.
+
+        Raises:
+            ConnectionLost: there was no answer, or it cannot be read.
+            Refused: the API server refuses it.
+        """
+        base = RESOURCE_CLAIM.paths[0].rpartition("/")[0] + "/namespaces"
+        parts = (ref.namespace, RESOURCE_CLAIM.plural, ref.name, *([subresource] if subresource else []))
+        raw = await self._api_client.request(
+            "PATCH", api_path(base, *parts), body=msgspec.json.encode(body), content_type=content_type, params=_PARAMS
+        )
+        try:
+            wire = _claims.read(raw)
+            return _Shown(to_resource_claim(wire), wire.metadata.resource_version or "", raw)
+        except (UnreadableJson, ModelError) as error:
+            raise ConnectionLost(f"PATCH {'/'.join(parts)}: {error}") from error

@@ -1,0 +1,67 @@
+"""Allocations of ours that nobody uses: an operator ended between its writes, or one of them was lost.
+
+Ours are those that the API server remembers as written by Thalweg. Such a claim is left over while all that reserve it
+are pods that wait, are bound by us, and have no reservation. The next round may take it up; what it does not take comes
+free. Pods that are gone, or were never known, are the affair of Kubernetes' controller.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.pods import Pod
+from flowcore.model.resource_claims import ResourceClaim
+from thalweg_operator.reservations.deliveries import delivery_of
+from thalweg_operator.reservations.effects import ClaimRef, GiveBack
+from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.step.allocations import give_back
+from thalweg_operator.reservations.step.state import State
+
+#: Seconds after which an allocation that nobody uses is freed.
+IDLE_SECONDS: Final = 10.0
+
+
+def free_leftovers(state: State) -> None:
+    """Frees what was left over for long enough."""
+    records, left = state.ledger.claims, _leftovers(state)
+    records.idle_since = {key: records.idle_since.get(key, state.now) for key in left}
+    pods: dict[str, tuple[Pod, list[ClaimRef]]] = {}
+    for key, consumers in left.items():
+        if state.now - records.idle_since[key] < IDLE_SECONDS:
+            continue
+        records.idle_since[key] = state.now  # should that fail
+        ref = ClaimRef(*key, state.cluster.devices.claims[key].uid)
+        for pod in consumers:
+            pods.setdefault(pod.key, (pod, []))[1].append(ref)
+        if not consumers:
+            give_back(state, GiveBack((ref,)))
+    for pod, refs in pods.values():
+        give_back(state, GiveBack(tuple(refs), pod))
+
+
+def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
+    """Claims that have what we allocated and nobody uses, by key, each with the pods that reserve it."""
+    ours = {key: claim for key, claim in state.cluster.devices.claims.items() if claim.is_ours and claim.allocation}
+    if not ours:
+        return {}
+    waiting = {pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None}
+    return {
+        key: [waiting[uid] for uid in claim.reserved_for]
+        for key, claim in ours.items()
+        if _is_left(state, claim, waiting)
+    }
+
+
+def _is_left(state: State, claim: ResourceClaim, waiting: dict[str, Pod]) -> bool:
+    ledger = state.ledger
+    if (claim.namespace, claim.name) in ledger.claims.users:
+        return False
+    for uid in claim.reserved_for:
+        pod = waiting.get(uid)
+        if pod is None or pod.key in ledger.reservations or pod.key in ledger.claims.giving_back:
+            return False
+        policy = state.policy_of(pod)
+        if policy is None or delivery_of(policy).owner is not Owner.BINDER:
+            return False
+    return True

@@ -1,0 +1,276 @@
+"""Pods with resource claims in delivery Binder: claims get their devices, devices get ready, then pods are bound.
+
+The driver is played here: it publishes slices, and says of allocated devices that they are ready or never will be.
+"""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import pytest_asyncio
+from support.cluster_scenario import ClusterScenario
+from support.gang_scenarios import members
+from support.operator import Operator, running_operator, until
+from support.replicas import running_replicas
+from thalweg_controlplane import Api, ApiError, ControlPlane
+from thalweg_controlplane.client.api import MERGE_PATCH
+from thalweg_controlplane.client.objects import object_path
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+PLANE = {"controller_manager": True}
+API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
+#: Seconds that a driver has, and what is left over stays.
+TIMEOUT, LEFT = 6, 10
+FINALIZER = "resource.kubernetes.io/delete-protection"
+#: Of a device that its driver makes ready once it is allocated.
+LATER = {"bindingConditions": ["ready"], "bindingFailureConditions": ["broken"]}
+ONE = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def operator(account: Path, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Operator]:
+    """One that gives drivers little time."""
+    log = tmp_path_factory.mktemp("operator") / "operator.log"
+    async with running_operator(account, log, extender=("--device-timeout", str(TIMEOUT))) as operator:
+        yield operator
+
+
+@pytest_asyncio.fixture(autouse=True, loop_scope="module")
+async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
+    """A class of devices, and a template for claims of one; slices go at the end."""
+    expression = f'device.driver == "{DRIVER}"'
+    config = [{"opaque": {"driver": DRIVER, "parameters": {"kind": "Of the class"}}}]
+    spec = {"selectors": [{"cel": {"expression": expression}}], "config": config}
+    gpu = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": spec}
+    template = {"apiVersion": API, "kind": "ResourceClaimTemplate",
+                "metadata": {"name": "one", "namespace": scene.namespace},
+                "spec": {"spec": claim_spec()}}  # fmt: skip
+    await scene.api.create_many([gpu, template])
+    yield
+    await scene.clean_up()
+    await scene.api.delete(object_path(gpu))
+    await scene.api.delete(f"/apis/{API}/resourceslices")
+
+
+def claim_spec(count: int = 1) -> dict[str, Any]:
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": count}}
+    return {"devices": {"requests": [request]}}
+
+
+async def publish(scene: ClusterScenario, node: str, number: int, **device: Any) -> None:
+    """A driver publishes devices of a node, or other ones than before."""
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    gpus = [{"name": f"gpu-{place}", **device} for place in range(number)]
+    spec = {"driver": DRIVER, "nodeName": node, "pool": pool, "devices": gpus}
+    metadata = {"name": f"gpus-of-{node}"}
+    await scene.api.apply({"apiVersion": API, "kind": "ResourceSlice", "metadata": metadata, "spec": spec})
+
+
+async def create_claims(scene: ClusterScenario, *names: str) -> None:
+    """Claims that pods name themselves."""
+    for name in names:
+        metadata = {"name": name, "namespace": scene.namespace, "labels": {"name": name}}
+        await scene.api.create({"apiVersion": API, "kind": "ResourceClaim", "metadata": metadata, "spec": claim_spec()})
+
+
+def naming(claim: str) -> list[dict[str, str]]:
+    return [{"name": "gpu", "resourceClaimName": claim}]
+
+
+async def claims(scene: ClusterScenario) -> list[dict[str, Any]]:
+    return await scene.api.list(f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims")
+
+
+async def allocated(scene: ClusterScenario) -> list[tuple[str, str]]:
+    """Pool and name of each device that a claim has."""
+    allocations = [claim.get("status", {}).get("allocation", {}) for claim in await claims(scene)]
+    results = [result for each in allocations for result in each.get("devices", {}).get("results", [])]
+    return sorted((result["pool"], result["device"]) for result in results)
+
+
+async def allocated_are(scene: ClusterScenario, *devices: tuple[str, str], within: float = 60) -> None:
+    """Waits until claims have these devices and no others."""
+    last: list[tuple[str, str]] = []
+
+    async def are() -> bool:
+        last[:] = await allocated(scene)
+        return last == sorted(devices)
+
+    await until(are, within, lambda: f"{devices} to be allocated, not {last}")
+
+
+async def report(scene: ClusterScenario, condition: str) -> None:
+    """The driver says so of all allocated devices."""
+    for claim in await claims(scene):
+        results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
+        said = {"type": condition, "status": "True", "reason": "Driver", "message": "says so",
+                "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
+        devices = [{key: each[key] for key in ("driver", "pool", "device")} | {"conditions": [said]} for each in results]
+        if devices:
+            path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim['metadata']['name']}/status"
+            await scene.api.patch(path, {"status": {"devices": devices}})
+
+
+async def test_pods_get_devices_and_give_them_back(scene: ClusterScenario) -> None:
+    """As kube-scheduler writes it. A fourth pod is told, and gets what comes free."""
+    await scene.nodes("a", "b", "c", cpu="8")
+    await publish(scene, "a", 1)
+    await publish(scene, "b", 2)
+    names = ["p0", "p1", "p2"]
+    await scene.api.create_many([scene.pod(name, resourceClaims=ONE) for name in names])
+    assert sorted((await scene.nodes_of(*names)).values()) == ["a", "b", "b"]
+    assert await allocated(scene) == [("a", "gpu-0"), ("b", "gpu-0"), ("b", "gpu-1")]
+    pods = {pod["metadata"]["uid"]: pod for pod in await scene.pods()}
+    for claim in await claims(scene):
+        (consumer,) = claim["status"]["reservedFor"]
+        pod = pods[consumer["uid"]]
+        assert (consumer["resource"], consumer["name"]) == ("pods", pod["metadata"]["name"])
+        assert FINALIZER in claim["metadata"]["finalizers"]
+        allocation = claim["status"]["allocation"]
+        assert allocation["devices"]["results"][0]["pool"] == pod["spec"]["nodeName"]
+        assert allocation["devices"]["config"][0]["opaque"]["parameters"] == {"kind": "Of the class"}
+        assert allocation["allocationTimestamp"]
+        terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": [pod["spec"]["nodeName"]]}]}]
+        assert allocation["nodeSelector"] == {"nodeSelectorTerms": terms}
+    await scene.create("p3", resourceClaims=ONE)
+    await scene.reason_of("p3", "0/3 nodes are available: 3 cannot allocate all claims")
+    await scene.delete("p0")
+    await scene.node_of("p3")
+    assert len(await allocated(scene)) == 3
+
+
+async def test_pods_share_a_claim(scene: ClusterScenario) -> None:
+    """One allocates it, the others of its round and later ones are added."""
+    await scene.nodes("a", "b", cpu="8")
+    await publish(scene, "a", 2)
+    await publish(scene, "b", 2)
+    await create_claims(scene, "shared")
+    names = [f"p{number}" for number in range(4)]
+    await scene.api.create_many([scene.pod(name, resourceClaims=naming("shared")) for name in names])
+    (node,) = set((await scene.nodes_of(*names)).values())
+    await scene.create("late", resourceClaims=naming("shared"))
+    assert await scene.node_of("late") == node
+    (claim,) = await claims(scene)
+    assert sorted(each["name"] for each in claim["status"]["reservedFor"]) == ["late", *names]
+    assert len(await allocated(scene)) == 1
+
+
+async def test_a_gang_has_all_claims_or_none(scene: ClusterScenario) -> None:
+    """One claim is refused: those of the others come free, and no pod is bound. Then all are."""
+    await scene.nodes("a", "b", cpu="8")
+    await publish(scene, "a", 2)
+    await publish(scene, "b", 2)
+    denies = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicy",
+        "metadata": {"name": "no-allocation"},
+        "spec": {
+            "matchConstraints": {
+                "resourceRules": [
+                    {"apiGroups": ["resource.k8s.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
+                     "resources": ["resourceclaims/status"]}
+                ]  # fmt: skip
+            },
+            "validations": [{"expression": 'object.metadata.name != "c2" || !has(object.status.allocation)',
+                             "message": "not this one"}],
+        },
+    }  # fmt: skip
+    binding = {
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingAdmissionPolicyBinding",
+        "metadata": {"name": "no-allocation"},
+        "spec": {"policyName": "no-allocation", "validationActions": ["Deny"]},
+    }
+    await scene.api.create_many([denies, binding])
+    await create_claims(scene, "c0", "c1", "c2")
+    path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/c2/status"
+    probe = {"status": {"allocation": {"devices": {}}}}
+
+    async def in_effect() -> bool:
+        try:
+            await scene.api.request("PATCH", path, probe, params={"dryRun": "All"}, content_type=MERGE_PATCH)
+        except ApiError as error:
+            return "not this one" in str(error)
+        return False
+
+    await until(in_effect, 30, lambda: "the refusal to be in effect")
+    pods = members(scene, "g", 3)
+    for number, pod in enumerate(pods):
+        pod["spec"]["resourceClaims"] = naming(f"c{number}")
+    await scene.api.create_many(pods)
+    await scene.reason_of(pods[2]["metadata"]["name"], "could not be reserved", "not this one")
+    await allocated_are(scene)
+    assert not any(pod["spec"].get("nodeName") for pod in await scene.pods())
+    await scene.api.delete(object_path(binding))
+    await scene.api.delete(object_path(denies))
+    await scene.nodes_of(*(pod["metadata"]["name"] for pod in pods))
+    assert len(set(await allocated(scene))) == 3
+
+
+async def test_a_device_that_gets_ready(scene: ClusterScenario) -> None:
+    """Its pod waits with a reason, and is bound once the driver says so."""
+    await scene.nodes("a", cpu="8")
+    await publish(scene, "a", 1, **LATER)
+    await scene.create("p", resourceClaims=ONE)
+    await scene.reason_of("p", "its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)")
+    await report(scene, "ready")
+    assert await scene.node_of("p") == "a"
+
+
+async def test_a_device_that_never_gets_ready(scene: ClusterScenario) -> None:
+    """Its driver says so, or it takes too long: it is given back, and its pod tries again, here on another node."""
+    await scene.nodes("a", cpu="8")
+    await publish(scene, "a", 1, **LATER)
+    await scene.create("p", resourceClaims=ONE)
+    await allocated_are(scene, ("a", "gpu-0"))
+    await report(scene, "broken")
+    await scene.reason_of("p", "a device will not get ready: gpu.example.com/a/gpu-0 (broken, Driver: says so)")
+    await scene.reason_of("p", f"devices were not ready within {TIMEOUT} s: gpu.example.com/a/gpu-0 (ready)")
+    await publish(scene, "a", 0)
+    await allocated_are(scene)
+    await scene.nodes("b", cpu="8")
+    await publish(scene, "b", 1)
+    assert await scene.node_of("p") == "b"
+
+
+async def test_killed_between_allocation_and_binding(scene: ClusterScenario) -> None:
+    """The next start takes it up. What no pod can use comes free."""
+    await scene.nodes("a", "b", cpu="8")
+    for node in ("a", "b"):
+        await publish(scene, node, 1, **LATER)
+    await scene.api.create_many([scene.pod(name, resourceClaims=ONE) for name in ("p", "q")])
+    await allocated_are(scene, ("a", "gpu-0"), ("b", "gpu-0"))
+    await scene.operator.kill()
+    await scene.api.patch("/api/v1/nodes/b", {"spec": {"unschedulable": True}})
+    await report(scene, "ready")
+    await scene.operator.start()
+    await allocated_are(scene, ("a", "gpu-0"), within=LEFT + 30)
+    nodes = [pod["spec"].get("nodeName", "") for pod in await scene.pods()]
+    assert sorted(nodes) == ["", "a"]
+    await scene.api.patch("/api/v1/nodes/b", {"spec": {"unschedulable": False}})
+    await allocated_are(scene, ("a", "gpu-0"), ("b", "gpu-0"))
+    await report(scene, "ready")
+    await scene.nodes_of("p", "q")
+
+
+async def test_taken_over(scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path) -> None:
+    """A standby takes up what the leader allocated: nothing is allocated twice or lost."""
+    await scene.operator.stop()
+    await scene.nodes("a", cpu="8")
+    await publish(scene, "a", 2, **LATER)
+    config = scene.operator.kubeconfig
+    async with running_replicas(plane[1], [config, config], tmp_path) as replicas:
+        leader = await replicas.leader()
+        await replicas.standby()
+        await scene.create("p", resourceClaims=ONE)
+        await allocated_are(scene, ("a", "gpu-0"))
+        (before,) = [claim["status"]["allocation"] for claim in await claims(scene)]
+        await leader.kill()
+        assert await replicas.leader(leader) is not leader
+        await report(scene, "ready")
+        assert await scene.node_of("p") == "a"
+        (after,) = [claim["status"]["allocation"] for claim in await claims(scene)]
+        assert after == before
+    await scene.operator.start()
