@@ -107,7 +107,9 @@ async def report(scene: ClusterScenario, condition: str) -> None:
         results = claim.get("status", {}).get("allocation", {}).get("devices", {}).get("results", [])
         said = {"type": condition, "status": "True", "reason": "Driver", "message": "says so",
                 "lastTransitionTime": "2026-01-01T00:00:00Z"}  # fmt: skip
-        devices = [{key: each[key] for key in ("driver", "pool", "device")} | {"conditions": [said]} for each in results]
+        devices = [
+            {key: each[key] for key in ("driver", "pool", "device")} | {"conditions": [said]} for each in results
+        ]
         if devices:
             path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim['metadata']['name']}/status"
             await scene.api.patch(path, {"status": {"devices": devices}})
@@ -162,21 +164,17 @@ async def test_a_gang_has_all_claims_or_none(scene: ClusterScenario) -> None:
     await scene.nodes("a", "b", cpu="8")
     await publish(scene, "a", 2)
     await publish(scene, "b", 2)
+    status = {"apiGroups": ["resource.k8s.io"], "apiVersions": ["*"], "resources": ["resourceclaims/status"]}
+    allowed = 'object.metadata.name != "c2" || !has(object.status.allocation)'
     denies = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicy",
         "metadata": {"name": "no-allocation"},
         "spec": {
-            "matchConstraints": {
-                "resourceRules": [
-                    {"apiGroups": ["resource.k8s.io"], "apiVersions": ["*"], "operations": ["UPDATE"],
-                     "resources": ["resourceclaims/status"]}
-                ]  # fmt: skip
-            },
-            "validations": [{"expression": 'object.metadata.name != "c2" || !has(object.status.allocation)',
-                             "message": "not this one"}],
+            "matchConstraints": {"resourceRules": [{**status, "operations": ["UPDATE"]}]},
+            "validations": [{"expression": allowed, "message": "not this one"}],
         },
-    }  # fmt: skip
+    }
     binding = {
         "apiVersion": "admissionregistration.k8s.io/v1",
         "kind": "ValidatingAdmissionPolicyBinding",

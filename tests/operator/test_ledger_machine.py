@@ -18,7 +18,18 @@ from hypothesis import strategies as st
 from hypothesis.stateful import initialize, precondition, rule
 from support.fake_cluster.api_server import NAMESPACE
 from support.fake_cluster.cluster import FakeCluster
-from support.fake_cluster.machine import Disturbances, Gangs, Moves, Preemption, SteeredPods, gang, pick, room, sized
+from support.fake_cluster.machine import (
+    Claims,
+    Disturbances,
+    Gangs,
+    Moves,
+    Preemption,
+    SteeredPods,
+    gang,
+    pick,
+    room,
+    sized,
+)
 from support.fake_cluster.rounds import Plan
 from support.fake_cluster.steered import CLASS, steering
 from support.profiles import examples
@@ -338,6 +349,22 @@ class GangMachine(Gangs):
         self.world.show()
 
 
+class ClaimMachine(Claims, Disturbances):
+    """No device is had twice, no pod is bound without its claims, and nothing of ours is left over."""
+
+    @initialize(
+        devices=st.lists(st.integers(0, 3), min_size=1, max_size=3),
+        later=st.lists(st.booleans(), min_size=3, max_size=3),
+    )
+    def begin(self, devices: list[int], later: list[bool]) -> None:
+        self.set_up([room(f"n{at}", 500) for at in range(len(devices))], [Policy("bound")])
+        for at, count in enumerate(devices):
+            self.world.devices.publish_devices(f"n{at}", count, later=later[at])
+        self.world.start()
+        self.pods_with_claims_come(2, plain=False)
+        self.world.show()
+
+
 class PreemptionMachine(Preemption, Disturbances):
     """Nobody leaves in vain, and a gang comes whole or not at all; evictions are refused, lost, or take long."""
 
@@ -374,11 +401,13 @@ AnyMachine.TestCase.settings = settings(
 )
 SteeringMachine.TestCase.settings = settings(max_examples=examples(150), stateful_step_count=30)
 GangMachine.TestCase.settings = settings(max_examples=examples(40), stateful_step_count=12)
+ClaimMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=20)
 PreemptionMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 MoveMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=15)
 TestAnyMachine, TestSteeringMachine = AnyMachine.TestCase, SteeringMachine.TestCase
-TestGangMachine, TestPreemptionMachine, TestMoveMachine = (
+TestGangMachine, TestClaimMachine, TestPreemptionMachine, TestMoveMachine = (
     GangMachine.TestCase,
+    ClaimMachine.TestCase,
     PreemptionMachine.TestCase,
     MoveMachine.TestCase,
 )

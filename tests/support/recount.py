@@ -87,6 +87,17 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
     assert ledger.by_node == by_node
     for name, phase in (("held", Phase.HELD), ("paused", Phase.PAUSED), ("withdrawing", Phase.WITHDRAWING)):
         assert getattr(ledger, name) == {key for key, each in reservations.items() if each.phase is phase}
+    records = ledger.claims
+    assert records.allocating == {key for key, each in reservations.items() if each.phase is Phase.ALLOCATING}
+    users: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
+    groups: defaultdict[str, set[str]] = defaultdict(set)
+    for key, reservation in reservations.items():
+        for claim in reservation.claims:
+            users[claim.key].add(key)
+        if reservation.bound_with:
+            groups[reservation.bound_with].add(key)
+    assert (records.users, records.groups) == (users, groups)
+    assert not records.ended, "what a pod had is not given back"
     assert ledger.awaiting == {key for key, each in reservations.items() if each.phase is Phase.AWAITING_VICTIM}
     for_pods: defaultdict[str, set[str]] = defaultdict(set)
     for key, reservation in reservations.items():

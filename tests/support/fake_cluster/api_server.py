@@ -8,13 +8,16 @@ from typing import Any, get_args
 
 import msgspec
 from support.fake_cluster.checks import CheckedShell
+from support.fake_cluster.claims import ApiClaims, ClaimNotToBeHad
 from support.fake_cluster.driven_ledger import DrivenLedger
 from thalweg_operator.delivery.extender_view import ExtenderView
 from thalweg_operator.reservations.effects import (
+    Allocate,
     Bind,
     ClearNomination,
     Effect,
     Evict,
+    GiveBack,
     Nominate,
     OpenGate,
     RequestRound,
@@ -51,6 +54,7 @@ class ApiServer:
     Attributes:
         api: pods as the API server has them, by key.
         nodes: likewise.
+        devices: likewise, with the claims to them.
         watch: events that the operator has not seen yet.
         writes: writes that are not answered for good.
         effects: all others since the operator started.
@@ -66,6 +70,7 @@ class ApiServer:
         self.policies = tuple(policies)
         self.namespace_labels: tuple[tuple[str, str], ...] | None = (("team", "ml"),)
         self._uids = 0
+        self.devices = ApiClaims(self.publish)
         self.start()
 
     def start(self, *, policies_first: bool = False) -> None:
@@ -87,6 +92,8 @@ class ApiServer:
             self.apply(PoliciesChanged(self.policies))
         for node in self.nodes.values():
             self.apply(NodePut(node))
+        for event in self.devices.events():
+            self.apply(event)
         for pod in self.api.values():
             self.apply(PodPut(pod))
         if self.namespace_labels is not None:
@@ -195,6 +202,9 @@ class ApiServer:
             shown_first: the watch shows what the write did before its answer comes.
         """
         write = self.writes.pop(at)
+        if isinstance(write, Allocate | GiveBack):
+            self._send_claims(write, answer, reason, lost=lost, shown_first=shown_first)
+            return
         uncertain = self._is_uncertain(write)
         if not uncertain and not self.is_wanted(write):
             self.apply(WriteAnswered(write, Answer.UNWANTED))
@@ -227,6 +237,30 @@ class ApiServer:
         else:
             self.apply(WriteAnswered(write, Answer.DONE))
 
+    def _send_claims(
+        self, write: Allocate | GiveBack, answer: Answer, reason: str, *, lost: bool, shown_first: bool
+    ) -> None:
+        """Claims of a pod are written one by one. What is refused may be written in part."""
+        if not self.is_wanted(write):
+            self.apply(WriteAnswered(write, Answer.UNWANTED))
+            return
+        is_done = answer is Answer.DONE or lost
+        if isinstance(write, GiveBack):
+            if is_done:
+                self.devices.give_back(write)
+            answer = Answer.DONE if is_done else Answer.RETRYING  # it is needed
+        else:
+            try:
+                self.devices.allocate(write, len(write.claims) if is_done else len(write.claims) // 2)
+            except ClaimNotToBeHad as problem:
+                answer, reason, lost = Answer.REFUSED, str(problem), False
+        if shown_first:
+            self.show()
+        if lost or answer is Answer.RETRYING:
+            self.writes.append(write)
+        if not lost:
+            self.apply(WriteAnswered(write, answer, "" if answer is Answer.DONE else reason))
+
     def _check_is_known(self, write: Write) -> None:
         """A nomination is written or cleared for a pod that waits, as far as the operator knows."""
         if isinstance(write, Nominate | ClearNomination):
@@ -239,10 +273,22 @@ class ApiServer:
         reservation = self.ledger.reservations.get(write.pod.key)
         return isinstance(write, Bind) and reservation is not None and reservation.maybe_bound
 
+    def _check_has_claims(self, write: Bind) -> None:
+        """A pod that is bound by us has all of its claims, and nobody else has anything of their devices."""
+        held = self.devices.held()
+        reservation = self.ledger.reservations.get(write.pod.key)
+        for planned in () if reservation is None else reservation.claims:
+            known = self.devices.claims[planned.key]
+            assert write.pod.uid in known.reserved_for, f"{write.pod.key} is bound without {planned.name}"
+            assert known.allocation is not None
+            assert not known.awaited, f"{write.pod.key} is bound, and its devices are not ready"
+            assert all(held[each.device] == 1 for each in known.allocation.devices), "a device is had twice"
+
     def _carry_out(self, write: Write) -> None:
         key = write.pod.key
         match write:
             case Bind():
+                self._check_has_claims(write)
                 self.change_pod(key, node_name=write.node, usage=self.api[key].pod_class.requests)
             case Nominate():
                 self.change_pod(key, nominated_node=write.node, planned_node=write.node)

@@ -14,6 +14,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.claims import claiming
 from support.fake_cluster.cluster import FakeCluster
 from thalweg_operator.reservations.effects import Bind, Nominate
 from thalweg_operator.reservations.events import Answer
@@ -116,9 +117,10 @@ class LedgerMachine(RuleBasedStateMachine):
     def send(self, at: int, answer: tuple[Answer, str], *, lost: bool = False, shown_first: bool = False) -> None:
         """A write is sent and answered."""
         world, write, (what, reason) = self.world, self.world.writes[at], answer
-        siblings = [] if write.pod.gang is None else [pod for pod in world.api.values() if pod.gang == write.pod.gang]
-        known = world.api.get(write.pod.key)
+        known = world.api.get(write.pod.key) if isinstance(write, Bind) else None
         if isinstance(write, Bind) and what is Answer.REFUSED and not lost and known is not None:
+            gang = write.pod.gang
+            siblings = [] if gang is None else [pod for pod in world.api.values() if pod.gang == gang]
             self.refused[write.pod.key] += not known.node_name and any(pod.node_name for pod in siblings)
         said = reason if isinstance(write, Bind) else reason or "made up"
         world.send(at, what, reason=said, lost=lost, shown_first=shown_first)
@@ -251,6 +253,106 @@ class Gangs(WholeRounds):
         """See WholeRounds."""
         if self.singles < self.MOST_SINGLES:
             self.pod_comes()
+
+
+class Claims(Gangs):
+    """Pods by themselves and of gangs claim devices, whole or shared; drivers and others do what they like.
+
+    Attributes:
+        made: how many pods with claims there were.
+    """
+
+    made = 0
+
+    def claiming_pod(self, name: str, **fields: Any) -> None:
+        """A pod with a claim that was made for it."""
+        self.made += 1
+        uid = f"c{self.made}"
+        self.world.devices.make(NAMESPACE, f"{name}-{uid}", f"claim-{uid}", owner=uid)
+        devices = claiming(NAMESPACE, name, uid, f"{name}-{uid}", template=True)
+        pod_class = msgspec.structs.replace(sized(100), devices=devices)
+        self.world.create_pod(name, uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, **fields)
+
+    @precondition(lambda self: self.made < 10)
+    @rule(size=st.sampled_from((1, 1, 2, 3)), plain=st.booleans())
+    def pods_with_claims_come(self, size: int, plain: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        """A pod, or a gang; ``plain``: one of the gang claims nothing."""
+        if size == 1:
+            self.claiming_pod(f"claims-{self.made}")
+            return
+        name = f"d{self.made}"
+        self.gangs[name] = size
+        for at in range(size):
+            if plain and at == 0:
+                ours = {"pod_class": sized(100), "scheduler_name": SCHEDULER_NAME}
+                self.world.create_pod(f"{name}-{at}", gang=gang(name, size), **ours)
+            else:
+                self.claiming_pod(f"{name}-{at}", gang=gang(name, size))
+
+    @precondition(lambda self: self.made < 10)
+    @rule()
+    def a_pod_shares_a_claim(self) -> None:
+        self.made += 1
+        uid = f"c{self.made}"
+        if (NAMESPACE, "shared") not in self.world.devices.claims:
+            self.world.devices.make(NAMESPACE, "shared", "claim-shared")
+        devices = claiming(NAMESPACE, f"shares-{uid}", uid, "shared", template=False)
+        pod_class = msgspec.structs.replace(sized(100), devices=devices)
+        self.world.create_pod(f"shares-{uid}", uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME)
+
+    @precondition(lambda self: self.world.devices.claims)
+    @rule(at=st.integers(0, 9), ready=st.sampled_from((True, True, False)))
+    def a_driver_reports(self, at: int, ready: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+        claims = sorted(self.world.devices.claims)
+        self.world.devices.report(claims[at % len(claims)], ready=ready)
+
+    @precondition(lambda self: self.world.devices.free_devices())
+    @rule(at=st.integers(0, 9), which=st.integers(0, 9), for_its_pod=st.booleans())
+    def others_allocate(self, at: int, which: int, for_its_pod: bool) -> None:  # noqa: FBT001
+        """Another scheduler gives a free device to a claim: of a pod of ours, or of one of its own."""
+        free = self.world.devices.free_devices()
+        empty = [key for key, each in self.world.devices.claims.items() if each.allocation is None and each.controller]
+        if for_its_pod and empty:
+            key = empty[at % len(empty)]
+            self.world.devices.allocate_elsewhere(key, free[which % len(free)])
+        else:
+            key = (NAMESPACE, f"other-{which}")
+            if key not in self.world.devices.claims:
+                self.world.devices.make(*key, f"other-{which}")
+                self.world.devices.allocate_elsewhere(key, free[at % len(free)], "a pod of others")
+
+    @precondition(lambda self: any(pod.pod_class.devices for pod in self.world.api.values()))
+    @rule(at=st.integers(0, 9))
+    def a_pod_goes(self, at: int) -> None:
+        keys = sorted(key for key, pod in self.world.api.items() if pod.pod_class.devices is not None)
+        self.world.remove_pod(keys[at % len(keys)])
+
+    @rule()
+    def the_controller_acts(self) -> None:
+        self.others_act()
+
+    def others_act(self) -> None:
+        """Kubernetes' controller removes pods that are gone; drivers get devices ready."""
+        self.world.devices.follow_pods({pod.uid for pod in self.world.api.values()} | {"a pod of others"})
+
+    def check_the_end(self) -> None:
+        """And every allocation of ours is of a pod that is bound, or that could be."""
+        devices = self.world.devices
+        for _ in range(3):
+            for key in list(devices.claims):
+                devices.report(key, ready=True)
+            self.world.settle()
+        devices.later.clear()
+        super().check_the_end()
+        self.world.wait(30, 5.0)
+        bound = {pod.uid for pod in self.world.api.values() if pod.node_name}
+        for known in devices.claims.values():
+            if known.is_ours and known.allocation is not None:
+                assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod"
+        assert max(devices.held().values(), default=0) <= 1
+        records = self.world.ledger.claims
+        kept = (records.users, records.groups, records.allocating, records.giving_back, records.ended)
+        assert not any(kept), kept
 
 
 class Preemption(WholeRounds):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from support.fake_cluster.api_server import ApiServer
+from thalweg_operator.planning.inputs.device_takers import DeviceTakers
 from thalweg_operator.planning.inputs.round_facts import operator_round_input
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.events import (
@@ -26,9 +27,11 @@ from flowcore.cluster.assembly import to_snapshot
 from flowcore.cluster.running import running_pods
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import PlanEviction
 from flowcore.planning.round import run_round
 from flowcore.planning.round_input import GovernedPod
+from flowcore.rules.filters.dynamic_resources import claimable_devices
 
 
 @dataclass
@@ -74,6 +77,7 @@ class Rounds(ApiServer):
         self._plans += 1
         self.cluster.take_changes()
         self.ledger.begin_plan()
+        self.cluster.devices.takers = tuple(DeviceTakers(self.cluster, self.ledger).update(fresh=True) or ())
         policies = {policy.name: policy for policy in self.cluster.policies.ordered}
         asked: list[tuple[Pod, Policy]] = []
         for pod in self.ledger.plannable():
@@ -120,6 +124,7 @@ class Rounds(ApiServer):
                 tuple(leaving[each.pod.key]),
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
                 saving=0,
+                claims=self._claims(each.pod.pod_class, result.after),
             )
             for each in result.placements
         ]
@@ -128,6 +133,9 @@ class Rounds(ApiServer):
             for each in result.unplaced
         ]
         self.bring(plan)
+
+    def _claims(self, pod_class: PodClass, after: Snapshot) -> tuple[PlannedClaim, ...] | None:
+        return () if pod_class.devices is None else claimable_devices(after).planned_claims(pod_class.devices)
 
     def bring(self, plan: Plan) -> None:
         """A plan is there to be delivered."""
