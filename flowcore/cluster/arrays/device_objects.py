@@ -99,7 +99,7 @@ class DeviceObjects:
             self.takers = tuple(changes.takers)
             self.version += 1
             changed[TAKERS] = [True]
-        return sorted(kind for kind, differs in changed.items() if any(differs))
+        return sorted(kind for kind, changes_of_kind in changed.items() if any(changes_of_kind))
 
 
 def _set(objects: dict[K, V], key: K, value: V | None, changed: set[K]) -> bool:

@@ -13,7 +13,7 @@ from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimAllocation, Claim
 from flowcore.model.resource_slices import PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
-from flowcore.rules.devices.nameless_claims import NamelessClaims, nameless
+from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, claims_of
 
@@ -93,7 +93,7 @@ class ClaimableDevices:
         claims = self.claims_of(pod)
         if isinstance(claims, ClaimRejection):
             return [False for _ in nodes]
-        alike, answers, fits = nameless(claims), self._memory.answers, list[bool]()
+        alike, answers, fits = without_names(claims), self._memory.answers, list[bool]()
         for node in nodes:
             pools = self._state.slices.pools(node)
             key = alike, node.name, tuple(self._versions.get(pool.pool_id, 0) for pool in pools)
@@ -138,7 +138,7 @@ class ClaimableDevices:
             self._users[_key(claim)] += 1
         self._claims_of_pod[taker.pod] = tuple(map(_key, claims))
 
-    def give_back(self, pod: ClaimingPod) -> None:
+    def release(self, pod: ClaimingPod) -> None:
         """A pod is not planned any more; what it took and no other planned pod uses comes free."""
         for key in self._claims_of_pod.pop(pod, ()):
             self._users[key] -= 1

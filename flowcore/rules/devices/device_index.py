@@ -22,7 +22,7 @@ from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.claim_verdicts import DeviceState
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, pools_of
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.nameless_claims import NamelessClaims, named, nameless
+from flowcore.rules.devices.nameless_claims import NamelessClaims, named, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import ClaimRejection
 
@@ -153,7 +153,7 @@ class DeviceIndex:
         Args:
             claims: as ``claims_of`` of ``devices_beside`` gives them.
         """
-        alike = nameless(claims)
+        alike = without_names(claims)
         rejected = self._rejected_beside(alike, table, takers) if takers else self._rejected(alike, table)
         return [(named(reason, claims), nodes) for reason, nodes in rejected]
 
