@@ -50,6 +50,15 @@ UNINSTALL = (
     "Thalweg's uninstall account may open Thalweg's scheduling gate; it may do nothing else with pods and Events"
 )
 LEADS = "Thalweg may lead a Service to the pod of its own token only"
+NO_OTHER_CLAIMS = "Thalweg may patch ResourceClaims; it may do nothing else with them"
+CLAIM_METADATA = (
+    "Thalweg may add the finalizer resource.kubernetes.io/delete-protection to a ResourceClaim; it may change nothing "
+    "else of its metadata"
+)
+CLAIM_STATUS = (
+    "Thalweg may allocate a ResourceClaim, reserve it for pods, and free one that nobody reserves; it may change "
+    "nothing else of its status"
+)
 COMPONENT = "Thalweg may write Events as the component thalweg only"
 #: Of the admission plugin OwnerReferencesPermissionEnforcement, which comes before admission policies.
 NO_OWNER = "cannot set an ownerRef on a resource you can't delete"
@@ -160,6 +169,49 @@ CONFINED: dict[str, tuple[Write, str]] = {
     "an Event in the name of another": (Write("POST", EVENTS, event("e1", "kubelet")), COMPONENT),
 }  # fmt: skip
 
+CLAIMS = "/apis/resource.k8s.io/v1/namespaces/default/resourceclaims"
+CLAIM = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim"}
+REQUEST = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+GPU = {"request": "r", "driver": "gpu.example.com", "pool": "n", "device": "gpu-0"}
+POD_USES = {"resource": "pods", "name": "p", "uid": "p"}
+OTHER_USES = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups", "name": "g", "uid": "g"}
+FINALIZER = "resource.kubernetes.io/delete-protection"
+
+
+def of_claim(name: str, body: Any, under: str = "", content_type: str = MERGE_PATCH) -> Write:
+    return Write("PATCH", f"{CLAIMS}/{name}{under}", body, content_type)
+
+
+#: Changes of claims. Rights alone would let the account send these.
+CONFINED_CLAIMS: dict[str, tuple[Write, str]] = {
+    "a label": (of_claim("held", metadata(labels={"a": "b"})), CLAIM_METADATA),
+    "another finalizer": (of_claim("held", metadata(finalizers=[FINALIZER, "example.com/f"])), CLAIM_METADATA),
+    "a finalizer taken off": (of_claim("held", metadata(finalizers=None)), CLAIM_METADATA),
+    "freed under a pod": (of_claim("held", status(allocation=None, reservedFor=None), "/status"), CLAIM_STATUS),
+    "a reservation of others": (
+        of_claim("held", status(reservedFor=[{"$patch": "delete", "uid": "g"}]), "/status", STRATEGIC_PATCH),
+        CLAIM_STATUS,
+    ),
+    "a reservation for others": (of_claim("shared", status(reservedFor=[OTHER_USES]), "/status"), CLAIM_STATUS),
+}
+#: What the account has no right to.
+OTHER_CLAIMS: dict[str, Write] = {
+    "a claim": Write("POST", CLAIMS, {**CLAIM, **metadata(name="stolen"), **spec(devices={"requests": [REQUEST]})}),
+    "a claim deleted": Write("DELETE", f"{CLAIMS}/held"),
+}
+#: All that the operator does with claims, in this order.
+ALLOWED_CLAIMS: dict[str, Write] = {
+    "the finalizer": of_claim("free", metadata(finalizers=[FINALIZER]), content_type=STRATEGIC_PATCH),
+    "devices": of_claim("free", status(allocation={"devices": {"results": [GPU]}}, reservedFor=[POD_USES]), "/status"),
+    "one more pod": of_claim(
+        "free", status(reservedFor=[{**POD_USES, "name": "q", "uid": "q"}]), "/status", STRATEGIC_PATCH),
+    "one pod less": of_claim(
+        "free", status(reservedFor=[{"$patch": "delete", "uid": "q"}]), "/status", STRATEGIC_PATCH),
+    "the last pod": of_claim(
+        "free", status(reservedFor=[{"$patch": "delete", "uid": "p"}]), "/status", STRATEGIC_PATCH),
+    "freed": of_claim("free", status(allocation=None), "/status"),
+}  # fmt: skip
+
 #: What the account has no right to. Where it is given every right on pods, the policy refuses it all the same.
 WITHOUT_RIGHT: dict[str, Write] = {
     "a pod": Write("POST", PODS, pod("stolen")),
@@ -264,6 +316,12 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
     ):
         await api.create(pod(name, namespace=namespace, scheduler="nobody"))
     await Write("POST", f"{PODS}/runs/binding", binding("runs")).send(api)
+    for name, consumers in (("free", []), ("held", [POD_USES, OTHER_USES]), ("shared", [POD_USES])):
+        await api.create({**CLAIM, **metadata(name=name, namespace="default"), **spec(devices={"requests": [REQUEST]})})
+        if consumers:
+            await of_claim(name, metadata(finalizers=[FINALIZER])).send(api)
+            taken = status(allocation={"devices": {"results": [{**GPU, "device": name}]}}, reservedFor=consumers)
+            await of_claim(name, taken, "/status").send(api)
     await api.create(event("there", "kubelet"))
     await api.create(
         {"apiVersion": "scheduling.thalweg/v1alpha1", "kind": "FlowSchedulingPolicy", **metadata(name="own"), **spec()}
@@ -285,7 +343,7 @@ async def thief(plane: tuple[ControlPlane, Api], tmp_path_factory: pytest.TempPa
 
 async def test_roles_refuse_what_is_not_about_the_fields_of_a_pod(thief: Api) -> None:
     """Secrets, nodes, policies of admission, roles, other leases, commands in containers."""
-    for name, write in (WITHOUT_RIGHT | ELSEWHERE).items():
+    for name, write in (WITHOUT_RIGHT | ELSEWHERE | OTHER_CLAIMS).items():
         assert NO_RIGHT in await refusal(write, thief), name
 
 
@@ -296,6 +354,12 @@ async def test_the_policy_refuses_what_roles_cannot_tell(thief: Api, plane: tupl
         said = await refusal(write, thief)
         assert words in said or (name == "an owner" and NO_OWNER in said), name
     assert await plane[1].get(f"{PODS}/p") == before
+    claims = await plane[1].list(CLAIMS)
+    for name, (write, words) in CONFINED_CLAIMS.items():
+        assert words in await refusal(write, thief), name
+    said = {**{key: GPU[key] for key in ("driver", "pool")}, "device": "held", "conditions": []}
+    assert await refusal(of_claim("held", status(devices=[said]), "/status"), thief), "in a driver's place"
+    assert await plane[1].list(CLAIMS) == claims
 
 
 async def test_the_policy_holds_whatever_else_is_granted(
@@ -307,7 +371,7 @@ async def test_the_policy_holds_whatever_else_is_granted(
     """
     control, api = plane
     rbac = {"apiVersion": "rbac.authorization.k8s.io/v1", **metadata(name="too-much")}
-    rules = [{"apiGroups": ["", "events.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
+    rules = [{"apiGroups": ["", "events.k8s.io", "resource.k8s.io"], "resources": ["*"], "verbs": ["*"]}]
     role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "too-much"}
     account = metadata(name="thalweg-uninstall", namespace="thalweg-system")
     await api.apply({"apiVersion": "v1", "kind": "ServiceAccount", **account})
@@ -323,6 +387,10 @@ async def test_the_policy_holds_whatever_else_is_granted(
         for name, write in WITHOUT_RIGHT.items():
             assert NOTHING_ELSE in await refusal(write, thief), name
         for name, (write, words) in CONFINED.items():
+            assert words in await refusal(write, thief), name
+        for name, write in OTHER_CLAIMS.items():
+            assert NO_OTHER_CLAIMS in await refusal(write, thief), name
+        for name, (write, words) in CONFINED_CLAIMS.items():
             assert words in await refusal(write, thief), name
         whole = {**before, **metadata(**{**before["metadata"], "labels": {"app": "stolen"}})}
         assert METADATA in await refusal(Write("PUT", "", whole), thief)
@@ -347,6 +415,9 @@ async def test_the_policy_holds_whatever_else_is_granted(
             for name, (write, words) in CONFINED.items():
                 said = await refusal(write, uninstaller)
                 assert UNINSTALL in said or words in said, name
+            first = {name: ALLOWED_CLAIMS[name] for name in ("the finalizer", "devices")}
+            for name, write in (OTHER_CLAIMS | first).items():
+                assert UNINSTALL in await refusal(write, uninstaller), name
             for name in ("a nomination", "a reason", "a wake", "a binding", "an eviction", "an Event"):
                 assert UNINSTALL in await refusal(ALLOWED[name], uninstaller), name
             assert await refusal(replace(ALLOWED["our gate opened"], params={"dryRun": "All"}), uninstaller) == ""
@@ -395,7 +466,7 @@ async def test_the_views_service_leads_to_the_own_pod_only(
 
 async def test_what_the_operator_does_is_allowed(thief: Api, plane: tuple[ControlPlane, Api]) -> None:
     """Nominations, reasons, wakes, our gate, bindings, evictions, Events, the status of policies, the lease."""
-    for name, write in ALLOWED.items():
+    for name, write in (ALLOWED | ALLOWED_CLAIMS).items():
         assert await refusal(write, thief) == "", name
     opened = await plane[1].get(f"{PODS}/p")
     assert opened["spec"]["schedulingGates"] == [{"name": THEIRS}]

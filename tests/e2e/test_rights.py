@@ -31,6 +31,7 @@ BREAKS_PLANE = True
 STEERED = {"waiting": "Gate"}
 #: Kinds that few clusters have.
 KINDS = [Path(__file__).parent.parent / "support" / name for name in ("pod_groups.yaml", "node_topology.yaml")]
+DEVICES = "resource.k8s.io/v1"
 SERVICE, VIEW = "thalweg-extender", "thalweg-view"
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases/thalweg"
 
@@ -95,7 +96,12 @@ async def operator(
 
 
 def is_used(right: Right, requests: list[AuditedRequest]) -> bool:
-    """Whether a request needed the right. A server-side apply that creates needs create beside patch."""
+    """Whether a request needed the right. A server-side apply that creates needs create beside patch.
+
+    To change an allocation needs a right on a subresource that no request names.
+    """
+    if right.resource == "resourceclaims/binding":
+        right = right._replace(resource="resourceclaims/status")
     return any(
         (right.verb == each.verb or (right.verb, each.verb, each.status) == ("create", "patch", 201))
         and (each.group, each.resource) == (right.group, right.resource)
@@ -135,6 +141,17 @@ async def test_the_rights_are_enough_and_each_is_used(
     await scene.reason_of("big", "Insufficient cpu")
     await scene.create("large", "16", scheduler=SCHEDULER_NAME)
     await scene.reason_of("large", "Insufficient cpu")
+    device_class = {"apiVersion": DEVICES, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": {}}
+    pool = {"name": "a", "generation": 1, "resourceSliceCount": 1}
+    slice_spec = {"driver": "gpu.example.com", "nodeName": "a", "pool": pool, "devices": [{"name": "gpu-0"}]}
+    resource_slice = {"apiVersion": DEVICES, "kind": "ResourceSlice", "metadata": {"name": "a"}, "spec": slice_spec}
+    request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+    claim = {"apiVersion": DEVICES, "kind": "ResourceClaim", "metadata": {"name": "gpu", "namespace": scene.namespace},
+             "spec": {"devices": {"requests": [request]}}}  # fmt: skip
+    await api.create_many([device_class, resource_slice, claim])
+    named = [{"name": "gpu", "resourceClaimName": "gpu"}]
+    await scene.create("claims", scheduler=SCHEDULER_NAME, resourceClaims=named)
+    assert await scene.node_of("claims") == "a"
     assert await operator.stop() == 0
     assert (await api.get(LEASE))["spec"]["holderIdentity"] == ""
     await operator.start()
