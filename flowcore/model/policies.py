@@ -59,6 +59,11 @@ class Delivery(StrEnum):
         """Whether volume claims are bound too: another scheduler binds the pods."""
         return self is not Delivery.BINDER
 
+    @property
+    def allocates(self) -> bool:
+        """Whether we give resource claims of the pods their devices."""
+        return self is Delivery.BINDER
+
 
 #: Of pods that another scheduler binds and no policy governs.
 OF_OTHERS = Delivery.OBSERVE

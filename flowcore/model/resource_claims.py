@@ -126,9 +126,9 @@ class ClaimAllocation(msgspec.Struct, frozen=True, gc=False):
     devices: tuple[AllocatedDevice, ...] = ()
     terms: tuple[NodeSelectorTerm, ...] | None = None
 
-    def is_like(self, other: ClaimAllocation) -> bool:
+    def is_like(self, allocation: ClaimAllocation) -> bool:
         """Whether both have the same of the same devices."""
-        return [device.what for device in self.devices] == [device.what for device in other.devices]
+        return [device.what for device in self.devices] == [device.what for device in allocation.devices]
 
 
 class ResourceClaim(msgspec.Struct, frozen=True, gc=False):

@@ -101,7 +101,7 @@ class Metrics:
         self.bindings = Counter("thalweg_bindings", "Bindings by the API server's answer.", ["answer"], registry=r)
         self.claim_writes = Counter(
             "thalweg_claim_writes",
-            "Writes of resource claims of pods, by kind (allocate, give back) and answer: done, refused, retrying or "
+            "Writes of resource claims of pods, by kind (allocate, release) and answer: done, refused, retrying or "
             "unwanted.",
             ["kind", "answer"],
             registry=r,

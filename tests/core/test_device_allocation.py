@@ -550,13 +550,11 @@ def test_an_allocation_is_written_as_it_is_read() -> None:
     found = solve(DeviceCase([shared], CLASSES, [manifest], []))
     assert not isinstance(found, Unallocatable)
     (read,), (allocation,) = read_claims([manifest]), found
-    (pooled,) = SliceIndex(read_slices([shared])).pools(reached_node())
     made = allocation_object(
         read,
         allocation,
         [WireDeviceConfig(["s/y"], {"driver": "d"}), WireDeviceConfig(["s/x"], {"driver": "e"}), WireDeviceConfig()],
         {"gpu": [WireDeviceConfig(None, {"driver": "c"})]},
-        {each.device_id: each.device for each in pooled.devices},
         lambda: "drawn",
     )
     assert made["devices"]["config"] == [

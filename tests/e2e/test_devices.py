@@ -1,4 +1,4 @@
-"""Pods with resource claims, through kube-scheduler: planned where devices are, allocated and bound by it alone."""
+"""Pods with resource claims, through kube-scheduler: planned where devices are, allocated and bound by it."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from support.cluster_scenario import ClusterScenario
+from support.operator import until
 from support.steering import count, no_reservations
 from thalweg_controlplane.client.objects import object_path
 
@@ -87,9 +88,23 @@ async def test_pods_that_share_a_claim(scene: ClusterScenario) -> None:
     assert len(await allocated(scene)) == 1
 
 
-async def test_delivery_binder_waits(scene: ClusterScenario) -> None:
-    """It allocates nothing, and says so."""
-    await scene.nodes("a")
-    await scene.create("p", resourceClaims=ONE, scheduler=SCHEDULER_NAME)
-    await scene.reason_of("p", "ts resource claims (gpu) need kube-scheduler's binding work")
-    assert await allocated(scene) == []
+async def test_both_deliveries_take_devices(scene: ClusterScenario) -> None:
+    """Pods that we bind and pods that kube-scheduler binds come at once: no two of them have one device."""
+    await scene.nodes("a", "b", cpu="8")
+    steered, ours = [f"s{number}" for number in range(3)], [f"o{number}" for number in range(3)]
+    pods = [scene.pod(name, "1", resourceClaims=ONE) for name in steered]
+    pods += [scene.pod(name, "1", resourceClaims=ONE, scheduler=SCHEDULER_NAME) for name in ours]
+    await scene.api.create_many(pods)
+
+    async def placed() -> int:
+        return sum(bool(pod["spec"].get("nodeName")) for pod in await scene.pods())
+
+    async def three() -> bool:
+        return await placed() == 3
+
+    await until(three, 90, lambda: "three pods to have devices")
+    assert await allocated(scene) == [("a", "gpu-0"), ("b", "gpu-0"), ("b", "gpu-1")]
+    names = [pod["metadata"]["name"] for pod in await scene.pods() if pod["spec"].get("nodeName")]
+    await scene.delete(*names)
+    await until(three, 90, lambda: "the other three to have them")
+    assert len(set(await allocated(scene))) == 3

@@ -142,12 +142,10 @@ def _objects(case: DeviceCase, allocations: tuple[ClaimAllocation, ...]) -> list
         ]
         for each in case.classes
     }
-    pools = SliceIndex(read_slices(case.slices)).pools(reached_node())
-    devices = {pooled.device_id: pooled.device for pool in pools for pooled in pool.devices}
     objects = []
     for claim, allocation, manifest in zip(read_claims(case.claims), allocations, case.claims, strict=True):
         own = _config(manifest["spec"]["devices"])
-        objects.append(allocation_object(claim, allocation, own, class_config, devices, lambda: "share"))
+        objects.append(allocation_object(claim, allocation, own, class_config, lambda: "share"))
     return [_without_amounts(each) for each in objects]
 
 

@@ -186,12 +186,12 @@ class ClaimableDevices:
         """It is decided what a pod gets, whether or not the cluster changed since then."""
         if taker.pod in self._claims_of_pod:
             return
-        there = [planned for planned in taker.claims if planned.key in self._claims]
-        for planned in there:
+        claims = [planned for planned in taker.claims if planned.key in self._claims]
+        for planned in claims:
             if self._claims[planned.key].allocation is None and planned.key not in self.allocations:
                 self._allocate(planned.key, planned.allocation)
             self._users[planned.key] += 1
-        self._claims_of_pod[taker.pod] = tuple(planned.key for planned in there)
+        self._claims_of_pod[taker.pod] = tuple(planned.key for planned in claims)
 
     def _allocate(self, claim: ClaimKey, allocation: ClaimAllocation) -> None:
         self.allocations[claim] = allocation

@@ -31,7 +31,7 @@ from thalweg_operator.api.writes.events import timestamp
 from thalweg_operator.api.writes.write_queue import Finished, Outcome, Retry, WriteQueue, retry_after_error
 from thalweg_operator.errors import ConnectionLost, Refused
 from thalweg_operator.metrics import Metrics
-from thalweg_operator.reservations.effects import Allocate, ClaimRef, GiveBack
+from thalweg_operator.reservations.effects import Allocate, ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.shell import Shell
 
@@ -102,7 +102,7 @@ class ClaimWriter:
         #: By pod: its lock, and how many hold or want it.
         self._locks: dict[str, tuple[asyncio.Lock, int]] = {}
 
-    def put(self, write: Allocate | GiveBack) -> None:
+    def put(self, write: Allocate | ReleaseClaims) -> None:
         """Puts a write in line."""
         self._queue.put(write, write.claims[0].namespace)
 
@@ -119,10 +119,10 @@ class ClaimWriter:
         """Whether a write was sent that may still be carried out."""
         return self._queue.unanswered
 
-    async def _try(self, write: Allocate | GiveBack, tries: int) -> Outcome:
+    async def _try(self, write: Allocate | ReleaseClaims, tries: int) -> Outcome:
         async with self._alone(write.pod):
             try:
-                return await (self._allocate(write) if isinstance(write, Allocate) else self._give_back(write, tries))
+                return await (self._allocate(write) if isinstance(write, Allocate) else self._release(write, tries))
             except Exception as error:
                 self._answer(write, Answer.REFUSED, repr(error))
                 raise
@@ -142,8 +142,8 @@ class ClaimWriter:
             else:
                 del self._locks[uid]
 
-    def _answer(self, write: Allocate | GiveBack, answer: Answer, reason: str = "") -> None:
-        kind = "allocate" if isinstance(write, Allocate) else "give back"
+    def _answer(self, write: Allocate | ReleaseClaims, answer: Answer, reason: str = "") -> None:
+        kind = "allocate" if isinstance(write, Allocate) else "release"
         self._metrics.claim_writes.labels(kind, answer.value).inc()
         self._shell.answered(write, answer, reason)
 
@@ -178,7 +178,7 @@ class ClaimWriter:
             ConnectionLost, Refused: as of the client.
         """
         pod = write.pod
-        ref = ClaimRef(planned.namespace, planned.name, planned.uid)
+        ref = ReleasedClaim(planned.namespace, planned.name, planned.uid)
         consumer = {"resource": "pods", "name": pod.name, "uid": pod.uid}
         for _ in range(_TRIES):
             if not self._shell.is_wanted(write):
@@ -218,7 +218,7 @@ class ClaimWriter:
 
     # --- giving back ---
 
-    async def _give_back(self, write: GiveBack, tries: int) -> Outcome:
+    async def _release(self, write: ReleaseClaims, tries: int) -> Outcome:
         for ref in write.claims:
             if not self._shell.is_wanted(write):
                 self._answer(write, Answer.UNWANTED)
@@ -240,7 +240,7 @@ class ClaimWriter:
         self._answer(write, Answer.DONE)
         return Finished.ANSWERED
 
-    async def _free(self, ref: ClaimRef, pod: Pod | None) -> Outcome | None:
+    async def _free(self, ref: ReleasedClaim, pod: Pod | None) -> Outcome | None:
         """Gives one claim back. None: that is done.
 
         Raises:
@@ -264,7 +264,11 @@ class ClaimWriter:
         return Retry("conflict", counts_as_failure=False)
 
     async def _patch(
-        self, ref: ClaimRef, body: Mapping[str, Any], subresource: str = "", content_type: str = STRATEGIC_MERGE_PATCH
+        self,
+        ref: ReleasedClaim,
+        body: Mapping[str, Any],
+        subresource: str = "",
+        content_type: str = STRATEGIC_MERGE_PATCH,
     ) -> _Shown:
         """Changes a claim; the claim after that.
 

@@ -19,11 +19,11 @@ from thalweg_operator.reservations.effects import (
     CountNomination,
     CountPlacement,
     Evict,
-    GiveBack,
     Log,
     Nominate,
     OpenGate,
     ReconcileGates,
+    ReleaseClaims,
     WakePod,
     WriteCondition,
 )
@@ -45,7 +45,7 @@ def handlers(
     return {
         Bind: binder.put,
         Allocate: claim_writer.put,
-        GiveBack: claim_writer.put,
+        ReleaseClaims: claim_writer.put,
         Nominate: nominator.put,
         ClearNomination: nominator.put,
         OpenGate: nominator.put,

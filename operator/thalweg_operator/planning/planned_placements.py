@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from flowcore.model.pods import Pod
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.policies import Policy
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.planning.worker.messages import RoundReply, RoundRequest
 from thalweg_operator.reservations.events import PlannedPlacement, PricesPlanned, PricesUnknown
@@ -65,7 +65,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
 
 def _gets_devices(pod: Pod, policy: Policy) -> bool:
     """Whether we give the claims of a pod their devices."""
-    return pod.pod_class.devices is not None and policy.delivery is Delivery.BINDER
+    return pod.pod_class.devices is not None and policy.delivery.allocates
 
 
 class PriceReader:

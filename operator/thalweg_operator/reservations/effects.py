@@ -46,7 +46,7 @@ class Allocate(_Effect, frozen=True, gc=False):
     claims: tuple[PlannedClaim, ...]
 
 
-class ClaimRef(_Effect, frozen=True, gc=False):
+class ReleasedClaim(_Effect, frozen=True, gc=False):
     """A claim. Another one of its name has another uid."""
 
     namespace: str
@@ -54,14 +54,14 @@ class ClaimRef(_Effect, frozen=True, gc=False):
     uid: str
 
 
-class GiveBack(_Effect, frozen=True, gc=False):
+class ReleaseClaims(_Effect, frozen=True, gc=False):
     """Claims are not reserved for a pod any more; what we allocated and nobody else reserves comes free.
 
     Attributes:
         pod: None: no pod reserves them.
     """
 
-    claims: tuple[ClaimRef, ...]
+    claims: tuple[ReleasedClaim, ...]
     pod: Pod | None = None
 
 
@@ -199,7 +199,7 @@ class Log(_Effect, frozen=True, gc=False):
     fields: tuple[tuple[str, str], ...]
 
 
-Write: TypeAlias = Bind | Allocate | GiveBack | Nominate | ClearNomination | OpenGate | WakePod | Evict
+Write: TypeAlias = Bind | Allocate | ReleaseClaims | Nominate | ClearNomination | OpenGate | WakePod | Evict
 Effect: TypeAlias = (
     Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
 )

@@ -17,9 +17,9 @@ from thalweg_operator.reservations.effects import (
     ClearNomination,
     Effect,
     Evict,
-    GiveBack,
     Nominate,
     OpenGate,
+    ReleaseClaims,
     RequestRound,
     WakePod,
     Write,
@@ -202,7 +202,7 @@ class ApiServer:
             shown_first: the watch shows what the write did before its answer comes.
         """
         write = self.writes.pop(at)
-        if isinstance(write, Allocate | GiveBack):
+        if isinstance(write, Allocate | ReleaseClaims):
             self._send_claims(write, answer, reason, lost=lost, shown_first=shown_first)
             return
         uncertain = self._is_uncertain(write)
@@ -238,16 +238,16 @@ class ApiServer:
             self.apply(WriteAnswered(write, Answer.DONE))
 
     def _send_claims(
-        self, write: Allocate | GiveBack, answer: Answer, reason: str, *, lost: bool, shown_first: bool
+        self, write: Allocate | ReleaseClaims, answer: Answer, reason: str, *, lost: bool, shown_first: bool
     ) -> None:
         """Claims of a pod are written one by one. What is refused may be written in part."""
         if not self.is_wanted(write):
             self.apply(WriteAnswered(write, Answer.UNWANTED))
             return
         is_done = answer is Answer.DONE or lost
-        if isinstance(write, GiveBack):
+        if isinstance(write, ReleaseClaims):
             if is_done:
-                self.devices.give_back(write)
+                self.devices.release(write)
             answer = Answer.DONE if is_done else Answer.RETRYING  # it is needed
         else:
             try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 from support.device_clusters import GPU, claim, slice_of
 from support.draw_devices import read_claims, read_classes, read_slices
-from thalweg_operator.reservations.effects import Allocate, GiveBack
+from thalweg_operator.reservations.effects import Allocate, ReleaseClaims
 from thalweg_operator.reservations.events import Event, ObjectSet
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
@@ -108,7 +108,7 @@ class ApiClaims:
                 )
             )
 
-    def give_back(self, write: GiveBack) -> None:
+    def release(self, write: ReleaseClaims) -> None:
         """Claims are not reserved for a pod any more; what is ours and nobody reserves comes free."""
         for ref in write.claims:
             known = self.claims.get((ref.namespace, ref.name))

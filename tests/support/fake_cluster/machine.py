@@ -351,7 +351,7 @@ class Claims(Gangs):
                 assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod"
         assert max(devices.held().values(), default=0) <= 1
         records = self.world.ledger.claims
-        kept = (records.users, records.groups, records.allocating, records.giving_back, records.ended)
+        kept = (records.users, records.groups, records.allocating, records.releasing, records.ended)
         assert not any(kept), kept
 
 

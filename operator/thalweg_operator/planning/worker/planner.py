@@ -10,7 +10,7 @@ import msgspec
 from flowcore.cluster.arrays.snapshot import PendingPod
 from flowcore.costs import MODELS, CostModel
 from flowcore.costs.network_model import NetworkModel
-from flowcore.model.policies import Delivery, Policy
+from flowcore.model.policies import Policy
 from flowcore.model.resource_claims import PlannedClaim
 from flowcore.planning.plan_document import to_plan_document
 from flowcore.planning.round import Round, RoundResult
@@ -94,7 +94,7 @@ def _planned_claims(
     """What the claims of placed pods have or get, of pods that we bind: kube-scheduler chooses for others itself."""
     for placement in result.placements:
         pod = placement.pod
-        if pod.pod_class.devices is not None and policies[pod.policy].delivery is Delivery.BINDER:
+        if pod.pod_class.devices is not None and policies[pod.policy].delivery.allocates:
             claims = claimable_devices(result.after).planned_claims(pod.pod_class.devices)
             if claims is not None:
                 yield positions[pod.key], claims

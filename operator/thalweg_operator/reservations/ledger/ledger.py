@@ -355,12 +355,12 @@ class Ledger:
 
         One whose claims are being given back is planned after that: until then they may say either.
         """
-        reservations, held, giving_back = self.reservations, self.held, self.claims.giving_back
+        reservations, held, releasing = self.reservations, self.held, self.claims.releasing
         waiting = sorted(self._cluster.waiting.items())
         return [
             pod
             for key, pod in waiting
-            if (key not in reservations or key in held) and (key not in giving_back or giving_back[key].uid != pod.uid)
+            if (key not in reservations or key in held) and (key not in releasing or releasing[key].uid != pod.uid)
         ]
 
     def gang_pods(self) -> dict[str, str]:

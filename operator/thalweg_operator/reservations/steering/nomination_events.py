@@ -9,10 +9,10 @@ from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import (
     ClearNomination,
     CountNomination,
-    GiveBack,
     Log,
     Nominate,
     OpenGate,
+    ReleaseClaims,
     RequestRound,
 )
 from thalweg_operator.reservations.events import Answer, SchedulerAnswered, SchedulerAsks, WriteAnswered
@@ -252,7 +252,7 @@ def _take(state: SteeringState, before: Reservation, place: Place) -> None:
 def write_answered(state: SteeringState, event: WriteAnswered) -> None:
     """A write to a pod was answered."""
     write, answer, reason = event.write, event.answer, event.reason
-    if isinstance(write, GiveBack):
+    if isinstance(write, ReleaseClaims):
         return  # of claims
     pod, ledger = write.pod, state.ledger
     record, reservation = ledger.known_record(pod), nomination_of(ledger, pod.key)

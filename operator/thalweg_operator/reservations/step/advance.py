@@ -10,9 +10,9 @@ from thalweg_operator.reservations.effects import (
     Bind,
     Effect,
     Evict,
-    GiveBack,
     Nominate,
     ReconcileGates,
+    ReleaseClaims,
     RequestRound,
 )
 from thalweg_operator.reservations.events import (
@@ -110,7 +110,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             nomination_events.adopt_nominations(state)
         case TimePassed():
             _time_passed(state)
-    allocations.give_back_ended(state)
+    allocations.release_ended(state)
     if ledger.round_wanted or ledger.round_at_once:
         ledger.helped += ledger.round_wanted
         state.effects.append(RequestRound(at_once=ledger.round_at_once))
@@ -127,8 +127,8 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
             bindings.answered(state, write, answer, event.reason)
         case Allocate():
             allocations.answered(state, write, answer, event.reason)
-        case GiveBack():
-            allocations.given_back(state, write, answer)
+        case ReleaseClaims():
+            allocations.claims_released(state, write, answer)
         case Evict():
             if answer is not Answer.RETRYING:
                 (state.checking if write.dry_run else state.evicting).discard(write.pod.uid)

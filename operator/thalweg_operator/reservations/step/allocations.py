@@ -12,10 +12,10 @@ from collections.abc import Sequence
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
-from thalweg_operator.reservations.effects import Allocate, Bind, ClaimRef, GiveBack, WriteCondition
+from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, ReleasedClaim, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
-from thalweg_operator.reservations.ledger.records.claims import GivenBack
+from thalweg_operator.reservations.ledger.records.claims import ReleasingPod
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.state import State
@@ -82,8 +82,8 @@ def claim_changed(state: State, key: ClaimKey, before: ResourceClaim | None, aft
             _give_up(state, reservation, f"ResourceClaim {'/'.join(key)} is not reserved for it any more")
         else:
             _look(state, user)
-    if records.giving_back and before is not None:
-        for name in [name for name, given in records.giving_back.items() if key in given.claims]:
+    if records.releasing and before is not None:
+        for name in [name for name, given in records.releasing.items() if key in given.claims]:
             _settle(state, name)
 
 
@@ -143,25 +143,26 @@ def _awaited(state: State, reservation: Reservation) -> str:
     return ", ".join(device for claim in claims if claim is not None for device in claim.awaited)
 
 
-def _group(state: State, reservation: Reservation) -> list[Reservation]:
-    """The pods that are bound together with one, itself among them."""
+def _allocating(state: State, reservation: Reservation) -> list[Reservation]:
+    """The pods that are bound together with one, itself among them, as far as they are not being bound yet."""
+    reservations = state.ledger.reservations
     keys = state.ledger.claims.groups.get(reservation.bound_with, {reservation.pod.key})
-    return [state.ledger.reservations[key] for key in sorted(keys)]
+    return [reservations[key] for key in sorted(keys) if reservations[key].phase is Phase.ALLOCATING]
 
 
 def _bind_group(state: State, reservation: Reservation) -> None:
     """Binds pods whose claims are all there."""
     cluster, ledger = state.cluster, state.ledger
-    group = [each for each in _group(state, reservation) if each.phase is Phase.ALLOCATING]
-    if ledger.ends or not all(each.is_ready for each in group):
+    group = _allocating(state, reservation)
+    if ledger.ends or not all(member.is_ready for member in group):
         return  # at the end the next leader takes them up
-    writes = [Bind(each.pod, each.node, each.generation) for each in group]
-    for each, write in zip(group, writes, strict=True):
+    writes = [Bind(member.pod, member.node, member.generation) for member in group]
+    for member, write in zip(group, writes, strict=True):
         if bind_problem(cluster, ledger, write, retry=True):
-            _end(state, each)  # the cluster changed while devices got ready
+            _end(state, member)  # the cluster changed while devices got ready
             return
-    for each, write in zip(group, writes, strict=True):
-        ledger.change(each.pod.key, phase=Phase.BINDING, waits_since=NEVER)
+    for member, write in zip(group, writes, strict=True):
+        ledger.change(member.pod.key, phase=Phase.BINDING, waits_since=NEVER)
         state.effects.append(write)
 
 
@@ -176,54 +177,54 @@ def _end(state: State, reservation: Reservation) -> None:
     cluster, ledger = state.cluster, state.ledger
     gang = reservation.pod.gang
     alone = reservation.optional or (gang is not None and has_begun(cluster, ledger, gang.key))
-    group = [each for each in _group(state, reservation) if each.phase is Phase.ALLOCATING]
-    for each in [reservation] if alone else group:
-        ledger.release(each.pod.key, each.pod.uid)
-    rest = [each for each in group if each.pod.key in ledger.reservations]
+    group = _allocating(state, reservation)
+    for member in [reservation] if alone else group:
+        ledger.release(member.pod.key, member.pod.uid)
+    rest = [member for member in group if member.pod.key in ledger.reservations]
     if rest:
         _bind_group(state, rest[0])
 
 
-# --- giving back ---
+# --- what is released ---
 
 
-def give_back_ended(state: State) -> None:
+def release_ended(state: State) -> None:
     """What pods had whose reservations ended in this step is given back, unless somebody bound them."""
     cluster, ledger = state.cluster, state.ledger
     for ended in ledger.claims.take_ended():
         pod = cluster.pods.get(ended.pod.key)
         is_bound = pod is not None and pod.uid == ended.pod.uid and bool(pod.node_name)
         if not (is_bound or ledger.ends):
-            refs = tuple(ClaimRef(claim.namespace, claim.name, claim.uid) for claim in ended.claims)
-            give_back(state, GiveBack(refs, ended.pod))
+            refs = tuple(ReleasedClaim(claim.namespace, claim.name, claim.uid) for claim in ended.claims)
+            release(state, ReleaseClaims(refs, ended.pod))
 
 
-def give_back(state: State, write: GiveBack) -> None:
+def release(state: State, write: ReleaseClaims) -> None:
     """Gives claims back. A pod of theirs is planned again once that is seen."""
     if write.pod is not None:
         keys = tuple((claim.namespace, claim.name) for claim in write.claims)
-        state.ledger.claims.giving_back[write.pod.key] = GivenBack(write.pod.uid, keys)
+        state.ledger.claims.releasing[write.pod.key] = ReleasingPod(write.pod.uid, keys)
     state.effects.append(write)
 
 
-def given_back(state: State, write: GiveBack, answer: Answer) -> None:
+def claims_released(state: State, write: ReleaseClaims, answer: Answer) -> None:
     """Claims were given back."""
-    given_back = state.ledger.claims.giving_back
-    known = None if write.pod is None else given_back.get(write.pod.key)
+    claims_released = state.ledger.claims.releasing
+    known = None if write.pod is None else claims_released.get(write.pod.key)
     if write.pod is None or known is None or known.uid != write.pod.uid or answer is Answer.RETRYING:
         return
     if answer is Answer.DONE:
         known.is_written = True
         _settle(state, write.pod.key)
     else:
-        del given_back[write.pod.key]
+        del claims_released[write.pod.key]
         state.ledger.round_wanted = True
 
 
 def _settle(state: State, name: str) -> None:
     """A pod may be planned again once no claim that it gave back names it."""
     records, claims = state.ledger.claims, state.cluster.devices.claims
-    given = records.giving_back[name]
+    given = records.releasing[name]
     if given.is_written and not any(key in claims and given.uid in claims[key].reserved_for for key in given.claims):
-        del records.giving_back[name]
+        del records.releasing[name]
         state.ledger.round_wanted = True

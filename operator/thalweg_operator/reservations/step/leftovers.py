@@ -13,9 +13,9 @@ from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.pods import Pod
 from flowcore.model.resource_claims import ResourceClaim
 from thalweg_operator.reservations.deliveries import delivery_of
-from thalweg_operator.reservations.effects import ClaimRef, GiveBack
+from thalweg_operator.reservations.effects import ReleaseClaims, ReleasedClaim
 from thalweg_operator.reservations.ledger.reservation import Owner
-from thalweg_operator.reservations.step.allocations import give_back
+from thalweg_operator.reservations.step.allocations import release
 from thalweg_operator.reservations.step.state import State
 
 #: Seconds after which an allocation that nobody uses is freed.
@@ -26,29 +26,31 @@ def free_leftovers(state: State) -> None:
     """Frees what was left over for long enough."""
     records, left = state.ledger.claims, _leftovers(state)
     records.idle_since = {key: records.idle_since.get(key, state.now) for key in left}
-    pods: dict[str, tuple[Pod, list[ClaimRef]]] = {}
+    pods: dict[str, tuple[Pod, list[ReleasedClaim]]] = {}
     for key, consumers in left.items():
         if state.now - records.idle_since[key] < IDLE_SECONDS:
             continue
         records.idle_since[key] = state.now  # should that fail
-        ref = ClaimRef(*key, state.cluster.devices.claims[key].uid)
+        ref = ReleasedClaim(*key, state.cluster.devices.claims[key].uid)
         for pod in consumers:
             pods.setdefault(pod.key, (pod, []))[1].append(ref)
         if not consumers:
-            give_back(state, GiveBack((ref,)))
+            release(state, ReleaseClaims((ref,)))
     for pod, refs in pods.values():
-        give_back(state, GiveBack(tuple(refs), pod))
+        release(state, ReleaseClaims(tuple(refs), pod))
 
 
 def _leftovers(state: State) -> dict[ClaimKey, list[Pod]]:
     """Claims that have what we allocated and nobody uses, by key, each with the pods that reserve it."""
-    ours = {key: claim for key, claim in state.cluster.devices.claims.items() if claim.is_ours and claim.allocation}
-    if not ours:
+    allocated = {
+        key: claim for key, claim in state.cluster.devices.claims.items() if claim.is_ours and claim.allocation
+    }
+    if not allocated:
         return {}
     waiting = {pod.uid: pod for pod in state.cluster.waiting.values() if pod.pod_class.devices is not None}
     return {
         key: [waiting[uid] for uid in claim.reserved_for]
-        for key, claim in ours.items()
+        for key, claim in allocated.items()
         if _is_left(state, claim, waiting)
     }
 
@@ -59,7 +61,7 @@ def _is_left(state: State, claim: ResourceClaim, waiting: dict[str, Pod]) -> boo
         return False
     for uid in claim.reserved_for:
         pod = waiting.get(uid)
-        if pod is None or pod.key in ledger.reservations or pod.key in ledger.claims.giving_back:
+        if pod is None or pod.key in ledger.reservations or pod.key in ledger.claims.releasing:
             return False
         policy = state.policy_of(pod)
         if policy is None or delivery_of(policy).owner is not Owner.BINDER:

@@ -157,7 +157,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
 def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> bool:
     """Whether the devices that claims are to get are as free as the plan knew them."""
     records, pod = state.ledger.claims, placement.pod
-    if placement.claims is None or (pod.key in records.giving_back and records.giving_back[pod.key].uid == pod.uid):
+    if placement.claims is None or (pod.key in records.releasing and records.releasing[pod.key].uid == pod.uid):
         return False
     return not records.taken_since(placement.claims, generation, slices=True)
 

@@ -13,9 +13,9 @@ from thalweg_operator.reservations.effects import (
     Bind,
     ClearNomination,
     Evict,
-    GiveBack,
     Nominate,
     OpenGate,
+    ReleaseClaims,
     WakePod,
     Write,
 )
@@ -46,7 +46,7 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
                 and write.node in cluster.nodes
                 and not ledger.ends
             )
-        case GiveBack():
+        case ReleaseClaims():
             # A pod that somebody bound uses its claims.
             pod = None if write.pod is None else cluster.pods.get(write.pod.key)
             return pod is None or write.pod is None or pod.uid != write.pod.uid or not pod.node_name

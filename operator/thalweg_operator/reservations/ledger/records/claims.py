@@ -15,7 +15,7 @@ from thalweg_operator.reservations.ledger.reservation import Reservation
 K = TypeVar("K")
 
 
-class GivenBack(msgspec.Struct, gc=False):
+class ReleasingPod(msgspec.Struct, gc=False):
     """Claims that a pod has no use for any more.
 
     Attributes:
@@ -30,13 +30,13 @@ class GivenBack(msgspec.Struct, gc=False):
 
 
 class ClaimRecords:
-    """See the module.
+    """What is remembered of claims between steps.
 
     Attributes:
         users: keys of the pods with a reservation that a claim is planned for, by the claim's key.
         groups: keys of the pods that are bound once the claims of all are there, by the group's name.
         allocating: keys of the pods in phase ALLOCATING.
-        giving_back: what pods give back, by the pod's key; meanwhile they are not planned.
+        releasing: what pods give back, by the pod's key; meanwhile they are not planned.
         ended: reservations that ended without their pod being bound, and whose claims may be written.
         idle_since: since when nobody uses what we allocated, by the claim's key.
     """
@@ -45,7 +45,7 @@ class ClaimRecords:
         self.users: dict[ClaimKey, set[str]] = {}
         self.groups: dict[str, set[str]] = {}
         self.allocating: set[str] = set()
-        self.giving_back: dict[str, GivenBack] = {}
+        self.releasing: dict[str, ReleasingPod] = {}
         self.ended: list[Reservation] = []
         self.idle_since: dict[ClaimKey, float] = {}
         #: Generation of the cluster when others last took something of a device, or a pool changed.

@@ -1,0 +1,343 @@
+"""Claims of planned pods: what is written, what of it counts, what is given back, and when pods are bound."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from support.fake_cluster.api_server import NAMESPACE
+from support.fake_cluster.claims import claiming
+from support.fake_cluster.cluster import FakeCluster
+from support.fake_cluster.machine import gang, room, sized
+from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
+from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger.transitions import Phase
+from thalweg_operator.reservations.step.leftovers import IDLE_SECONDS
+
+from flowcore.cluster.arrays.device_objects import ClaimKey
+from flowcore.model.gang_spec import GangRef
+from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy, Selects
+from flowcore.model.resource_slices import DeviceId
+
+
+class Case(FakeCluster):
+    """Nodes "a" and "b" with so many devices each."""
+
+    def __init__(self, a: int = 1, b: int = 0, *, later: bool = False) -> None:
+        super().__init__([room("a", 1000), room("b", 1000)], [Policy("bound")])
+        for name, count in (("a", a), ("b", b)):
+            self.devices.publish_devices(name, count, later=later)
+        self.start()
+
+    def pod(self, name: str, *, of: GangRef | None = None, shares: str = "") -> None:
+        """A pod with a claim of its own, or with one that it shares; its uid is its name."""
+        claim = shares or f"{name}-gpu"
+        if (NAMESPACE, claim) not in self.devices.claims:
+            self.devices.make(NAMESPACE, claim, claim, owner="" if shares else name)
+        devices = claiming(NAMESPACE, name, name, claim, template=not shares)
+        pod_class = msgspec.structs.replace(sized(100), devices=devices)
+        self.create_pod(name, name, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, gang=of)
+        self.show()
+
+    def round(self) -> None:
+        """All that waits is planned, and the plan is carried out."""
+        self.make_plan()
+        self.deliver(100)
+
+    def answer(
+        self, kind: type[Allocate | Bind | ReleaseClaims], answer: Answer = Answer.DONE, reason: str = "no"
+    ) -> None:
+        """The first write of a kind is sent, and answered so."""
+        self.send(next(at for at, write in enumerate(self.writes) if isinstance(write, kind)), answer, reason=reason)
+
+    def kinds(self) -> list[str]:
+        return sorted(type(write).__name__ for write in self.writes)
+
+    def phase(self, name: str) -> Phase | None:
+        reservation = self.ledger.reservations.get(f"{NAMESPACE}/{name}")
+        return None if reservation is None else reservation.phase
+
+    def device(self, claim: str) -> DeviceId | None:
+        allocation = self.devices.claims[NAMESPACE, claim].allocation
+        return None if allocation is None else allocation.devices[0].device
+
+    def told(self) -> list[str]:
+        reasons = [effect.reason for effect in self.effects if isinstance(effect, WriteCondition)]
+        self.effects = [effect for effect in self.effects if not isinstance(effect, WriteCondition)]
+        return reasons
+
+
+GPU = DeviceId("gpu.example.com", "a", "gpu-0")
+OWN: ClaimKey = NAMESPACE, "p-gpu"
+
+
+def test_a_pod_is_bound_once_the_watch_shows_its_claims() -> None:
+    """The answer to the write is not enough: what others wrote before may not be seen yet."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    assert case.kinds() == ["Allocate"]
+    case.answer(Allocate)
+    assert (case.phase("p"), case.kinds(), case.device("p-gpu")) == (Phase.ALLOCATING, [], GPU)
+    case.show()
+    assert (case.phase("p"), case.kinds()) == (Phase.BINDING, ["Bind"])
+    case.answer(Bind)
+    case.show()
+    assert case.phase("p") is None
+    case.wait(2 * IDLE_SECONDS, 1.0)
+    assert case.device("p-gpu") == GPU
+
+
+def test_others_take_the_device_before_us() -> None:
+    """Their write came first, as the watch shows: ours is given back, no pod is bound, and it is planned anew."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    case.answer(Allocate)
+    case.show()
+    assert case.kinds() == ["ReleaseClaims"]
+    assert case.ledger.plannable() == [], "until that is done, nobody knows what it has"
+    case.settle()
+    assert (case.device("p-gpu"), case.device("theirs")) == (None, GPU)
+    case.pass_time(1)
+    case.round()
+    assert case.phase("p") is None
+    assert not case.writes
+
+
+def test_others_take_the_device_while_we_plan() -> None:
+    """The placement is dropped, and nothing is written."""
+    case = Case()
+    case.pod("p")
+    case.make_plan()
+    case.devices.make(NAMESPACE, "theirs", "theirs")
+    case.devices.allocate_elsewhere((NAMESPACE, "theirs"), GPU, "somebody")
+    case.show()
+    case.deliver(100)
+    assert (case.phase("p"), case.writes) == (None, [])
+
+
+def test_others_allocate_the_claim() -> None:
+    """Their allocation stays as it is; the pod goes where that device is."""
+    case = Case(a=1, b=1)
+    case.pod("p")
+    case.round()
+    (write,) = case.writes
+    assert isinstance(write, Allocate)
+    other = DeviceId("gpu.example.com", "b" if write.node == "a" else "a", "gpu-0")
+    case.devices.allocate_elsewhere(OWN, other)
+    case.answer(Allocate)
+    assert any("allocated otherwise in the meantime" in reason for reason in case.told())
+    case.settle()
+    assert case.device("p-gpu") == other
+    case.pass_time(5)
+    case.round()
+    case.settle()
+    # The fake says of no allocation which nodes reach it.
+    assert case.api[f"{NAMESPACE}/p"].node_name
+    assert not case.devices.claims[OWN].is_ours
+    assert case.device("p-gpu") == other
+
+
+def test_a_gang_is_bound_once_the_claims_of_all_are_there() -> None:
+    """One pod of it claims nothing, and waits with them."""
+    case = Case(a=2)
+    members = gang("g", 3)
+    for name in ("p", "q"):
+        case.pod(name, of=members)
+    case.create_pod("r", pod_class=sized(100), scheduler_name=SCHEDULER_NAME, gang=members)
+    case.show()
+    case.round()
+    assert case.kinds() == ["Allocate", "Allocate"]
+    case.answer(Allocate)
+    case.show()
+    assert case.kinds() == ["Allocate"]
+    assert {case.phase(name) for name in "pqr"} == {Phase.ALLOCATING}
+    case.answer(Allocate)
+    case.show()
+    assert case.kinds() == ["Bind", "Bind", "Bind"]
+    case.settle()
+    assert all(pod.node_name for pod in case.api.values())
+
+
+def test_one_refused_claim_of_a_gang() -> None:
+    """All give back what they have; the pod that was refused is told, and pauses."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, of=gang("g", 2))
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.answer(Allocate, Answer.REFUSED, "a webhook says no")
+    assert case.kinds() == ["ReleaseClaims", "ReleaseClaims"]
+    assert case.told() == ["its claims could not be reserved for a: a webhook says no"], (
+        "only the pod that was refused is told"
+    )
+    case.settle()
+    assert not case.ledger.reservations
+    assert [case.device(f"{name}-gpu") for name in "pq"] == [None, None]
+    case.pass_time(5)
+    case.round()
+    case.settle()
+    assert all(pod.node_name for pod in case.api.values())
+
+
+def test_pods_of_one_round_share_a_claim() -> None:
+    """Whichever is written first allocates it. The last to leave frees it."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, shares="shared")
+    case.round()
+    case.writes.reverse()
+    case.settle()
+    assert all(pod.node_name == "a" for pod in case.api.values())
+    assert set(case.devices.claims[NAMESPACE, "shared"].reserved_for) == {"p", "q"}
+    case.pod("late", shares="shared")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.answer(Bind, Answer.REFUSED, "no")
+    case.settle()
+    assert set(case.devices.claims[NAMESPACE, "shared"].reserved_for) == {"p", "q"}
+    assert case.device("shared") is not None
+
+
+def test_devices_that_get_ready() -> None:
+    """The pod is told what it waits for, and keeps its room meanwhile."""
+    case = Case(later=True)
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    assert case.told() == ["its devices on a are not ready: gpu.example.com/a/gpu-0 (ready)"]
+    case.pass_time(500)
+    assert case.phase("p") is Phase.ALLOCATING
+    case.devices.report(OWN, ready=True)
+    case.show()
+    assert case.kinds() == ["Bind"]
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_devices_that_do_not_get_ready(fails: bool) -> None:  # noqa: FBT001
+    """Their driver says so, or it takes too long: they are given back."""
+    case = Case(later=True)
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.told()
+    if fails:
+        case.devices.report(OWN, ready=False)
+        case.show()
+    else:
+        case.pass_time(600.5)
+    (reason,) = case.told()
+    assert ("a device will not get ready: " if fails else "devices were not ready within 600 s: ") in reason
+    assert case.kinds() == ["ReleaseClaims"]
+    case.settle()
+    assert case.device("p-gpu") is None
+    assert f"{NAMESPACE}/p" in case.cluster.waiting
+
+
+def test_a_reservation_that_somebody_takes_away() -> None:
+    """While devices get ready: the pod is planned anew."""
+    case = Case(later=True)
+    case.pod("p")
+    case.round()
+    case.settle()
+    case.devices.put(msgspec.structs.replace(case.devices.claims[OWN], reserved_for=()))
+    case.show()
+    assert any("is not reserved for it any more" in reason for reason in case.told())
+    case.settle()
+    assert case.device("p-gpu") is None
+
+
+def test_an_operator_that_ended_between_its_writes() -> None:
+    """The next one takes the allocation up: the claim is not written again."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    before = case.devices.claims[OWN]
+    case.start()
+    case.round()
+    assert case.kinds() == ["Bind"]
+    case.settle()
+    assert case.api[f"{NAMESPACE}/p"].node_name == "a"
+    assert case.devices.claims[OWN] == before
+
+
+def test_an_operator_that_ended_and_a_pod_that_cannot_come() -> None:
+    """What it allocated comes free after a while, and not before."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.put_node(msgspec.structs.replace(case.nodes["a"], unschedulable=True))
+    case.start()
+    case.wait(IDLE_SECONDS - 2, 1.0)
+    case.round()
+    assert case.device("p-gpu") == GPU
+    case.wait(4, 1.0)
+    assert case.device("p-gpu") is None
+
+
+def test_what_others_allocated_is_theirs() -> None:
+    """However long nobody uses it; the same of what we allocated and a bound pod, or one that we do not know, uses."""
+    case = Case(a=3)
+    for name in ("p", "q", "r"):
+        case.pod(name)
+    for at, (name, uid, ours) in enumerate((("p", "", False), ("q", "gone", True), ("r", "r", True))):
+        key = NAMESPACE, f"{name}-gpu"
+        case.devices.allocate_elsewhere(key, DeviceId("gpu.example.com", "a", f"gpu-{at}"), uid)
+        case.devices.put(msgspec.structs.replace(case.devices.claims[key], is_ours=ours))
+    case.change_pod(f"{NAMESPACE}/r", node_name="a", usage=sized(100).requests)
+    case.put_node(msgspec.structs.replace(case.nodes["a"], unschedulable=True))
+    case.put_node(msgspec.structs.replace(case.nodes["b"], unschedulable=True))
+    case.show()
+    case.wait(5 * IDLE_SECONDS, 1.0)
+    assert all(claim.allocation is not None for claim in case.devices.claims.values())
+    case.devices.put(msgspec.structs.replace(case.devices.claims[NAMESPACE, "q-gpu"], reserved_for=()))
+    case.show()
+    case.wait(2 * IDLE_SECONDS, 1.0)
+    assert [case.device(f"{name}-gpu") is None for name in "pqr"] == [False, True, False]
+
+
+def test_what_kube_scheduler_binds_is_left_to_it() -> None:
+    """A policy that now leaves a pod to kube-scheduler leaves it the allocation, too."""
+    case = Case()
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.set_policies(
+        [Policy("steered", selects=Selects(scheduler_names=(SCHEDULER_NAME,)), delivery=Delivery.EXTENDER)]
+    )
+    case.start()
+    case.wait(5 * IDLE_SECONDS, 1.0)
+    assert case.device("p-gpu") == GPU
+
+
+def test_a_pod_that_somebody_bound_keeps_its_claims() -> None:
+    """While ours were written."""
+    case = Case(later=True)
+    case.pod("p")
+    case.round()
+    case.answer(Allocate)
+    case.change_pod(f"{NAMESPACE}/p", node_name="b", usage=sized(100).requests)
+    case.settle()
+    assert case.phase("p") is None
+    assert case.devices.claims[OWN].reserved_for == ("p",)
+
+
+def test_what_is_decided_is_told_to_the_next_round() -> None:
+    """Two pods get two devices, though no claim says so when the second one is planned."""
+    case = Case(a=2)
+    case.pod("p")
+    case.round()
+    case.pod("q")
+    case.round()
+    case.settle()
+    assert {case.device("p-gpu"), case.device("q-gpu")} == {
+        DeviceId("gpu.example.com", "a", f"gpu-{number}") for number in range(2)
+    }
