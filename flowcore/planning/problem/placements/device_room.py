@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
@@ -16,7 +17,7 @@ class DeviceRoom:
     """Devices of all nodes beside those that placed pods take.
 
     Attributes:
-        takers: pods that were placed and take devices, in their order.
+        takers: pods that were placed and take devices, in their order, each with what its claims get.
     """
 
     def __init__(self, snapshot: Snapshot) -> None:
@@ -77,7 +78,8 @@ class DeviceRoom:
             if count > 0:
                 taker = taker_on(pod, self._snapshot.table, node)
                 self._devices.take(taker)
-                self.takers = (*self.takers, taker)
+                claims = self._devices.planned_claims(pod) or ()
+                self.takers = (*self.takers, msgspec.structs.replace(taker, claims=claims))
             elif count < 0:
                 self._devices.release(pod)
                 self.takers = tuple(each for each in self.takers if each.pod != pod)
