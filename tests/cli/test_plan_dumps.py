@@ -34,12 +34,12 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 
 #: What ``-o json`` prints.
 _ANSWER = {
-    "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
-    "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
-    "namespace", "policy", "leftAtLeast",
+    "placed", "waiting", "evictions", "proposals", "observed", "hidden", "nodes", "cost", "lowerBound", "gap",
+    "certified", "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "evictionsByWorkload",
+    "proposalsByWorkload", "namespace", "policy", "leftAtLeast",
 }  # fmt: skip
 #: What ``by_pod`` adds.
-_BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
+_BY_POD = {"placements", "pending", "evicted", "proposed", "bound"}
 
 
 def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> None:
@@ -256,9 +256,9 @@ def test_no_pending_pods() -> None:
         "policy": "",
         "boundNotes": [],
     }
-    lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
-    lists += ("leavingWorkloads", "proposedWorkloads")
-    maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}
+    lists: tuple[str, ...] = ("placed", "waiting", "evictions", "proposals", "observed", "warnings", "workloads")
+    lists += ("evictionsByWorkload", "proposalsByWorkload")
+    maps = {name: {} for name in ("placements", "pending", "evicted", "proposed", "nodesOf")}
     assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}, "leftAtLeast": None}
     done = thalweg("plan", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")
