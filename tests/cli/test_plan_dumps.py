@@ -203,9 +203,19 @@ def test_it_says_what_every_plan_leaves() -> None:
         "amount": 2,
         "levels": [],
         "furtherLevels": 0,
+        "boundNotes": [],
     }
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
+
+def test_it_says_why_nothing_is_known_of_other_plans() -> None:
+    """Room for three pods in sum, and for two of them on nodes: in words and, for programs, as codes."""
+    objects = [node("a", "3"), node("b", "3"), pod("p", "2"), pod("q", "2"), pod("r", "1500m")]
+    unknown = "how few a plan must leave is not known: the bound counts pods as if they could be split among nodes"
+    for command in ("plan", "status"):
+        assert f"1 pod waits; {unknown}" in thalweg(command, "-f", "-", stdin=as_list(objects)).stdout.splitlines()
+    known = plan_of(*objects)["leftAtLeast"]
+    assert (known["waiting"], known["pods"], known["boundNotes"]) == (1, 0, ["Fractions"])
 
 
 def test_workloads_add_up_in_json() -> None:
