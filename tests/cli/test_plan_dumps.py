@@ -208,6 +208,7 @@ def test_it_says_what_every_plan_leaves() -> None:
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
 
+
 def test_it_says_why_nothing_is_known_of_other_plans() -> None:
     """Room for three pods in sum, and for two of them on nodes: in words and, for programs, as codes."""
     objects = [node("a", "3"), node("b", "3"), pod("p", "2"), pod("q", "2"), pod("r", "1500m")]

@@ -61,6 +61,18 @@ def test_the_lowest_priority_leaves() -> None:
     assert answer["pending"] == answer["proposed"] == {}
 
 
+def test_a_pod_that_never_preempts_says_so() -> None:
+    """It waits while a pod of a lower priority, for which another one leaves, gets a node."""
+    low, batch = running("low", "3", priority=0), pod("batch", "3", priority=10)
+    answer = plan_of(node("a"), low, batch, pod("urgent", "4", priority=20, preemptionPolicy="Never"))
+    assert answer["evicted"].keys() == {"default/low"}
+    assert answer["pending"]["default/urgent"]["reason"] == (
+        "0/1 nodes are available: 1 Insufficient cpu. Running pods leave for pods of a lower priority, and none for this "
+        "one: its preemptionPolicy is Never."
+    )
+
+
+
 def test_nobody_leaves_where_there_is_room() -> None:
     """Free room goes first."""
     answer = plan_of(node("a"), node("b"), running("low"), URGENT)
