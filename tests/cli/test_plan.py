@@ -187,8 +187,8 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
     alike = {"node": "a", "kind": "Preemption", "for": ["default/urgent"], "to": "", "reason": "", "gain": 0}
     assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]
     assert answer["evictionsByWorkload"] == [
-        {"workload": "replicaset/default/web", "kind": "Preemption", "for": ["pod/default/urgent"], "pods": 2, "moved": 0,
-         "gain": 0}
+        {"workload": "replicaset/default/web", "kind": "Preemption", "for": ["pod/default/urgent"], "pods": 2,
+         "moved": 0, "gain": 0}
     ]  # fmt: skip
     assert answer["proposals"] == answer["proposalsByWorkload"] == []
     assert {each["workload"]: each["evicted"] for each in answer["workloads"]} == {

@@ -67,10 +67,9 @@ def test_a_pod_that_never_preempts_says_so() -> None:
     answer = plan_of(node("a"), low, batch, pod("urgent", "4", priority=20, preemptionPolicy="Never"))
     assert answer["evicted"].keys() == {"default/low"}
     assert answer["pending"]["default/urgent"]["reason"] == (
-        "0/1 nodes are available: 1 Insufficient cpu. Running pods leave for pods of a lower priority, and none for this "
-        "one: its preemptionPolicy is Never."
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "Running pods leave for pods of a lower priority, and none for this one: its preemptionPolicy is Never."
     )
-
 
 
 def test_nobody_leaves_where_there_is_room() -> None:

@@ -77,7 +77,7 @@ def test_a_pod_that_never_preempts_says_so_while_others_leave_for_a_lower_one() 
     ],
 )
 def test_its_policy_may_be_why(policy: Policy, said: str) -> None:
-    """Whatever the pod says itself. Of a pod that is only observed nothing is said: nobody would leave for it anyway."""
+    """Whatever the pod says itself. Of a pod that is only observed nothing is said: nobody leaves for it anyway."""
     urgent = pod("urgent", 4000, priority=20, policy=policy.name, created=1.0)
     cluster = crowded([urgent, pod("batch", 3000, priority=10)])
     reason = reasons(cluster, {BUILT_IN.name: BUILT_IN, policy.name: policy})["urgent"]
@@ -93,7 +93,7 @@ def test_nothing_is_said_of_pods_for_which_priority_is_why() -> None:
 
 
 @pytest.mark.parametrize(
-    ("held", "is_said"), [([(4000, True)], False), ([(3000, True), (1000, False)], True)], ids=["all ends", "some stays"]
+    ("held", "is_said"), [([(4000, True)], False), ([(3000, True), (1000, False)], True)], ids=["all end", "some stay"]
 )
 def test_a_pod_waits_for_room_that_comes(held: list[tuple[int, bool]], is_said: bool) -> None:
     """Of a pod for which pods are leaving already nothing is said: they are what it waits for."""
@@ -145,7 +145,8 @@ def test_pods_that_need_each_other_say_so() -> None:
     assert found["web"].endswith(
         f" It needs pods that match app=db on its node and pods that match app=db in its {_ZONE}, and these wait, too."
     )
-    assert found["db"].endswith(f" It needs pods that match app in (web,shop),!old in its {_ZONE}, and these wait, too.")
+    selector = "app in (web,shop),!old"
+    assert found["db"].endswith(f" It needs pods that match {selector} in its {_ZONE}, and these wait, too.")
 
 
 @pytest.mark.parametrize(

@@ -295,7 +295,8 @@ def test_a_bound_that_says_nothing_says_why() -> None:
     known = run_round(snapshot(nodes, [pod("a", 2000), pod("b", 2000), pod("c", 1500)])).left_at_least
     assert known == LeftAtLeast(1, 0, bound_notes=("Fractions",))
     assert known.sentence == (
-        "1 pod waits; how few a plan must leave is not known: the bound counts pods as if they could be split among nodes"
+        "1 pod waits; how few a plan must leave is not known: "
+        "the bound counts pods as if they could be split among nodes"
     )
     assert known.sentence_of_all == f"in the whole cluster {known.sentence}"
 

@@ -81,10 +81,10 @@ class _LeastPods:
     def __init__(self, problem: Problem, begun: Snapshot) -> None:
         self._problem, self._demands, self._begun = problem, problem.demands, begun
         self.bounds: _Bounds | None = None
-        self._may_leave = self._counts_rules = False
+        self._some_may_leave = self._counts_rules = False
         if problem.demands:
             leaving = _Leaving.of(problem, begun)
-            self._may_leave = leaving.any
+            self._some_may_leave = leaving.any
             # Passes have taken room for the pods that they decided. Other plans may give it to others.
             self._counts_rules = not leaving.any and problem.snapshot.used is begun.used
             self.bounds = (
@@ -126,7 +126,7 @@ class _LeastPods:
             BoundNote.RULES: ruled and self._counts_rules,
             BoundNote.NO_RULES: ruled and not self._counts_rules,
             BoundNote.GANGS: bool(self._problem.atomic_groups.all),
-            BoundNote.MAY_LEAVE: self._may_leave,
+            BoundNote.MAY_LEAVE: self._some_may_leave,
             BoundNote.ANY_COST: len(priorities) > 1 or any(each.code == CHEAPER_TO_WAIT for each in unplaced),
             BoundNote.DECIDED: sum(demand.count for demand in self._demands) < planned,
         }

@@ -211,8 +211,8 @@ class UnplacedReasons:
 def with_causes_beside_room(problem: Problem, result: RoundResult) -> RoundResult:
     """The result, with what keeps pods waiting while others are placed in the reasons of these.
 
-    Of a pod for which nobody may leave it says why, if somebody leaves for a pod of a lower priority. Of a pod that must
-    run beside others it says so, if these wait as well.
+    Of a pod for which nobody may leave it says why, if somebody leaves for a pod of a lower priority. Of a pod that
+    must run beside others it says so, if these wait as well.
 
     Args:
         problem: what the first part of the round solved, after all passes.
@@ -230,18 +230,18 @@ def with_causes_beside_room(problem: Problem, result: RoundResult) -> RoundResul
     awaited: dict[int, str] = {}
     room = _room_with_leavers(problem.snapshot)
     unplaced = []
-    for each in result.unplaced:
-        cause, number = "", demand_of.get(each.pod.key, -1)
-        if number >= 0 and each.code == inter_pod_affinity.NAME:
+    for left in result.unplaced:
+        cause, number = "", demand_of.get(left.pod.key, -1)
+        if number >= 0 and left.code == inter_pod_affinity.NAME:
             if number not in awaited and len(awaited) < _MOST_AWAITED:
                 signature = problem.demands[number].group.signature
                 # The author of a pod may not know what waits in other namespaces.
                 others = by_namespace[signature.namespace][:_MOST_AWAITED]
                 awaited[number] = awaited_pods(signature, result.after, others)
             cause = awaited.get(number, "")
-        elif number >= 0 and each.code == node_resources_fit.NAME and preemptor is not None:
-            cause = _why_none_for_it(problem, problem.demands[number], each.pod, preemptor, room)
-        unplaced.append(replace(each, reason=f"{each.reason} {cause}") if cause else each)
+        elif number >= 0 and left.code == node_resources_fit.NAME and preemptor is not None:
+            cause = _why_none_for_it(problem, problem.demands[number], left.pod, preemptor, room)
+        unplaced.append(replace(left, reason=f"{left.reason} {cause}") if cause else left)
     return replace(result, unplaced=tuple(unplaced))
 
 

@@ -28,7 +28,7 @@ def awaited_pods(signature: PodSignature, after: Snapshot, waiting: Iterable[Pod
     runs_somewhere = len(pod_index.matching_pods(match).to_arrays(after.table.index)[0])
     if runs_somewhere or affinity_matches_itself(signature, constraints, pod_index.namespaces):
         return ""
-    if not any(match.includes(other, pod_index.namespaces) for other in waiting):
+    if not any(match.includes(kind, pod_index.namespaces) for kind in waiting):
         return ""
     needed = " and ".join(dict.fromkeys(map(_needed, constraints.affinity)))
     return f"It needs {needed}, and these wait, too."
