@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+
 import msgspec
 
 from flowcore.questions.diagnosis.answers import WhyAnswer, WhyQuery
