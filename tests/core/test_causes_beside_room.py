@@ -171,6 +171,16 @@ def test_others_of_another_namespace_are_not_told() -> None:
     assert "It needs" not in reasons(snapshot([_NODE], pending))["web"]
 
 
+def test_many_terms_are_counted() -> None:
+    """The first three are told."""
+    terms = [beside(_DB, key) for key in (HOSTNAME, _ZONE, "rack", "row", "room")]
+    web, db = pod("web", 100, kind=needs(*terms)), pod("db", 2000, kind=labelled("db"))
+    assert reasons(snapshot([_NODE], [web, db]))["web"].endswith(
+        f" It needs pods that match app=db on its node and pods that match app=db in its {_ZONE} and pods that match "
+        "app=db in its rack and 2 more, and these wait, too."
+    )
+
+
 def test_a_long_selector_is_cut() -> None:
     """A selector may have thousands of values."""
     many = LabelSelector((Requirement("app", "In", ("db", *(f"other-{number:05}" for number in range(1000)))),))

@@ -10,8 +10,8 @@ from flowcore.model.inter_pod_constraints import AffinityTerm
 from flowcore.model.pod_index import AffinityMatch, PodSignature
 from flowcore.rules.topology.affinity import affinity_matches_itself
 
-#: Characters of a selector in a sentence at most: one may name thousands of values.
-_LONGEST = 200
+#: Characters of a selector, and terms, in a sentence at most: a pod may name thousands of values.
+_LONGEST, _MOST_TERMS = 200, 3
 
 
 def awaited_pods(signature: PodSignature, after: Snapshot, waiting: Iterable[PodSignature]) -> str:
@@ -30,8 +30,10 @@ def awaited_pods(signature: PodSignature, after: Snapshot, waiting: Iterable[Pod
         return ""
     if not any(match.includes(kind, pod_index.namespaces) for kind in waiting):
         return ""
-    needed = " and ".join(dict.fromkeys(map(_needed, constraints.affinity)))
-    return f"It needs {needed}, and these wait, too."
+    needed = list(dict.fromkeys(map(_needed, constraints.affinity)))
+    more = len(needed) - _MOST_TERMS
+    told = [*needed[:_MOST_TERMS], *([f"{more} more"] if more > 0 else [])]
+    return f"It needs {' and '.join(told)}, and these wait, too."
 
 
 def _needed(term: AffinityTerm) -> str:
