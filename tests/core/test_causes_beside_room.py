@@ -40,8 +40,8 @@ def crowded(pending: Sequence[PendingPod], *held: tuple[int, bool]) -> Snapshot:
         held: cores that pods hold on a second node, in thousandths, and whether they end.
     """
     low = RunningPod(
-        "default/low", "low", "n", PodClass(amounts(3000)), usage=amounts(3000), started=1.0, policy=BUILT_IN.name,
-        owner="web",
+        "default/low", "low", "n", PodClass(requests=amounts(3000)), usage=amounts(3000), started=1.0,
+        policy=BUILT_IN.name, owner="web",
     )  # fmt: skip
     nodes = ["n", "m"] if held else ["n"]
     usage = [("n", low.usage, ()), *(("m", amounts(cpu), ()) for cpu, _ in held)]
