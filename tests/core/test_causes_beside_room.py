@@ -59,9 +59,7 @@ def test_a_pod_that_never_preempts_says_so_while_others_leave_for_a_lower_one() 
     """It needs the whole node; a less important one evicts the pod that runs there."""
     urgent = pod("urgent", 4000, priority=20)
     found = reasons(crowded([never(urgent), pod("batch", 3000, priority=10)]))
-    assert found == {
-        "urgent": f"0/1 nodes are available: 1 Insufficient cpu. {_LEAVE}: its preemptionPolicy is Never."
-    }
+    assert found == {"urgent": f"0/1 nodes are available: 1 Insufficient cpu. {_LEAVE}: its preemptionPolicy is Never."}
     assert reasons(crowded([never(urgent)])) == {"urgent": "0/1 nodes are available: 1 Insufficient cpu."}
 
 
@@ -95,7 +93,7 @@ def test_nothing_is_said_of_pods_for_which_priority_is_why() -> None:
 @pytest.mark.parametrize(
     ("held", "is_said"), [([(4000, True)], False), ([(3000, True), (1000, False)], True)], ids=["all end", "some stay"]
 )
-def test_a_pod_waits_for_room_that_comes(held: list[tuple[int, bool]], is_said: bool) -> None:
+def test_a_pod_waits_for_room_that_comes(*, held: list[tuple[int, bool]], is_said: bool) -> None:
     """Of a pod for which pods are leaving already nothing is said: they are what it waits for."""
     urgent, batch = never(pod("urgent", 4000, priority=20)), pod("batch", 3000, priority=10)
     assert (_LEAVE in reasons(crowded([urgent, batch], *held))["urgent"]) is is_said

@@ -87,9 +87,7 @@ class _LeastPods:
             self._some_may_leave = leaving.any
             # Passes have taken room for the pods that they decided. Other plans may give it to others.
             self._counts_rules = not leaving.any and problem.snapshot.used is begun.used
-            self.bounds = (
-                _Bounds.of(problem) if self._counts_rules else _Bounds.with_leaving(problem, begun, leaving)
-            )
+            self.bounds = _Bounds.of(problem) if self._counts_rules else _Bounds.with_leaving(problem, begun, leaving)
         self._limits: QueueLimits | None = None
         if begun.queues is not None and any(queue.limit for queue in begun.queues.queues):
             running = () if begun.running is None else begun.running.pods
