@@ -130,10 +130,76 @@ def test_a_claim_is_read() -> None:
     assert claim.reserved_for == ("p",)
 
 
+def _reported(*conditions: tuple[str, str], device: str = "0", **fields: Any) -> dict[str, Any]:
+    """What a driver says of a device."""
+    said = [{"type": kind, "status": value, "reason": "Why", "message": "m" * 300} for kind, value in conditions]
+    return {"driver": "d", "pool": "p", "device": device, "conditions": said, **fields}
+
+
+@pytest.mark.parametrize(
+    ("devices", "awaited", "failure"),
+    [
+        ([], ("d/p/0 (ready, linked)",), ""),
+        ([_reported(("ready", "True"), ("linked", "False"))], ("d/p/0 (linked)",), ""),
+        ([_reported(("ready", "True"), ("linked", "True"))], (), ""),
+        ([_reported(("ready", "True"), ("linked", "True"), device="1")], ("d/p/0 (ready, linked)",), ""),
+        ([_reported(("ready", "True"), ("linked", "True"), shareID="s")], ("d/p/0 (ready, linked)",), ""),
+        ([_reported(("broken", "Unknown"))], ("d/p/0 (ready, linked)",), ""),
+        (
+            [_reported(("ready", "True"), ("linked", "True"), ("broken", "True"))],
+            (),
+            f"d/p/0 (broken, Why: {'m' * 200})",
+        ),
+    ],
+)
+def test_what_an_allocated_device_lacks(devices: list[dict[str, Any]], awaited: tuple[str, ...], failure: str) -> None:
+    """As kube-scheduler looks at it: a device without binding conditions is ready whatever its driver says."""
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "0", "bindingConditions": ["ready", "linked"],
+              "bindingFailureConditions": ["broken"]}  # fmt: skip
+    plain = {"request": "r", "driver": "d", "pool": "p", "device": "2", "bindingFailureConditions": ["broken"]}
+    status = {"allocation": {"devices": {"results": [result, plain]}}}
+    said = [*devices, _reported(("broken", "True"), device="2")]
+    (claim,) = read_claims([{"metadata": {"name": "c"}, "status": status | {"devices": said}}])
+    assert (claim.awaited, claim.failure) == (awaited, failure)
+    (claim,) = read_claims([{"metadata": {"name": "c"}, "status": {"devices": said}}])
+    assert (claim.awaited, claim.failure) == ((), "")
+
+
+@pytest.mark.parametrize(
+    ("manager", "subresource", "fields", "ours"),
+    [
+        ("thalweg", "status", {"f:status": {"f:allocation": {"f:devices": {}}}}, True),
+        ("thalweg", "status", {"f:status": {"f:reservedFor": {}}}, False),
+        ("thalweg", "", {"f:status": {"f:allocation": {}}}, False),
+        ("kube-scheduler", "status", {"f:status": {"f:allocation": {}}}, False),
+        ("thalweg", "status", None, False),
+        ("thalweg", "status", {"f:status": None}, False),
+    ],
+)
+def test_who_allocated(manager: str, subresource: str, fields: object, ours: bool) -> None:  # noqa: FBT001
+    """As the API server remembers it, and only while there is an allocation."""
+    writers = [{"manager": "x", "fieldsV1": {}}, {"manager": manager, "subresource": subresource, "fieldsV1": fields}]
+    metadata = {"name": "c", "managedFields": writers}
+    allocation = {"devices": {"results": []}}
+    allocated, free = read_claims(
+        [{"metadata": metadata, "status": {"allocation": allocation}}, {"metadata": metadata, "status": {}}]
+    )
+    assert (allocated.is_ours, free.is_ours) == (ours, False)
+
+
 def test_a_class_has_its_selectors() -> None:
     """In their order; one of a kind that is not known is not dropped."""
     manifest = {"metadata": {"name": "gpu"}, "spec": {"selectors": [*cel("true", "false"), {}]}}
     assert read_classes([manifest])["gpu"].selectors == ("true", "false", None)
+
+
+def test_a_class_has_what_drivers_are_told() -> None:
+    """As it is written."""
+    opaque = {"driver": "d", "parameters": {"kind": "Config", "list": [1, None]}}
+    manifest = {"metadata": {"name": "gpu"}, "spec": {"config": [{"opaque": opaque}, {}]}}
+    first, second = map(msgspec.json.decode, read_classes([manifest])["gpu"].config)
+    assert first["opaque"] == opaque
+    assert second.get("opaque") is None
 
 
 def _slice(**device: Any) -> dict[str, Any]:

@@ -17,7 +17,14 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
+from flowcore.model.resource_claims import (
+    AllocatedDevice,
+    ClaimAllocation,
+    ClaimingPod,
+    DeviceTaker,
+    PlannedClaim,
+)
+from flowcore.model.resource_slices import DeviceId
 from flowcore.model.resources import Amounts
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
@@ -199,3 +206,40 @@ def test_no_device_is_had_twice(known: Snapshot) -> None:
     for each in result.unplaced:
         fits = run_filters(each.pod.pod_class, result.after, each.pod.signature).fits
         assert not fits.any(), each.pod.key
+
+
+def test_what_is_decided_stays() -> None:
+    """Devices of pods on their way are those that were written or will be, not those that a search finds now."""
+    names = ("a", "b", "c")
+    objects = devices_of([slice_of("n0", 3)], [claim(name, owner=name) for name in names])
+    device = DeviceId("gpu.example.com", "n0", "gpu-1")
+    decided = PlannedClaim("default", "a", "a", ClaimAllocation((AllocatedDevice("r", device),)))
+    gone = PlannedClaim("default", "gone", "gone", ClaimAllocation((AllocatedDevice("r", device),)))
+    objects.takers = (DeviceTaker(of_template("a"), "n0", claims=(decided, gone)),)
+    known = replace(snapshot([node("n0")], [waiting(of_template(name)) for name in names[1:]]), devices=objects)
+    result = run_round(known)
+    after = check_devices(known, result)
+    assert sorted(placed(result)) == ["b", "c"]
+    taken = {name: after.allocations["default", name].devices[0].device.device for name in names}
+    assert taken["a"] == "gpu-1"
+    assert sorted(taken.values()) == ["gpu-0", "gpu-1", "gpu-2"]
+    assert after.planned_claims(of_template("a")) == (decided,)
+    assert after.planned_claims(of_template("d")) is None
+
+
+def test_each_pod_of_a_round_is_told_with_its_devices() -> None:
+    """The same as in the plan's order, whoever asks later."""
+    names = [f"p{number}" for number in range(6)]
+    pods = [of_template(name) for name in names]
+    known = cluster(
+        [node(f"n{number}") for number in range(2)],
+        [slice_of(f"n{number}", 3) for number in range(2)],
+        [claim(name, owner=name) for name in names],
+        pods,
+    )
+    result = run_round(known)
+    after = check_devices(known, result)
+    assert len(result.placements) == len(names)
+    for taker in result.after.takers:
+        assert taker.claims == after.planned_claims(taker.pod)
+        assert {device.device.pool for each in taker.claims for device in each.allocation.devices} == {taker.node}

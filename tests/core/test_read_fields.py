@@ -142,6 +142,25 @@ def test_the_scenario_stays_and_what_is_not_read_goes() -> None:
     assert SECRET.encode() in msgspec.json.encode(OBJECTS)
 
 
+def test_what_only_the_binder_reads_goes() -> None:
+    """Plans read neither who allocated nor what drivers say and are told; devices and consumers stay."""
+    result = {"request": "r", "driver": "d", "pool": "p", "device": "0", "bindingConditions": ["ready"]}
+    said = {"driver": "d", "pool": "p", "device": "0", "conditions": [{"type": "broken", "message": SECRET}]}
+    status = {"allocation": {"devices": {"results": [result]}}, "reservedFor": [{"uid": "u"}]}
+    claim = manifest(
+        "ResourceClaim", "c", "resource.k8s.io/v1", metadata={"namespace": "shop"}, status={**status, "devices": [said]}
+    )
+    device_class = manifest("DeviceClass", "gpu", "resource.k8s.io/v1", spec={
+        "selectors": [{"cel": {"expression": "true"}}], "config": [{"opaque": {"driver": "d", "parameters": SECRET}}],
+    })  # fmt: skip
+    kept = [read_fields(claim), read_fields(device_class)]
+    assert SECRET.encode() not in msgspec.json.encode(kept)
+    assert kept[0]["status"]["allocation"]["devices"]["results"][0].items() >= result.items()
+    assert kept[0]["status"]["reservedFor"] == [{"uid": "u"}]
+    assert kept[1]["spec"]["selectors"] == [{"cel": {"expression": "true"}}]
+    assert [read_fields(item) for item in kept] == kept
+
+
 def test_reading_twice_changes_nothing() -> None:
     """What was read is read again."""
     kept = [read_fields(item) for item in OBJECTS]

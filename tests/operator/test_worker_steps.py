@@ -6,7 +6,9 @@ import math
 
 import msgspec
 import pytest
+from support.device_clusters import claim, devices_of, of_template, slice_of
 from support.model import GI, node, pod
+from thalweg_operator.planning.planned_placements import planned_placements
 from thalweg_operator.planning.reports.phases import Stopwatch
 from thalweg_operator.planning.worker import improving_time, planner
 from thalweg_operator.planning.worker.client import WorkerClient
@@ -17,7 +19,8 @@ from thalweg_operator.planning.worker.planner import run_request
 from thalweg_operator.planning.worker.replica import Replica
 
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.model.policies import BUILT_IN
+from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import BUILT_IN, Delivery
 from flowcore.planning.round import Round
 
 STEPS = 24
@@ -136,3 +139,40 @@ def test_a_plan_that_leaves_nobody_ends_by_the_clock(monkeypatch: pytest.MonkeyP
     sized = msgspec.structs.replace(request, classes=classes, pending=pending)
     taken, reply = steps_taken(sized, 999.0, monkeypatch)
     assert (taken, len(reply.placements), len(reply.unplaced)) == (1, 60, 1)
+
+
+def test_claims_of_pods_that_we_bind_are_told() -> None:
+    """What each has or gets; kube-scheduler chooses for the pods that it binds."""
+    objects = devices_of([slice_of("n0", 3)], [claim(name, owner=name) for name in ("a", "b", "c")])
+    steered = msgspec.structs.replace(BUILT_IN, name="steered", delivery=Delivery.EXTENDER)
+    changes = ClusterChanges(nodes=[node("n0")])
+    objects.add_all(changes)
+    request = RoundRequest(
+        number=1,
+        generation=1,
+        now=0.0,
+        reset=True,
+        changes=changes,
+        policies=[BUILT_IN, steered],
+        classes=[PodClass(devices=of_template(name)) for name in ("a", "b", "c")] + [PodClass()],
+        signatures=[pod("").signature],
+        pending=[
+            PendingEntry(f"default/{name}", place, policy, 0.0, 0)
+            for place, (name, policy) in enumerate((("a", 0), ("b", 0), ("c", 1), ("plain", 0)))
+        ],
+        budget=0.0,
+        steps=1,
+    )
+    reply = run_request(Replica(), request)
+    assert len(reply.placements) == 4
+    claims = dict(reply.claims)
+    assert sorted(claims) == [0, 1]
+    assert {each.name for planned in claims.values() for each in planned} == {"a", "b"}
+    devices = [each.allocation.devices[0].device for planned in claims.values() for each in planned]
+    assert len(set(devices)) == 2
+    names = ("a", "b", "c", "plain")
+    waiting = [Pod("default", name, name, each) for name, each in zip(names, request.classes, strict=True)]
+    planned = {each.pod.name: each.claims for each in planned_placements(request, reply, waiting)}
+    assert planned == {"a": claims[0], "b": claims[1], "c": (), "plain": ()}
+    reply.claims = []
+    assert {each.pod.name: each.claims for each in planned_placements(request, reply, waiting)}["a"] is None
