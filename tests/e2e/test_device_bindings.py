@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from aiohttp import web
 from support.cluster_scenario import ClusterScenario
 from support.gang_scenarios import members
 from support.operator import Operator, running_operator, until
+from support.proxy import Forward, proxied
 from support.replicas import running_replicas
 from thalweg_controlplane import Api, ApiError, ControlPlane
 from thalweg_controlplane.client.api import MERGE_PATCH
@@ -19,7 +21,7 @@ from thalweg_controlplane.client.objects import object_path
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLANE = {"controller_manager": True}
+PLANE = {"controller_manager": True, "kwok": True}
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 #: Seconds that a driver has, and what is left over stays.
 TIMEOUT, LEFT = 6, 10
@@ -271,4 +273,50 @@ async def test_taken_over(scene: ClusterScenario, plane: tuple[ControlPlane, Api
         assert await scene.node_of("p") == "a"
         (after,) = [claim["status"]["allocation"] for claim in await claims(scene)]
         assert after == before
+    await scene.operator.start()
+
+
+async def take(scene: ClusterScenario, claim: str, node: str, device: str) -> None:
+    """Another scheduler gives a claim a device."""
+    path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim}"
+    await scene.api.patch(path, {"metadata": {"finalizers": [FINALIZER]}})
+    term = {"matchFields": [{"key": "metadata.name", "operator": "In", "values": [node]}]}
+    results = [{"request": "r", "driver": DRIVER, "pool": node, "device": device}]
+    allocation = {"devices": {"results": results}, "nodeSelector": {"nodeSelectorTerms": [term]}}
+    await scene.api.patch(f"{path}/status", {"status": {"allocation": allocation}})
+
+
+@pytest.mark.parametrize("theirs", ["c", "another"])
+async def test_others_were_faster(
+    scene: ClusterScenario, plane: tuple[ControlPlane, Api], tmp_path: Path, theirs: str
+) -> None:
+    """They take the claim: their allocation stays, and the pod goes where it is. They take the device: ours goes."""
+    await scene.operator.stop()
+    await scene.nodes("a", "b", cpu="8")
+    await publish(scene, "a", 1)
+    await create_claims(scene, "c", "another")
+    taken: list[str] = []
+
+    async def disturb(request: web.Request, forward: Forward) -> web.StreamResponse:
+        """Between our first and our second write."""
+        answer = await forward(request)
+        if request.method == "PATCH" and request.path.endswith("/resourceclaims/c") and not taken:
+            taken.append(theirs)
+            await take(scene, theirs, "b" if theirs == "c" else "a", "gpu-0")
+        return answer
+
+    async with proxied(*plane, tmp_path) as proxy:
+        proxy.disturbance = disturb
+        async with running_operator(proxy.kubeconfig, tmp_path / "operator.log") as operator:
+            await scene.create("p", resourceClaims=naming("c"))
+            if theirs == "c":
+                assert await scene.node_of("p") == "b"
+                assert await allocated(scene) == [("b", "gpu-0")]
+                assert "allocated otherwise in the meantime" in operator.log
+            else:
+                await scene.reason_of("p", "0/2 nodes are available: 2 cannot allocate all claims")
+                await allocated_are(scene, ("a", "gpu-0"))
+                (holder,) = [each for each in await claims(scene) if each["status"].get("allocation")]
+                assert holder["metadata"]["name"] == "another"
+            assert taken == [theirs]
     await scene.operator.start()

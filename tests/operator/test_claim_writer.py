@@ -39,7 +39,7 @@ PLANNED = PlannedClaim(
 OTHER = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "b", "device": "gpu-7"}]}}
 SAME = {"devices": {"results": [{"request": "r", "driver": "gpu.example.com", "pool": "a", "device": "gpu-0"}]}}
 CONSUMER = {"resource": "pods", "name": "p", "uid": "u"}
-NEIGHBOUR = {"resource": "pods", "name": "q", "uid": "q"}
+ANOTHER = {"resource": "pods", "name": "q", "uid": "q"}
 OURS = [{"manager": "thalweg", "subresource": "status", "fieldsV1": {"f:status": {"f:allocation": {}}}}]
 
 Meanwhile = Callable[[web.Request], Awaitable[web.StreamResponse | None]]
@@ -140,7 +140,7 @@ async def writing(server: ClaimServer, folder: Path, *, wanted: bool = True) -> 
     state.set_device_class("gpu", to_device_class(msgspec.convert(wire, WireDeviceClass)))
     answers: list[tuple[Answer, str]] = []
 
-    class Told:
+    class WantingShell:
         """As much of a shell as the writer asks."""
 
         cluster = state.cluster
@@ -153,7 +153,7 @@ async def writing(server: ClaimServer, folder: Path, *, wanted: bool = True) -> 
 
     metrics = Metrics()
     async with serving(server.app, folder) as connection:
-        writer = ClaimWriter(connection, Told(), metrics, 4, backoff=SOON, refused=SOON)  # type: ignore[arg-type]
+        writer = ClaimWriter(connection, WantingShell(), metrics, 4, backoff=SOON, refused=SOON)  # type: ignore[arg-type]
         task = asyncio.create_task(writer.run())
         try:
             yield Scene(writer, answers, metrics)
@@ -199,7 +199,7 @@ async def test_an_allocation_as_kube_scheduler_writes_it(tmp_path: Path) -> None
 @pytest.mark.parametrize(
     ("status", "expected"),
     [
-        ({"allocation": SAME, "reservedFor": [NEIGHBOUR]}, [NEIGHBOUR, CONSUMER]),
+        ({"allocation": SAME, "reservedFor": [ANOTHER]}, [ANOTHER, CONSUMER]),
         ({"allocation": SAME}, [CONSUMER]),
         ({"allocation": SAME, "reservedFor": [CONSUMER]}, [CONSUMER]),
     ],
@@ -221,7 +221,7 @@ async def test_others_write_meanwhile(tmp_path: Path) -> None:
         server.change()
 
     async def is_allocated(_request: web.Request) -> None:
-        server.change(allocation=OTHER, reservedFor=[NEIGHBOUR])
+        server.change(allocation=OTHER, reservedFor=[ANOTHER])
 
     async def nothing(_request: web.Request) -> None:
         pass
@@ -236,7 +236,7 @@ async def test_others_write_meanwhile(tmp_path: Path) -> None:
     async with writing(server, tmp_path) as scene:
         answer = await scene.answer(ALLOCATE)
     assert answer == (Answer.REFUSED, "ResourceClaim default/c: it was allocated otherwise in the meantime")
-    assert server.status == {"allocation": OTHER, "reservedFor": [NEIGHBOUR]}
+    assert server.status == {"allocation": OTHER, "reservedFor": [ANOTHER]}
 
 
 async def test_a_lost_answer(tmp_path: Path) -> None:
@@ -299,10 +299,10 @@ async def test_what_is_not_wanted_any_more(tmp_path: Path) -> None:
     ("ours", "reserved", "pod", "left"),
     [
         (True, [CONSUMER], POD, {}),
-        (True, [CONSUMER, NEIGHBOUR], POD, {"allocation": SAME, "reservedFor": [NEIGHBOUR]}),
+        (True, [CONSUMER, ANOTHER], POD, {"allocation": SAME, "reservedFor": [ANOTHER]}),
         (False, [CONSUMER], POD, {"allocation": SAME, "reservedFor": []}),
         (True, [], None, {}),
-        (True, [NEIGHBOUR], None, {"allocation": SAME, "reservedFor": [NEIGHBOUR]}),
+        (True, [ANOTHER], None, {"allocation": SAME, "reservedFor": [ANOTHER]}),
         (False, [], None, {"allocation": SAME, "reservedFor": []}),
     ],
 )
@@ -328,14 +328,14 @@ async def test_somebody_reserves_what_is_given_back(tmp_path: Path) -> None:
         pass
 
     async def is_reserved(_request: web.Request) -> None:
-        server.change(allocation=SAME, reservedFor=[NEIGHBOUR])
+        server.change(allocation=SAME, reservedFor=[ANOTHER])
 
     server = ClaimServer(allocation=SAME, reservedFor=[CONSUMER])
     server.claim["metadata"]["managedFields"] = OURS
     server.meanwhile = [nothing, is_reserved]
     async with writing(server, tmp_path) as scene:
         assert await scene.answer(RELEASE) == (Answer.DONE, "")
-    assert server.status == {"allocation": SAME, "reservedFor": [NEIGHBOUR]}
+    assert server.status == {"allocation": SAME, "reservedFor": [ANOTHER]}
 
 
 async def test_what_must_be_given_back_is_tried_until_it_is(tmp_path: Path) -> None:
