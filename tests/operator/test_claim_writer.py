@@ -247,12 +247,12 @@ async def test_a_lost_answer(tmp_path: Path) -> None:
 
     server = ClaimServer()
 
-    async def carried_out(request: web.Request) -> web.StreamResponse:
+    async def and_hangs_up(request: web.Request) -> web.StreamResponse:
         server.meanwhile = []
         await server._patch(request)
         return await hang_up(request)
 
-    server.meanwhile = [nothing, carried_out]
+    server.meanwhile = [nothing, and_hangs_up]
     async with writing(server, tmp_path) as scene:
         assert await scene.answer(ALLOCATE) == (Answer.DONE, "")
     assert len(server.patches) == 2
