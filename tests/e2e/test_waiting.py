@@ -160,11 +160,11 @@ async def test_pods_with_volume_claims_wait(scene: ClusterScenario, kind: str) -
     assert len(await scene.events_of("stateful")) == 1
 
 
-async def test_pods_with_resource_claims_wait(scene: ClusterScenario) -> None:
-    """And so with devices that are claimed."""
+async def test_pods_wait_for_their_resource_claims(scene: ClusterScenario) -> None:
+    """A pod whose claim is not there is told so and not bound."""
     await scene.nodes("roomy")
     await scene.create("claiming", resourceClaims=[{"name": "gpu", "resourceClaimName": "gpu"}])
-    await scene.reason_of("claiming", "resource claims (gpu)")
+    await scene.reason_of("claiming", f'could not find ResourceClaim "{scene.namespace}/gpu"')
     await scene.wait_for_round("barrier")
     assert "nodeName" not in (await scene.get("claiming"))["spec"]
 
