@@ -1,6 +1,6 @@
 """GPUs that others hand out in shares, HAMi and KAI-Scheduler: what is theirs is taken, and shares are not planned.
 
-Sources: HAMi docs/develop/protocol.md, pkg/device/nvidia (the node's annotation; the resources that ask for a share)
+Sources: HAMi's protocol.md, pkg/device/nvidia (the node's annotation; the resources that ask for a share)
 and its device plugin's Allocate, which serves only pods that HAMi's scheduler has placed; KAI-Scheduler
 pkg/common/constants and pkg/binder/binding/resourcereservation (one pod asks for the GPU that others share).
 """
