@@ -17,7 +17,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.shared_gpus import HAMI_GPUS
 
-#: What HAMi's device plugin writes: JSON, and text in versions before 2.6.
+#: What HAMi's device plugin writes, and the text that the project's page about its protocol shows.
 HAMI_JSON = json.dumps([{"id": "GPU-7c1f", "count": 10, "devmem": 32768, "devcore": 100, "type": "NVIDIA-Tesla V100",
                          "mode": "hami-core", "health": True, "devicevendor": "NVIDIA"}])  # fmt: skip
 HAMI_TEXT = "GPU-7c1f,10,32768,100,NVIDIA-Tesla V100-PCIE-32GB,0,true:"
