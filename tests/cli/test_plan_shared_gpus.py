@@ -73,7 +73,7 @@ def test_nobody_leaves_for_a_gpu_of_hami() -> None:
     urgent = gpu_pod("urgent")
     urgent["spec"]["priority"] = 1000
     answer = plan_of(hami_node("hami", 1), *(hami_pod(f"h{at}", "hami") for at in range(10)), urgent)
-    assert (answer["placements"], answer["evictions"]) == ({}, {})
+    assert (answer["placements"], answer["evictions"]) == ({}, [])
 
 
 def test_gpus_that_kai_shares_are_taken_once() -> None:
@@ -89,9 +89,9 @@ def test_the_pod_that_holds_a_shared_gpu_does_not_leave_for_another() -> None:
     urgent["spec"]["priority"] = 1000
     own = gpu_pod("own", on="n", ownerReferences=[OWNER], creationTimestamp="2020-01-01T00:00:00Z")
     answer = plan_of(gpu_node("n", 2), *kai_group("g1", "n", 2), own, urgent)
-    assert list(answer["evictions"]) == ["default/own"]
+    assert [each["pod"] for each in answer["evictions"]] == ["default/own"]
     answer = plan_of(gpu_node("n", 1), *kai_group("g1", "n", 2), urgent)
-    assert (answer["placements"], answer["evictions"]) == ({}, {})
+    assert (answer["placements"], answer["evictions"]) == ({}, [])
 
 
 def test_a_pod_that_asks_for_a_share_is_told_who_gives_it() -> None:
