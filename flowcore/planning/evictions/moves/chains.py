@@ -33,39 +33,51 @@ class Chains:
         """Whether the round may look for more chains."""
         return self._looks_left > 0
 
-    def move(self, members: Sequence[int], key: str, priority: int, waves: int, *, frees: int = -1) -> bool:
+    def move(
+        self, members: Sequence[int], key: str, priority: int, waves: int, *, kept: Sequence[int] = (), frees: int = -1
+    ) -> bool:
         """Decides moves one by one, so that each counts for the limits of the next. Returns whether all have a place.
 
         Args:
             key: of the waiting pod that they leave for.
             priority: of that pod, which none of them is above.
             waves: how many may leave one after the other, this one included.
+            kept: nodes that the room is made on: none of them goes there.
             frees: resident whose replacement takes their room; -1: the waiting pod does.
         """
         usage = self._state.residents.usage
+        avoid: Bools | None = None
+        if kept:
+            avoid = np.zeros(len(self._state.free), dtype=np.bool_)
+            avoid[list(kept)] = True
         for resident in sorted(members, key=lambda resident: -int(usage[resident].max())):
             if not self._moves.may_move(resident, priority):
                 return False
             self._state.let_leave(resident, self._moves.kind, [key], frees=frees)
-            has_place = self._destinations.reserve(resident, is_move=True)
-            if not has_place and not (waves > 1 and self._make_place(resident, key, priority, waves - 1)):
+            node = self._destinations.find(resident, avoid)
+            if node < 0 and waves > 1:
+                node = self._make_place(resident, key, priority, waves - 1, kept)
+            if node < 0:
                 return False
+            self._state.reserve_replacement(resident, node, is_move=True)
         return True
 
-    def _make_place(self, resident: int, key: str, priority: int, waves: int) -> bool:
-        """Moves others off a node for the replacement of a pod that leaves. Returns whether it has its place then.
+    def _make_place(self, resident: int, key: str, priority: int, waves: int, kept: Sequence[int]) -> int:
+        """Moves others off a node for the replacement of a pod that leaves. Returns the node; -1: there is none.
 
         Args:
             waves: how many others may leave one after the other.
+            kept: see ``move``.
         """
-        state, residents, usage = self._state, self._state.residents, self._state.residents.usage[resident]
+        state, residents = self._state, self._state.residents
+        usage = residents.usage[resident]
         self._looks_left -= 1
         plain, allowed = self._destinations.allowed(resident)
         if not plain or self._looks_left < 0:
-            return False
+            return -1
         may_move = self._moves.mask(priority)
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
-        for node in self._nodes(int(residents.nodes[resident]), allowed, lacking, may_move):
+        for node in self._nodes(allowed, kept, lacking, may_move):
             among = [
                 other
                 for other in residents.on(node)
@@ -75,20 +87,21 @@ class Chains:
             ]
             for members in self._sets(among, lacking[node]):
                 if self._looks_left <= 0:
-                    return False
+                    return -1
                 self._looks_left -= 1
                 checkpoint = state.checkpoint()
-                if self.move(members, key, priority, waves, frees=resident) and self._fits(resident, node, members):
-                    state.reserve_replacement(resident, node, is_move=True)
-                    return True
+                moved = self.move(members, key, priority, waves, kept=(*kept, node), frees=resident)
+                if moved and self._fits(resident, node, members):
+                    return node
                 state.roll_back(checkpoint)
-        return False
+        return -1
 
-    def _nodes(self, home: int, allowed: Bools, lacking: Int64s, may_move: Bools) -> list[int]:
+    def _nodes(self, allowed: Bools, kept: Sequence[int], lacking: Int64s, may_move: Bools) -> list[int]:
         """Other nodes that have the room once all that may move have left, those first that lack the least.
 
         Args:
             allowed: bool[N], nodes that may take the pod.
+            kept: nodes that it must not go to, its own among them.
             lacking: int64[N, R], what each lacks.
             may_move: bool[V].
         """
@@ -96,7 +109,7 @@ class Chains:
         given = np.zeros_like(lacking)
         np.add.at(given, residents.nodes[may_move], residents.usage[may_move])
         possible = allowed & (lacking <= given).all(axis=1)
-        possible[home] = False
+        possible[list(kept)] = False
         nodes = np.nonzero(possible)[0]
         shares = lacking[nodes] / np.maximum(residents.usage.max(axis=0), 1)
         order: list[int] = nodes[np.argsort(shares.sum(axis=1), kind="stable")].tolist()

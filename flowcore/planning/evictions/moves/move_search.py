@@ -60,7 +60,7 @@ class MoveSearch:
                 continue
             tried.add(members)
             checkpoint, changes = state.checkpoint(), state.changes
-            if chains.move(members, pod.key, this.priority, waves):
+            if chains.move(members, pod.key, this.priority, waves, kept=(node,) if waves > 1 else ()):
                 state.arrive(pod, this.number, node)
                 this.changed(state.changed_since(changes).tolist())
                 return True
