@@ -59,10 +59,12 @@ class MoveSearch:
             if members in tried:
                 continue
             tried.add(members)
-            checkpoint, changes = state.checkpoint(), state.changes
+            checkpoint = state.checkpoint()
             if chains.move(members, pod.key, this.priority, waves, kept=(node,) if waves > 1 else ()):
                 state.arrive(pod, this.number, node)
-                this.changed(state.changed_since(changes).tolist())
+                moved = list(state.leaving.items())[checkpoint.leaving :]
+                homes = {int(state.residents.nodes[resident]) for resident, _ in moved}
+                this.changed({node, *homes, *(leaving.to for _, leaving in moved)})
                 return True
             state.roll_back(checkpoint)
             # Another set of the same node may have room elsewhere.

@@ -146,8 +146,10 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
             _cannot_leave(state, record, f"it did not terminate within {_patience(record):.0f} s", refused=False)
             return
     staying = [record for record in records if not record.pod.deleting]
-    if all(place_waits(state, record.pod) for record in staying):
-        return  # they will go, or others that leave before them
+    if not staying:
+        return  # they will go
+    if len(staying) < len(records) and all(place_waits(state, record.pod) for record in staying):
+        return  # those will go that leave before them
     if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)

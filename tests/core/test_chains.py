@@ -1,0 +1,152 @@
+"""Chains of moves: a pod that makes room goes where another one has left first."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from harness.move_rounds import NOW, best_standing, draw_moves, standing_of
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.eviction_clusters import node, running, selects, snapshot, waiting
+from support.eviction_safety import check_evictions
+from support.profiles import examples, is_quick
+
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.pods import Pod
+from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.scenario import plan_scenario
+
+#: Rounds that are drawn, and the share of them in which a plan may be better than ours.
+DRAWS, ALLOWED = 60 if is_quick() else 1_000, 0.02
+
+
+def moving(**limits: int) -> Policy:
+    """The built-in policy, which moves pods for waiting ones within these limits."""
+    return msgspec.structs.replace(BUILT_IN, rescheduling=ReschedulingPolicy(ReschedulingMode.ACT, 0, **limits))
+
+
+def planned(drawn: Snapshot, policy: Policy) -> RoundResult:
+    """The plan of a round, carried out step by step."""
+    policies = {policy.name: policy}
+    result = run_round(drawn, policies)
+    check_evictions(drawn, result, policies)
+    return result
+
+
+def moves(result: RoundResult) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Name, new node and forerunners of each pod that moves, in their order."""
+    return [
+        (each.pod.key.partition("/")[2], each.to, tuple(key.partition("/")[2] for key in each.after))
+        for each in result.evictions
+    ]
+
+
+def ladder(steps: int, policy: Policy) -> Snapshot:
+    """Nodes from large to small, each with a pod that fits the next one without its pod; a large pod waits."""
+    sizes = [2 * (steps + 1 - step) for step in range(steps + 1)]
+    nodes = [node(f"n{step}", size) for step, size in enumerate(sizes)]
+    pods = [running(f"p{step}", f"n{step}", size) for step, size in enumerate(sizes[1:])]
+    return snapshot(nodes, pods, [waiting("big", sizes[0])], policy=policy)
+
+
+def test_a_pod_takes_the_room_that_another_one_left() -> None:
+    """By hand: b goes to n3, then a to n2, where b was, and then the large pod comes to n1."""
+    policy = moving()
+    pods = [running("a", "n1", 4), running("b", "n2", 2)]
+    result = planned(
+        snapshot([node("n1", 8), node("n2", 4), node("n3", 2)], pods, [waiting("big", 8)], policy=policy), policy
+    )
+    assert [(each.pod.key, each.node) for each in result.placements] == [("default/big", "n1")]
+    assert moves(result) == [("b", "n3", ()), ("a", "n2", ("b",))]
+    assert set(result.placements[0].victims) == {"default/a", "default/b"}
+    assert {each.for_pods for each in result.evictions} == {("default/big",)}
+
+
+def test_three_leave_one_after_the_other_and_not_four() -> None:
+    """Each goes where the one before it was; longer chains are not looked for."""
+    policy = moving()
+    result = planned(ladder(3, policy), policy)
+    assert moves(result) == [("p2", "n3", ()), ("p1", "n2", ("p2",)), ("p0", "n1", ("p1",))]
+    assert not planned(ladder(4, policy), policy).evictions
+
+
+@pytest.mark.parametrize(("spare", "moved"), [(1, 0), (2, 2)])
+def test_pods_change_places_only_by_a_spare_one(spare: int, moved: int) -> None:
+    """Once both have left, each fits where the other one was. That takes room for one of them elsewhere."""
+    policy = moving()
+    nodes = [node("n1", 4, gpu=1), node("n2", 4), node("n3", spare)]
+    pods = [running("a", "n1", 4), running("b", "n2", 2)]
+    result = planned(snapshot(nodes, pods, [waiting("big", 2, gpu=1)], policy=policy), policy)
+    assert len(result.evictions) == moved
+    assert bool(result.placements) == bool(moved)
+
+
+@pytest.mark.parametrize("limit", ["per_round", "per_hour", "per_namespace", "per_owner"])
+def test_each_move_of_a_chain_counts(limit: str) -> None:
+    """Where one of them may move and not both, nobody does."""
+    for most, expected in ((1, 0), (2, 2)):
+        policy = moving(**{limit: most})
+        assert len(planned(ladder(2, policy), policy).evictions) == expected
+
+
+STAYING: dict[str, dict[str, object]] = {
+    "its budget lets nobody go": {"labels": (("app", "a"),)},
+    "it is of a higher priority": {"priority": 1},
+    "nobody replaces it": {"owner": ""},
+}
+
+
+@pytest.mark.parametrize("fields", STAYING.values(), ids=list(STAYING))
+def test_nobody_moves_where_the_first_may_not(fields: dict[str, object]) -> None:
+    """The last pod of the ladder stays, so all do."""
+    policy = moving()
+    nodes = [node("n1", 8), node("n2", 4), node("n3", 2)]
+    pods = [running("a", "n1", 4), running("b", "n2", 2, **fields)]
+    budget = DisruptionBudget("default", "a", selects("a"), 0)
+    result = planned(snapshot(nodes, pods, [waiting("big", 8)], [budget], policy), policy)
+    assert not result.evictions
+    assert not result.placements
+
+
+@st.composite
+def crowded(draw: st.DrawFn, policy: Policy) -> Snapshot:
+    """Nodes of different sizes, most of them nearly full, with budgets, and a few pods that wait."""
+    nodes = [node(f"n{number}", draw(st.integers(2, 10))) for number in range(draw(st.integers(2, 6)))]
+    pods: list[Pod] = []
+    for each in nodes:
+        free = dict(each.allocatable)["cpu"]
+        while free and draw(st.integers(0, 6)):
+            cpu = draw(st.integers(1, min(free, 5)))
+            free -= cpu
+            labels = (("app", draw(st.sampled_from("abc"))),)
+            priority = draw(st.sampled_from((0, 0, 0, 3)))
+            pods.append(running(f"p{len(pods)}", each.name, cpu, priority=priority, labels=labels))
+    budgets = [DisruptionBudget("default", app, selects(app), 1) for app in draw(st.sets(st.sampled_from("abc")))]
+    pending = [
+        waiting(f"w{number}", draw(st.integers(2, 9)), priority=draw(st.sampled_from((0, 0, 7))))
+        for number in range(draw(st.integers(1, 3)))
+    ]
+    return snapshot(nodes, pods, pending, budgets, policy)
+
+
+@given(crowded(moving()))
+@settings(max_examples=examples(150))
+def test_no_node_is_overcommitted_at_any_step(drawn: Snapshot) -> None:
+    """Each wave has its room once those have left that the plan names, and no sooner; every move is needed."""
+    planned(drawn, moving())
+
+
+@pytest.mark.parametrize("urgent", [False, True])
+def test_seldom_is_there_a_better_plan_with_chains(urgent: bool) -> None:  # noqa: FBT001
+    """Beside every plan of small rounds, in which moved pods may take room that others have left."""
+    worse = in_chains = 0
+    for seed in range(DRAWS):
+        drawn = draw_moves(seed, urgent=urgent)
+        simulated = plan_scenario(drawn.scenario(), NOW, reschedule=True)
+        check_evictions(simulated.before, simulated.result, simulated.policies)
+        worse += best_standing(drawn, chains=True) < standing_of(drawn, simulated.result)
+        in_chains += any(each.after for each in simulated.result.evictions)
+    assert in_chains
+    assert worse <= max(1, ALLOWED * DRAWS)
