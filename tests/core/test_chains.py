@@ -13,8 +13,8 @@ from support.profiles import examples, is_quick
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.model.disruption_budgets import DisruptionBudget
-from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.pods import Pod
+from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 

@@ -54,12 +54,13 @@ class Chains:
             if not self._moves.may_move(resident, priority):
                 return False
             self._state.let_leave(resident, self._moves.kind, [key], frees=frees)
+            self._state.count_move(resident)
             node = self._destinations.find(resident, avoid)
             if node < 0 and waves > 1:
                 node = self._make_place(resident, key, priority, waves - 1, kept)
             if node < 0:
                 return False
-            self._state.reserve_replacement(resident, node, is_move=True)
+            self._state.reserve_replacement(resident, node, is_move=False)  # it counts already
         return True
 
     def _make_place(self, resident: int, key: str, priority: int, waves: int, kept: Sequence[int]) -> int:

@@ -64,18 +64,22 @@ def reserve_places(state: VictimsState, evictions: Sequence[PlanEviction], gener
     by_key = {eviction.key: eviction for eviction in evictions}
     for eviction in evictions:
         victim = state.cluster.pods.get(eviction.key)
-        if not eviction.to or victim is None or victim.uid != eviction.uid:
-            continue
-        if place_key(victim) in state.ledger.reservations:
-            continue  # it leaves for other pods too
+        if victim is not None and victim.uid != eviction.uid:
+            victim = None
+        if eviction.after and (victim is None or not stays(state.cluster, victim)):
+            break  # it leaves by itself: those before it would leave in vain
+        if not eviction.to or victim is None or place_key(victim) in state.ledger.reservations:
+            continue  # it has left, or leaves for other pods too
         earlier = [by_key[key] for key in eviction.after if key in by_key]
         if reserve_place(state, victim, eviction, generation, earlier=_records(state, earlier)):
             reserved.append(place_key(victim))
         elif Departure(eviction.kind) in MOVES:
-            for key in reserved:
-                release_place(state, key, "dropped")
-            return None
-    return reserved
+            break
+    else:
+        return reserved
+    for key in reserved:
+        release_place(state, key, "dropped")
+    return None
 
 
 def _records(state: VictimsState, evictions: Sequence[PlanEviction]) -> list[VictimRecord]:
