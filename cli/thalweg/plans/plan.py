@@ -167,10 +167,14 @@ def _show_pods(console: Console, answer: PlanAnswer) -> None:
 def _show_leaving(console: Console, title: str, pods: list[LeavingPod]) -> None:
     if pods:
         rows = [
-            (pod.pod, pod.node, some(pod.for_pods) or "-", pod.to or "-", why(pod.kind, pod.reason))
+            (pod.pod, pod.node, some(pod.for_pods) or "-", _destination(pod), why(pod.kind, pod.reason))
             for pod in pods[:MAX_ROWS]
         ]
         _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(pods))
+
+
+def _destination(pod: LeavingPod) -> str:
+    return f"{pod.to or '-'} after {some(pod.after)}" if pod.after else pod.to or "-"
 
 
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
