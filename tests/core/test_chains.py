@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
+import numpy as np
 import pytest
 from harness.move_rounds import NOW, best_standing, draw_moves, standing_of
 from hypothesis import given, settings
@@ -12,9 +15,14 @@ from support.eviction_safety import check_evictions
 from support.profiles import examples, is_quick
 
 from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.costs import MODELS
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
+from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions.residents import Residents
+from flowcore.planning.evictions.state import EvictionState
+from flowcore.planning.problem.problem import Problem
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 
@@ -136,6 +144,43 @@ def crowded(draw: st.DrawFn, policy: Policy) -> Snapshot:
 def test_no_node_is_overcommitted_at_any_step(drawn: Snapshot) -> None:
     """Each wave has its room once those have left that the plan names, and no sooner; every move is needed."""
     planned(drawn, moving())
+
+
+@given(crowded(moving()), st.lists(st.tuples(st.booleans(), st.integers(0, 30)), max_size=10), st.booleans())
+@settings(max_examples=examples(100))
+def test_what_is_free_now_follows_each_decision(
+    drawn: Snapshot,
+    steps: Sequence[tuple[bool, int]],
+    by_staying: bool,  # noqa: FBT001
+) -> None:
+    """A replacement takes of it what those do not leave that leave before it; when all is taken back, all is as before."""
+    problem = Problem(drawn, {BUILT_IN.name: moving()}, MODELS)
+    assert drawn.running is not None
+    residents = Residents.of(drawn, drawn.running, ())
+    state = EvictionState(drawn, problem.start.free, residents, problem.demands)
+    before, start = state.free.copy(), state.checkpoint()
+    for leaves, number in steps:
+        staying = [resident for resident in range(len(residents.pods)) if resident not in state.leaving]
+        homeless = [resident for resident, leaving in state.leaving.items() if leaving.to < 0]
+        if leaves and staying:
+            frees = [-1, *state.leaving][number % (len(state.leaving) + 1)]
+            state.let_leave(staying[number % len(staying)], EvictionKind.MIGRATION, ("default/w",), frees=frees)
+        elif homeless:
+            state.reserve_replacement(homeless[number % len(homeless)], number % len(before), is_move=True)
+    expected = before.copy()
+    for resident, leaving in state.leaving.items():
+        if leaving.to >= 0:
+            left = sum(residents.usage[other] for other, each in state.leaving.items() if each.frees == resident)
+            expected[leaving.to] -= np.maximum(residents.usage[resident] - left, 0)
+    assert (state.free_now == expected).all()
+    if by_staying:
+        for resident in list(state.leaving):
+            state.stay(resident)
+    else:
+        state.roll_back(start)
+    assert not any(state.before_place.values())
+    assert (state.free == before).all()
+    assert (state.free_now == before).all()
 
 
 @pytest.mark.parametrize("urgent", [False, True])
