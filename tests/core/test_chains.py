@@ -153,7 +153,7 @@ def test_what_is_free_now_follows_each_decision(
     steps: Sequence[tuple[bool, int]],
     by_staying: bool,  # noqa: FBT001
 ) -> None:
-    """A replacement takes of it what those do not leave that leave before it; when all is taken back, all is as before."""
+    """A replacement takes what those before it do not leave; when all is taken back, all is as before."""
     problem = Problem(drawn, {BUILT_IN.name: moving()}, MODELS)
     assert drawn.running is not None
     residents = Residents.of(drawn, drawn.running, ())
