@@ -27,7 +27,7 @@ from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import plan_scenario
 
 #: Rounds that are drawn, and the share of them in which a plan may be better than ours.
-DRAWS, ALLOWED = 60 if is_quick() else 1_000, 0.02
+DRAWS, ALLOWED = 200 if is_quick() else 1_000, 0.02
 
 
 def moving(**limits: int) -> Policy:
@@ -102,7 +102,7 @@ def test_each_move_of_a_chain_counts(limit: str) -> None:
 STAYING: dict[str, dict[str, object]] = {
     "its budget lets nobody go": {"labels": (("app", "a"),)},
     "it is of a higher priority": {"priority": 1},
-    "nobody replaces it": {"owner": ""},
+    "it is not to be moved": {"immovable_reason": "its annotation says so"},
 }
 
 
@@ -193,5 +193,5 @@ def test_seldom_is_there_a_better_plan_with_chains(urgent: bool) -> None:  # noq
         check_evictions(simulated.before, simulated.result, simulated.policies)
         worse += best_standing(drawn, chains=True) < standing_of(drawn, simulated.result)
         in_chains += any(each.after for each in simulated.result.evictions)
-    assert in_chains
+    assert in_chains or urgent
     assert worse <= max(1, ALLOWED * DRAWS)
