@@ -121,7 +121,9 @@ class Chains:
         usage = self._state.residents.usage[list(among)]
         size = (usage / np.maximum(usage.max(axis=0, initial=0), 1)).sum(axis=1)
         largest_first = np.argsort(-size, kind="stable").tolist()
-        alone = [(among[place],) for place in reversed(largest_first) if (usage[place] >= lacking).all()]
+        alone: list[tuple[int, ...]] = [
+            (among[place],) for place in reversed(largest_first) if (usage[place] >= lacking).all()
+        ]
         if alone:
             return alone[:_MAX_SETS]
         chosen = list(largest_first)
