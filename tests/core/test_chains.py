@@ -72,6 +72,17 @@ def test_a_pod_takes_the_room_that_another_one_left() -> None:
     assert {each.for_pods for each in result.evictions} == {("default/big",)}
 
 
+@pytest.mark.parametrize("priority", [0, 7])
+def test_the_first_may_go_where_the_room_is_made(priority: int) -> None:
+    """There is more room than the large pod needs. Nobody is preempted for it if it is urgent."""
+    policy = moving()
+    pods = [running("a", "n1", 5), running("b", "n2", 3), running("c", "n2", 2)]
+    pending = [waiting("big", 10, priority=priority)]
+    result = planned(snapshot([node("n1", 12), node("n2", 9)], pods, pending, policy=policy), policy)
+    assert moves(result) == [("c", "n1", ()), ("a", "n2", ("c",))]
+    assert [(each.pod.key, each.node) for each in result.placements] == [("default/big", "n1")]
+
+
 def test_three_leave_one_after_the_other_and_not_four() -> None:
     """Each goes where the one before it was; longer chains are not looked for."""
     policy = moving()

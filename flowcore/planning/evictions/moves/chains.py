@@ -34,7 +34,7 @@ class Chains:
         return self._looks_left > 0
 
     def move(
-        self, members: Sequence[int], key: str, priority: int, waves: int, *, kept: Sequence[int] = (), frees: int = -1
+        self, members: Sequence[int], key: str, priority: int, waves: int, *, made_on: Sequence[int], frees: int = -1
     ) -> bool:
         """Decides moves one by one, so that each counts for the limits of the next. Returns whether all have a place.
 
@@ -42,43 +42,38 @@ class Chains:
             key: of the waiting pod that they leave for.
             priority: of that pod, which none of them is above.
             waves: how many may leave one after the other, this one included.
-            kept: nodes that the room is made on: none of them goes there.
+            made_on: nodes that room is made on, and taken already by those that it is made for.
             frees: resident whose replacement takes their room; -1: the waiting pod does.
         """
         usage = self._state.residents.usage
-        avoid: Bools | None = None
-        if kept:
-            avoid = np.zeros(len(self._state.free), dtype=np.bool_)
-            avoid[list(kept)] = True
         for resident in sorted(members, key=lambda resident: -int(usage[resident].max())):
             if not self._moves.may_move(resident, priority):
                 return False
             self._state.let_leave(resident, self._moves.kind, [key], frees=frees)
             self._state.count_move(resident)
-            node = self._destinations.find(resident, avoid)
-            if node < 0 and waves > 1:
-                node = self._make_place(resident, key, priority, waves - 1, kept)
-            if node < 0:
+            node = self._destinations.find(resident)
+            if node >= 0:
+                self._state.reserve_replacement(resident, node, is_move=False)  # it counts already
+            elif waves == 1 or not self._make_place(resident, key, priority, waves - 1, made_on):
                 return False
-            self._state.reserve_replacement(resident, node, is_move=False)  # it counts already
         return True
 
-    def _make_place(self, resident: int, key: str, priority: int, waves: int, kept: Sequence[int]) -> int:
-        """Moves others off a node for the replacement of a pod that leaves. Returns the node; -1: there is none.
+    def _make_place(self, resident: int, key: str, priority: int, waves: int, made_on: Sequence[int]) -> bool:
+        """Moves others off a node for the replacement of a pod that leaves, which goes there. Returns whether it does.
 
         Args:
             waves: how many others may leave one after the other.
-            kept: see ``move``.
+            made_on: see ``move``; here nobody else leaves these nodes.
         """
         state, residents = self._state, self._state.residents
         usage = residents.usage[resident]
         self._looks_left -= 1
         plain, allowed = self._destinations.allowed(resident)
         if not plain or self._looks_left < 0:
-            return -1
+            return False
         may_move = self._moves.mask(priority)
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
-        for node in self._nodes(allowed, kept, lacking, may_move):
+        for node in self._nodes(allowed, made_on, lacking, may_move):
             among = [
                 other
                 for other in residents.on(node)
@@ -88,21 +83,23 @@ class Chains:
             ]
             for members in self._sets(among, lacking[node]):
                 if self._looks_left <= 0:
-                    return -1
+                    return False
                 self._looks_left -= 1
                 checkpoint = state.checkpoint()
-                moved = self.move(members, key, priority, waves, kept=(*kept, node), frees=resident)
-                if moved and self._fits(resident, node, members):
-                    return node
+                # It takes its room first: so others may come to the node as far as there is more.
+                state.reserve_replacement(resident, node, is_move=False)
+                moved = self.move(members, key, priority, waves, made_on=(*made_on, node), frees=resident)
+                if moved and self._has_room(node, usage):
+                    return True
                 state.roll_back(checkpoint)
-        return -1
+        return False
 
-    def _nodes(self, allowed: Bools, kept: Sequence[int], lacking: Int64s, may_move: Bools) -> list[int]:
+    def _nodes(self, allowed: Bools, made_on: Sequence[int], lacking: Int64s, may_move: Bools) -> list[int]:
         """Other nodes that have the room once all that may move have left, those first that lack the least.
 
         Args:
             allowed: bool[N], nodes that may take the pod.
-            kept: nodes that it must not go to, its own among them.
+            made_on: nodes that it does not go to, its own among them.
             lacking: int64[N, R], what each lacks.
             may_move: bool[V].
         """
@@ -110,7 +107,7 @@ class Chains:
         given = np.zeros_like(lacking)
         np.add.at(given, residents.nodes[may_move], residents.usage[may_move])
         possible = allowed & (lacking <= given).all(axis=1)
-        possible[list(kept)] = False
+        possible[list(made_on)] = False
         nodes = np.nonzero(possible)[0]
         shares = lacking[nodes] / np.maximum(residents.usage.max(axis=0), 1)
         order: list[int] = nodes[np.argsort(shares.sum(axis=1), kind="stable")].tolist()
@@ -134,8 +131,7 @@ class Chains:
         enough = bool((usage[chosen].sum(axis=0) >= lacking).all())
         return [tuple(among[place] for place in chosen)] if enough else []
 
-    def _fits(self, resident: int, node: int, members: Sequence[int]) -> bool:
-        """Whether a replacement has room on a node once these have left it; their own places count already."""
-        state, usage = self._state, self._state.residents.usage
-        room = np.minimum(state.free[node], state.free_now[node] + usage[list(members)].sum(axis=0))
-        return bool(((room >= usage[resident]) | (usage[resident] == 0)).all())
+    def _has_room(self, node: int, usage: Int64s) -> bool:
+        """Whether a node has the room, now and in the end, for what comes; one pod of this usage, int64[R], counts."""
+        room = np.minimum(self._state.free[node], self._state.free_now[node])
+        return bool(((room >= 0) | (usage == 0)).all())

@@ -60,8 +60,8 @@ class MoveSearch:
                 continue
             tried.add(members)
             checkpoint = state.checkpoint()
-            if chains.move(members, pod.key, this.priority, waves, kept=(node,) if waves > 1 else ()):
-                state.arrive(pod, this.number, node)
+            state.arrive(pod, this.number, node)
+            if chains.move(members, pod.key, this.priority, waves, made_on=(node,)):
                 moved = list(state.leaving.items())[checkpoint.leaving :]
                 homes = {int(state.residents.nodes[resident]) for resident, _ in moved}
                 this.changed({node, *homes, *(leaving.to for _, leaving in moved)})
