@@ -17,6 +17,7 @@ from support.profiles import examples, is_quick
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
@@ -51,12 +52,17 @@ def moves(result: RoundResult) -> list[tuple[str, str, tuple[str, ...]]]:
     ]
 
 
-def ladder(steps: int, policy: Policy) -> Snapshot:
-    """Nodes from large to small, each with a pod that fits the next one without its pod; a large pod waits."""
+def rungs(steps: int, copy: str = "") -> tuple[list[Node], list[Pod]]:
+    """Nodes from large to small, each with a pod that fits the next one without its pod."""
     sizes = [2 * (steps + 1 - step) for step in range(steps + 1)]
-    nodes = [node(f"n{step}", size) for step, size in enumerate(sizes)]
-    pods = [running(f"p{step}", f"n{step}", size) for step, size in enumerate(sizes[1:])]
-    return snapshot(nodes, pods, [waiting("big", sizes[0])], policy=policy)
+    nodes = [node(f"n{step}{copy}", size) for step, size in enumerate(sizes)]
+    return nodes, [running(f"p{step}{copy}", f"n{step}{copy}", size) for step, size in enumerate(sizes[1:])]
+
+
+def ladder(steps: int, policy: Policy) -> Snapshot:
+    """The same, and a pod waits that is as large as the largest node."""
+    nodes, pods = rungs(steps)
+    return snapshot(nodes, pods, [waiting("big", 2 * steps + 2)], policy=policy)
 
 
 def test_a_pod_takes_the_room_that_another_one_left() -> None:
@@ -108,6 +114,22 @@ def test_each_move_of_a_chain_counts(limit: str) -> None:
     for most, expected in ((1, 0), (2, 2)):
         policy = moving(**{limit: most})
         assert len(planned(ladder(2, policy), policy).evictions) == expected
+
+
+@pytest.mark.parametrize(("hopeless", "namespace"), [(1, "default"), (12, "other")])
+def test_pods_that_nothing_helps_leave_looks_for_others(hopeless: int, namespace: str) -> None:
+    """Pods for which four would have to leave in a row come first. One such pod, or such a namespace, stops nobody."""
+    policy = moving()
+    nodes, pods = [node("g", 6, gpu=1)], [running("a", "g", 4)]
+    for copy in range(12):
+        more_nodes, more_pods = rungs(4, f"-{copy}")
+        nodes += more_nodes
+        pods += more_pods
+    first = [waiting(f"w{place}", 10, priority=50 - place, preempts=False) for place in range(hopeless)]
+    last = msgspec.structs.replace(waiting("last", 6, gpu=1), key=f"{namespace}/last")
+    result = planned(snapshot(nodes, pods, [*first, last], policy=policy), policy)
+    assert [(each.pod.key, each.node) for each in result.placements] == [(last.key, "g")]
+    assert [len(each.after) for each in result.evictions] == [0, 1]
 
 
 STAYING: dict[str, dict[str, object]] = {

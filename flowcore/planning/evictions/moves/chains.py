@@ -7,7 +7,9 @@ not know: in a chain only a pod whose place resources alone decide takes room of
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from functools import cached_property
 
 import numpy as np
 
@@ -16,9 +18,10 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility
 from flowcore.planning.evictions.state import EvictionState
 
-#: Nodes that are tried for the replacement of one pod, sets of pods that may leave each, and looks of a round: at all
-#: nodes for a pod, and at a set.
-_MAX_NODES, _MAX_SETS, _MOST_LOOKS = 8, 3, 64
+#: Nodes that are tried for the replacement of one pod, and sets of pods that may leave each.
+_MAX_NODES, _MAX_SETS = 8, 3
+#: Looks, at all nodes for a pod or at a set: of a round, and for one waiting pod.
+_MOST_LOOKS, _MOST_FOR_ONE = 64, 16
 
 
 class Chains:
@@ -26,12 +29,30 @@ class Chains:
 
     def __init__(self, state: EvictionState, moves: MoveEligibility, destinations: Destinations) -> None:
         self._state, self._moves, self._destinations = state, moves, destinations
-        self._looks_left = _MOST_LOOKS
+        #: By namespace of the waiting pods.
+        self._looks: Counter[str] = Counter()
+        self._namespace, self._looks_left = "", 0
+        #: By priority, int64[N, R]: what those of each node ask for that may move if nobody leaves.
+        self._movable: dict[int, Int64s] = {}
+
+    def begin(self, key: str) -> None:
+        """A waiting pod is next. It has a share of the looks, so that one that nothing helps leaves some for others.
+
+        A namespace has half of those that others have not had, as of the moves of an hour; a pod half of what is left.
+        """
+        self._namespace = key.partition("/")[0]
+        own = self._looks[self._namespace]
+        left = (_MOST_LOOKS - self._looks.total() + own) // 2 - own
+        self._looks_left = min(_MOST_FOR_ONE, left // 2)
 
     @property
     def may_look(self) -> bool:
-        """Whether the round may look for more chains."""
+        """Whether there may be more looks for the waiting pod."""
         return self._looks_left > 0
+
+    def _look(self) -> None:
+        self._looks_left -= 1
+        self._looks[self._namespace] += 1
 
     def move(
         self, members: Sequence[int], key: str, priority: int, waves: int, *, made_on: Sequence[int], frees: int = -1
@@ -67,24 +88,21 @@ class Chains:
         """
         state, residents = self._state, self._state.residents
         usage = residents.usage[resident]
-        self._looks_left -= 1
         plain, allowed = self._destinations.allowed(resident)
-        if not plain or self._looks_left < 0:
+        if not plain or not self.may_look:
             return False
-        may_move = self._moves.mask(priority)
+        self._look()
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
-        for node in self._nodes(allowed, made_on, lacking, may_move):
+        for node in self._nodes(allowed, made_on, lacking, priority):
             among = [
                 other
                 for other in residents.on(node)
-                if may_move[other]
-                and self._moves.may_move(other, priority)
-                and (waves > 1 or self._destinations.has_any(other))
+                if self._moves.may_move(other, priority) and (waves > 1 or self._destinations.has_any(other))
             ]
             for members in self._sets(among, lacking[node]):
-                if self._looks_left <= 0:
+                if not self.may_look:
                     return False
-                self._looks_left -= 1
+                self._look()
                 checkpoint = state.checkpoint()
                 # It takes its room first: so others may come to the node as far as there is more.
                 state.reserve_replacement(resident, node, is_move=False)
@@ -94,24 +112,39 @@ class Chains:
                 state.roll_back(checkpoint)
         return False
 
-    def _nodes(self, allowed: Bools, made_on: Sequence[int], lacking: Int64s, may_move: Bools) -> list[int]:
+    def _nodes(self, allowed: Bools, made_on: Sequence[int], lacking: Int64s, priority: int) -> list[int]:
         """Other nodes that have the room once all that may move have left, those first that lack the least.
 
         Args:
             allowed: bool[N], nodes that may take the pod.
             made_on: nodes that it does not go to, its own among them.
             lacking: int64[N, R], what each lacks.
-            may_move: bool[V].
+            priority: of the waiting pod.
         """
-        residents = self._state.residents
-        given = np.zeros_like(lacking)
-        np.add.at(given, residents.nodes[may_move], residents.usage[may_move])
-        possible = allowed & (lacking <= given).all(axis=1)
+        possible = allowed & (lacking <= self._given(priority)).all(axis=1)
         possible[list(made_on)] = False
         nodes = np.nonzero(possible)[0]
-        shares = lacking[nodes] / np.maximum(residents.usage.max(axis=0), 1)
+        shares = lacking[nodes] / self._largest
         order: list[int] = nodes[np.argsort(shares.sum(axis=1), kind="stable")].tolist()
         return order[:_MAX_NODES]
+
+    @cached_property
+    def _largest(self) -> Int64s:
+        """int64[R]: the most that a resident asks for."""
+        return np.maximum(self._state.residents.usage.max(axis=0), 1)
+
+    def _given(self, priority: int) -> Int64s:
+        """int64[N, R]: what those of each node give back that may still move for a pod of a priority."""
+        residents, leaving = self._state.residents, list(self._state.leaving)
+        if priority not in self._movable:
+            may_move = self._moves.mask(priority)
+            may_move[leaving] = True
+            movable = np.zeros_like(self._state.free)
+            np.add.at(movable, residents.nodes[may_move], residents.usage[may_move])
+            self._movable[priority] = movable
+        given: Int64s = self._movable[priority].copy()
+        np.subtract.at(given, residents.nodes[leaving], residents.usage[leaving])
+        return given
 
     def _sets(self, among: Sequence[int], lacking: Int64s) -> list[tuple[int, ...]]:
         """A few sets of residents of a node that together hold what it lacks, int64[R]: single ones if any does."""

@@ -14,8 +14,8 @@ from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.victims import choose_victims
 from flowcore.planning.evictions.state import EvictionState
 
-#: Nodes on which sets of moves are looked for, and sets that are really tried.
-_MAX_NODES, _MAX_TRIES = 96, 64
+#: Nodes on which sets of moves are looked for, the same in chains, and sets that are really tried.
+_MAX_NODES, _MAX_NODES_IN_CHAINS, _MAX_TRIES = 96, 16, 64
 #: With so many nodes where moves may help at most, and so many residents that may move, more than one set of a node is
 #: tried; and how often in a round.
 _FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
@@ -43,12 +43,13 @@ class MoveSearch:
 
     def place(self, this: NodeSearch, pod: PendingPod) -> bool:
         """Moves pods off one node for the next pod of a demand, as few as possible. Returns whether it has a node."""
+        self._chains.begin(pod.key)
         return any(self._place(this, pod, waves) for waves in range(1, _MOST_WAVES + 1))
 
     def _place(self, this: NodeSearch, pod: PendingPod, waves: int) -> bool:
         """The same; ``waves``: how many pods may leave one after the other, 1: each has a place that is free."""
         state, chains = self._state, self._chains
-        if waves > 1 and not chains.may_look:
+        if waves > 1 and not (chains.may_look and self._may_begin(this.priority)):
             return False
         candidates = self._candidates(this, in_chains=waves > 1)
         heapq.heapify(candidates)
@@ -76,6 +77,10 @@ class MoveSearch:
                         heapq.heappush(candidates, candidate)
         return False
 
+    def _may_begin(self, priority: int) -> bool:
+        """Whether any pod could be the first of a chain: it goes where room is free."""
+        return bool(self._destinations.may_fit(self._moves.mask(priority)).any())
+
     def _candidates(self, this: NodeSearch, *, in_chains: bool) -> list[_Moves]:
         """The best set of each node that may be the best one; ``in_chains``: also of pods without a free place."""
         state, residents, destinations = self._state, self._state.residents, self._destinations
@@ -86,7 +91,7 @@ class MoveSearch:
         mask = self._moves.mask(this.priority)
         if not in_chains:
             mask = destinations.may_fit(mask)
-        for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
+        for node in this.bounds(mask).nodes[: _MAX_NODES_IN_CHAINS if in_chains else _MAX_NODES].tolist():
             movable = [
                 resident
                 for resident in residents.on(node)
