@@ -757,3 +757,58 @@ def test_who_leaves_second_is_refused_after_the_first_has_left() -> None:
     assert set(scene.ledger.reservations) == {FIRST}
     scene.pod("db-2", 800, owner="db")
     assert scene.phases() == {"ns/db-2": (Phase.HELD, "c")}
+
+
+def restarted(before: Chain) -> Chain:
+    """The same cluster after a restart: what it shows is all that is known."""
+    scene = Chain()
+    for key in list(scene.state.pods):
+        scene.state.delete_pod(key)
+    for pod in before.state.pods.values():
+        scene.state.upsert_pod(pod)
+    scene.state.sync()
+    return scene
+
+
+def test_a_restart_while_the_first_of_a_chain_leaves() -> None:
+    """Nobody else is evicted but by a new plan. The pods that wait are planned anew, each once."""
+    before = Chain()
+    before.plan_chain()
+    before.change("large", nominated_node="a", planned_node="a")
+    before.change("db-1", deleting=True)
+    scene = restarted(before)
+    assert not scene.ledger.victims
+    scene.gone("db-1")
+    scene.pod("db-2", 800, owner="db")
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    (write,) = scene.state.taken(ClearNomination)
+    scene.state.shell.answered(write, Answer.DONE)
+    scene.change("large", nominated_node="", planned_node="")
+    scene.pass_time(1.0)
+    assert sorted(pod.name for pod in scene.state.plannable()) == ["db-2", "large"]
+    scene.plan("db-2", "c")
+    scene.plan_move()
+    assert scene.evicted() == ["web-1"]
+    assert set(scene.ledger.reservations) == {"ns/db-2", "ns/large", PLACE}
+    scene.gone("web-1")
+    scene.pod("web-2", 400, owner="rs")
+    assert {scene.phases()[key] for key in ("ns/large", "ns/web-2")} == {(Phase.HELD, "a"), (Phase.HELD, "b")}
+
+
+def test_a_restart_while_the_last_of_a_chain_leaves() -> None:
+    """The nomination says who waits for it. Its replacement is placed like any other pod."""
+    before = Chain()
+    before.plan_chain()
+    before.first_leaves()
+    before.pod("db-2", 800, node_name="c", usage=sized(800).requests, owner="db")
+    before.change("large", nominated_node="a", planned_node="a")
+    before.change("web-1", deleting=True)
+    scene = restarted(before)
+    assert scene.phases() == {"ns/large": (Phase.AWAITING_VICTIM, "a")}
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    scene.pod("web-2", 400, owner="rs")
+    assert [pod.name for pod in scene.state.plannable()] == ["web-2"]
+    scene.gone("web-1")
+    assert scene.phases() == {"ns/large": (Phase.HELD, "a")}
