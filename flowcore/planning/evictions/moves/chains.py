@@ -131,7 +131,8 @@ class Chains:
     @cached_property
     def _largest(self) -> Int64s:
         """int64[R]: the most that a resident asks for."""
-        return np.maximum(self._state.residents.usage.max(axis=0), 1)
+        largest: Int64s = np.maximum(self._state.residents.usage.max(axis=0), 1)
+        return largest
 
     def _given(self, priority: int) -> Int64s:
         """int64[N, R]: what those of each node give back that may still move for a pod of a priority."""
