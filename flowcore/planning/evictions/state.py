@@ -232,16 +232,16 @@ class EvictionState:
         before = [each for each in self.before_place.get(resident, ()) if each not in staying]
         return np.maximum(taken - self.residents.usage[before].sum(axis=0), 0) if before else taken
 
-    def _leaves_before(self, resident: int, other: int, *, leaves: bool) -> None:
-        """Whether a resident leaves before the replacement of another one comes; the other one's number, -1: none."""
-        if other < 0:
+    def _leaves_before(self, resident: int, later: int, *, leaves: bool) -> None:
+        """Whether a resident leaves before the replacement of another one comes, ``later``; -1: of none."""
+        if later < 0:
             return
-        before = self.before_place.setdefault(other, [])
+        before = self.before_place.setdefault(later, [])
         (before.append if leaves else before.remove)(resident)
-        if other in self._taken_now:
-            node, taken = self.leaving[other].to, self._taken_now[other]
-            self._taken_now[other] = self._takes_now(other)
-            self.free_now[node] += taken - self._taken_now[other]
+        if later in self._taken_now:
+            node, taken = self.leaving[later].to, self._taken_now[later]
+            self._taken_now[later] = self._takes_now(later)
+            self.free_now[node] += taken - self._taken_now[later]
             self.changes += 1
             self._changed_at[node] = self.changes
 

@@ -95,9 +95,9 @@ class Chains:
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
         for node in self._nodes(allowed, made_on, lacking, priority):
             among = [
-                other
-                for other in residents.on(node)
-                if self._moves.may_move(other, priority) and (waves > 1 or self._destinations.has_any(other))
+                mover
+                for mover in residents.on(node)
+                if self._moves.may_move(mover, priority) and (waves > 1 or self._destinations.has_any(mover))
             ]
             for members in self._sets(among, lacking[node]):
                 if not self.may_look:
@@ -107,7 +107,7 @@ class Chains:
                 # It takes its room first: so others may come to the node as far as there is more.
                 state.reserve_replacement(resident, node, is_move=False)
                 moved = self.move(members, key, priority, waves, made_on=(*made_on, node), frees=resident)
-                if moved and self._has_room(node, usage):
+                if moved and self._fits(node, usage):
                     return True
                 state.roll_back(checkpoint)
         return False
@@ -159,13 +159,13 @@ class Chains:
             return alone[:_MAX_SETS]
         chosen = list(largest_first)
         for place in reversed(largest_first):
-            rest = [other for other in chosen if other != place]
+            rest = [kept for kept in chosen if kept != place]
             if (usage[rest].sum(axis=0) >= lacking).all():
                 chosen = rest
         enough = bool((usage[chosen].sum(axis=0) >= lacking).all())
         return [tuple(among[place] for place in chosen)] if enough else []
 
-    def _has_room(self, node: int, usage: Int64s) -> bool:
+    def _fits(self, node: int, usage: Int64s) -> bool:
         """Whether a node has the room, now and in the end, for what comes; one pod of this usage, int64[R], counts."""
         room = np.minimum(self._state.free[node], self._state.free_now[node])
         return bool(((room >= 0) | (usage == 0)).all())

@@ -113,8 +113,8 @@ def give_up(state: VictimsState, reservation: Reservation) -> None:
     for waiting in [reservation] if reservation.optional else state.ledger.members_of(reservation):
         release(state, waiting)
     for key in sorted(others):
-        if (other := state.ledger.reservations.get(key)) is not None:
-            give_up(state, other)
+        if (dependent := state.ledger.reservations.get(key)) is not None:
+            give_up(state, dependent)
 
 
 def release(state: VictimsState, reservation: Reservation) -> None:
