@@ -22,9 +22,10 @@ import click
 import msgspec
 from harness import move_rounds
 from harness.conditions import conditions
+from harness.drawn_pods import NOW
 from harness.small_rounds import RULES, Shape, draw_round, most_placed
 from harness.tables import console, print_conditions
-from harness.urgent_rounds import NOW, UrgentShape, best_standing, draw_urgent, standing_of
+from harness.urgent_rounds import UrgentShape, best_standing, draw_urgent, standing_of
 from rich.table import Table
 
 from flowcore.questions.scenario import plan_scenario
@@ -108,7 +109,7 @@ def moved(case: str, draws: int, seed: int) -> Row:
         drawn = move_rounds.draw_moves(seed + number, urgent=urgent_ones)
         scenario = drawn.scenario()
         before = time.process_time()
-        result = plan_scenario(scenario, move_rounds.NOW, reschedule=True).result
+        result = plan_scenario(scenario, NOW, reschedule=True).result
         seconds += time.process_time() - before
         best, ours = move_rounds.best_standing(drawn, chains=chains), move_rounds.standing_of(drawn, result)
         worse += best < ours
