@@ -8,7 +8,7 @@ more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with 
 some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims.
 `moved`: clusters of 2 to 4 nodes whose running pods may move for one or two waiting ones, and be preempted where these
 are urgent: rounds in which some plan places more pods, evicts less by that order, or moves fewer pods. Room first:
-each moved pod has room before any pod leaves, as in our plans. With chains it may take room that others have left. No
+each moved pod has room before any pod leaves. With chains, as in our plans, it may take room that others have left. No
 cluster takes part.
 """
 
