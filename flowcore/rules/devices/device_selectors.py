@@ -38,7 +38,7 @@ class DeviceSelectors:
         if answer is None:
             answer, cost = self._evaluate(self._compile(expression, spend), driver, device)
             self._answers.put((expression, seen), answer, estimate_bytes(answer))
-            spend(cost)
+            spend(min(cost, MAX_COST))
         return answer
 
     @staticmethod
