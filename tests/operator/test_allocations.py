@@ -183,6 +183,21 @@ def test_one_refused_claim_of_a_gang() -> None:
     assert all(pod.node_name for pod in case.api.values())
 
 
+def test_a_pod_of_a_gang_that_goes() -> None:
+    """While its claims are written: the others are nothing without it, and give back what they have."""
+    case = Case(a=2)
+    for name in ("p", "q"):
+        case.pod(name, of=gang("g", 2))
+    case.round()
+    case.answer(Allocate)
+    case.show()
+    case.remove_pod(f"{NAMESPACE}/q")
+    case.show()
+    assert not case.ledger.reservations
+    case.settle()
+    assert case.device("p-gpu") is None
+
+
 def test_pods_of_one_round_share_a_claim() -> None:
     """Whichever is written first allocates it. The last to leave frees it."""
     case = Case(a=2)

@@ -370,7 +370,7 @@ class ClaimMachine(Claims, Disturbances):
         for at, count in enumerate(devices):
             self.world.devices.publish_devices(f"n{at}", count, later=later[at])
         self.world.start()
-        self.pods_with_claims_come(2, plain=False)
+        self.pods_with_claims_come(2, 1, plain=False)
         self.world.show()
 
 

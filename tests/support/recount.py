@@ -97,6 +97,7 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
         if reservation.bound_with:
             groups[reservation.bound_with].add(key)
     assert (records.users, records.groups) == (users, groups)
+    assert not records.lost
     assert not records.ended, "what a pod had is not given back"
     assert ledger.awaiting == {key for key, each in reservations.items() if each.phase is Phase.AWAITING_VICTIM}
     for_pods: defaultdict[str, set[str]] = defaultdict(set)

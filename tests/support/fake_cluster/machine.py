@@ -264,21 +264,23 @@ class Claims(Gangs):
 
     made = 0
 
-    def claiming_pod(self, name: str, **fields: Any) -> None:
-        """A pod with a claim that was made for it."""
+    def claiming_pod(self, name: str, count: int, **fields: Any) -> None:
+        """A pod with so many claims that were made for it, each for one device."""
         self.made += 1
         uid = f"c{self.made}"
-        self.world.devices.make(NAMESPACE, f"{name}-{uid}", f"claim-{uid}", owner=uid)
-        devices = claiming(NAMESPACE, name, uid, f"{name}-{uid}", template=True)
+        names = [f"{name}-{uid}-{number}" for number in range(count)]
+        for claim in names:
+            self.world.devices.make(NAMESPACE, claim, f"uid-of-{claim}", owner=uid)
+        devices = claiming(NAMESPACE, name, uid, *names, template=True)
         pod_class = msgspec.structs.replace(sized(100), devices=devices)
         self.world.create_pod(name, uid, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, **fields)
 
     @precondition(lambda self: self.made < 10)
-    @rule(size=st.sampled_from((1, 1, 2, 3)), plain=st.booleans())
-    def pods_with_claims_come(self, size: int, plain: bool) -> None:  # noqa: FBT001 - hypothesis calls it
+    @rule(size=st.sampled_from((1, 1, 2, 3)), claims=st.sampled_from((1, 1, 2)), plain=st.booleans())
+    def pods_with_claims_come(self, size: int, claims: int, plain: bool) -> None:  # noqa: FBT001
         """A pod, or a gang; ``plain``: one of the gang claims nothing."""
         if size == 1:
-            self.claiming_pod(f"claims-{self.made}")
+            self.claiming_pod(f"claims-{self.made}", claims)
             return
         name = f"d{self.made}"
         self.gangs[name] = size
@@ -287,7 +289,7 @@ class Claims(Gangs):
                 ours = {"pod_class": sized(100), "scheduler_name": SCHEDULER_NAME}
                 self.world.create_pod(f"{name}-{at}", gang=gang(name, size), **ours)
             else:
-                self.claiming_pod(f"{name}-{at}", gang=gang(name, size))
+                self.claiming_pod(f"{name}-{at}", claims, gang=gang(name, size))
 
     @precondition(lambda self: self.made < 10)
     @rule()

@@ -110,7 +110,7 @@ def advance(state: State, event: Event, now: float) -> list[Effect]:
             nomination_events.adopt_nominations(state)
         case TimePassed():
             _time_passed(state)
-    allocations.release_ended(state)
+    allocations.settle(state)
     if ledger.round_wanted or ledger.round_at_once:
         ledger.helped += ledger.round_wanted
         state.effects.append(RequestRound(at_once=ledger.round_at_once))

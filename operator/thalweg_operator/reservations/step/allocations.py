@@ -188,7 +188,28 @@ def _end(state: State, reservation: Reservation) -> None:
 # --- what is released ---
 
 
-def release_ended(state: State) -> None:
+def settle(state: State) -> None:
+    """To be called at the end of each step: gangs that lost a pod are looked at, and what pods had comes free."""
+    lost = state.ledger.claims.lost
+    while lost:
+        _look_at_rest(state, lost.pop())
+    _release_ended(state)
+
+
+def _look_at_rest(state: State, name: str) -> None:
+    """A pod left a group, perhaps since it is gone: whoever is nothing without it leaves too."""
+    cluster, ledger = state.cluster, state.ledger
+    reservations = [ledger.reservations[key] for key in sorted(ledger.claims.groups.get(name, ()))]
+    rest = [member for member in reservations if member.phase is Phase.ALLOCATING]
+    for member in rest:
+        if bind_problem(cluster, ledger, Bind(member.pod, member.node, member.generation), retry=True):
+            _end(state, member)
+            return
+    if rest:
+        _bind_group(state, rest[0])
+
+
+def _release_ended(state: State) -> None:
     """What pods had whose reservations ended in this step is given back, unless somebody bound them."""
     cluster, ledger = state.cluster, state.ledger
     for ended in ledger.claims.take_ended():

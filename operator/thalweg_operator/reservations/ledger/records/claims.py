@@ -35,6 +35,7 @@ class ClaimRecords:
     Attributes:
         users: keys of the pods with a reservation that a claim is planned for, by the claim's key.
         groups: keys of the pods that are bound once the claims of all are there, by the group's name.
+        lost: names of groups that lost a pod.
         allocating: keys of the pods in phase ALLOCATING.
         releasing: what pods give back, by the pod's key; meanwhile they are not planned.
         ended: reservations that ended without their pod being bound, and whose claims may be written.
@@ -44,6 +45,7 @@ class ClaimRecords:
     def __init__(self) -> None:
         self.users: dict[ClaimKey, set[str]] = {}
         self.groups: dict[str, set[str]] = {}
+        self.lost: set[str] = set()
         self.allocating: set[str] = set()
         self.releasing: dict[str, ReleasingPod] = {}
         self.ended: list[Reservation] = []
@@ -62,6 +64,8 @@ class ClaimRecords:
                 _discard(self.users, key, before.pod.key)
         if before is not None and before.bound_with:
             _discard(self.groups, before.bound_with, before.pod.key)
+            if after is None:
+                self.lost.add(before.bound_with)
         if after is not None:
             for claim in after.claims:
                 self.users.setdefault(claim.key, set()).add(after.pod.key)
