@@ -230,15 +230,15 @@ def release(state: State, write: ReleaseClaims) -> None:
 
 def claims_released(state: State, write: ReleaseClaims, answer: Answer) -> None:
     """Claims were given back."""
-    claims_released = state.ledger.claims.releasing
-    known = None if write.pod is None else claims_released.get(write.pod.key)
+    releasing = state.ledger.claims.releasing
+    known = None if write.pod is None else releasing.get(write.pod.key)
     if write.pod is None or known is None or known.uid != write.pod.uid or answer is Answer.RETRYING:
         return
     if answer is Answer.DONE:
         known.is_written = True
         _settle(state, write.pod.key)
     else:
-        del claims_released[write.pod.key]
+        del releasing[write.pod.key]
         state.ledger.round_wanted = True
 
 
