@@ -13,13 +13,15 @@ seeds, and the least and the most beyond FGD of any seed.
   of equal nodes the first one is taken. `published` is how far its mean is from the mean of their ten runs.
 - `exact-FGD`: the same without rounding.
 - `worth`: the cost of `harness/shared_gpus/room_worth.py`.
+- `no plan more`: what no plan exceeds that knows all pods from the first on, and may leave out any of them; beside
+  100 %, any of those that have come by then.
 
 The authors' cluster has no nodes without GPUs. `--all-nodes` adds those of the trace.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import mean
@@ -31,13 +33,14 @@ from harness import options
 from harness.conditions import conditions
 from harness.shared_gpus.fragments import Fragments
 from harness.shared_gpus.one_by_one import Method, place_one_by_one
+from harness.shared_gpus.prices import Fluid
 from harness.shared_gpus.room_worth import RoomWorth
 from harness.shared_gpus.workload import Workload, read_workload
 from harness.tables import console, print_conditions
 from openb import nodes_file, pods_file
 from rich.table import Table
 
-FGD, EXACT, WORTH = "FGD", "exact-FGD", "worth"
+FGD, EXACT, WORTH, MOST = "FGD", "exact-FGD", "worth", "no plan more"
 #: Allocated at 100 % and 130 %: means of ten seeds, expected_results/analysis_allo_discrete.csv of the authors.
 _PUBLISHED: Final = {
     "default": (95.23, 95.39),
@@ -58,7 +61,7 @@ class Row:
         allocated: at 100 % and 130 %, means.
         published: how far these are from the authors' means, of FGD on nodes with GPUs; None elsewhere.
         beyond: the least and the most that a seed has more than FGD at 100 % and 130 %; None: FGD itself.
-        waiting: pods without a node at the end, mean.
+        waiting: pods without a node at the end, mean; None: it is not known.
     """
 
     pods: str
@@ -66,16 +69,16 @@ class Row:
     allocated: tuple[float, float]
     published: tuple[float, float] | None
     beyond: tuple[tuple[float, float], tuple[float, float]] | None
-    waiting: float
+    waiting: float | None
 
 
 def rows_of(which: str, workload: Workload, seeds: int, methods: list[str], *, authors_nodes: bool) -> list[Row]:
-    """A row for each method; all have the same pods in the same orders."""
+    """A row for each method, and one of bounds; all have the same pods in the same orders."""
     figures: dict[str, list[tuple[float, float]]] = {}
-    rows = []
+    rows, orders = [], [workload.arrivals(seed, _ARRIVED[-1]) for seed in range(seeds)]
     for method in (FGD, *(each for each in methods if each != FGD)):
         placing = _method(method, workload)
-        ends = [place_one_by_one(workload, placing, workload.arrivals(seed, _ARRIVED[-1])) for seed in range(seeds)]
+        ends = [place_one_by_one(workload, placing, order) for order in orders]
         figures[method] = [(end.at(_ARRIVED[0]), end.at(_ARRIVED[1])) for end in ends]
         allocated = _by_moment(figures[method], mean)
         more = [(own[0] - fgd[0], own[1] - fgd[1]) for own, fgd in zip(figures[method], figures[FGD], strict=True)]
@@ -91,10 +94,16 @@ def rows_of(which: str, workload: Workload, seeds: int, methods: list[str], *, a
                 waiting=mean(end.waiting for end in ends),
             )
         )
+    fluid = Fluid(workload)
+    most = [
+        tuple(100 * fluid.most(workload.arrived(order, percent)) / workload.room for percent in _ARRIVED)
+        for order in orders
+    ]
+    rows.append(Row(which, MOST, _by_moment(most, mean), None, None, None))
     return rows
 
 
-def _by_moment(figures: list[tuple[float, float]], of: Callable[[list[float]], float]) -> tuple[float, float]:
+def _by_moment(figures: Sequence[tuple[float, ...]], of: Callable[[list[float]], float]) -> tuple[float, float]:
     return of([each[0] for each in figures]), of([each[1] for each in figures])
 
 
@@ -119,7 +128,9 @@ def _print(rows: list[Row]) -> None:
         published = "" if row.published is None else "  ".join(f"{each:+.2f}" for each in row.published)
         beyond = ("", "") if row.beyond is None else tuple(f"{least:+.2f} to {most:+.2f}" for least, most in row.beyond)
         allocated = (f"{each:.2f}" for each in row.allocated)
-        table.add_row(row.pods, row.method, *allocated, published, *beyond, f"{row.waiting:.0f}")
+        table.add_row(
+            row.pods, row.method, *allocated, published, *beyond, "" if row.waiting is None else f"{row.waiting:.0f}"
+        )
     console.print(table)
 
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import numpy as np
 
-from harness.shared_gpus.workload import WHOLE, Float64s, Room, Workload
+from harness.shared_gpus.workload import WHOLE, Float64s, Remaining, Workload
 
 _TYPICAL: Final = 0.95
 
@@ -36,12 +36,12 @@ class Fragments:
         self._thousandths = np.array([demands[at].thousandths for at in typical])
         self._allowed = workload.allowed[typical]
 
-    def costs(self, before: Room, after: Room, shape: int) -> Float64s:
+    def costs(self, before: Remaining, after: Remaining, shape: int) -> Float64s:
         """float64[C]; see ``Method``."""
         rise = self.of(after, shape) - self.of(before, shape)
         return -np.floor(100.0 / (1.0 + np.exp(rise / WHOLE))) if self._in_points else rise
 
-    def of(self, room: Room, shape: int) -> Float64s:
+    def of(self, room: Remaining, shape: int) -> Float64s:
         """float64[C]: fragments of nodes of one shape."""
         cpu, free = room.cpu, room.free
         usable = self._allowed[:, shape] & (self._gpus > 0)

@@ -7,13 +7,13 @@ from typing import Protocol
 
 import numpy as np
 
-from harness.shared_gpus.workload import MOST_GPUS, WHOLE, Float64s, Int64s, Room, Workload
+from harness.shared_gpus.workload import MOST_GPUS, WHOLE, Float64s, Int64s, Remaining, Workload
 
 
 class Method(Protocol):
     """What a placement costs, by what is left of its node before and after it."""
 
-    def costs(self, before: Room, after: Room, shape: int) -> Float64s:
+    def costs(self, before: Remaining, after: Remaining, shape: int) -> Float64s:
         """float64[C]: of C placements on one node of a shape; ``before`` has one row."""
         ...
 
@@ -38,18 +38,22 @@ class Placed:
 
 
 class Cluster:
-    """What is left on each node, and what each demand would cost there."""
+    """What is left on each node, and what each demand would cost there.
+
+    Attributes:
+        cpu, memory: int64[N] milli-cores and MiB; free: int64[N, 8] thousandths of each GPU.
+    """
 
     def __init__(self, workload: Workload, method: Method) -> None:
         """An empty cluster."""
         self._workload, self._method = workload, method
         shapes = workload.shapes
-        self._cpu = np.array([shapes[at].cpu for at in workload.shape_of], dtype=np.int64)
-        self._memory = workload.memory.copy()
-        self._free = np.zeros((len(self._cpu), MOST_GPUS), dtype=np.int64)
+        self.cpu = np.array([shapes[at].cpu for at in workload.shape_of], dtype=np.int64)
+        self.memory = workload.memory.copy()
+        self.free = np.zeros((len(self.cpu), MOST_GPUS), dtype=np.int64)
         for node, at in enumerate(workload.shape_of):
-            self._free[node, : shapes[at].gpus] = WHOLE
-        self._costs = np.zeros((len(workload.demands), len(self._cpu)))
+            self.free[node, : shapes[at].gpus] = WHOLE
+        self._costs = np.zeros((len(workload.demands), len(self.cpu)))
         self._gpu = np.zeros(self._costs.shape, dtype=np.int8)
         first = {int(at): node for node, at in reversed(list(enumerate(workload.shape_of)))}
         for at, node in first.items():
@@ -59,23 +63,23 @@ class Cluster:
 
     def place(self, demand: int, memory: int) -> bool:
         """Places one pod, on the first of the nodes where it costs the least; False: no node has room."""
-        costs = np.where(self._memory >= memory, self._costs[demand], np.inf)
+        costs = np.where(self.memory >= memory, self._costs[demand], np.inf)
         node = int(costs.argmin())
         if costs[node] == np.inf:
             return False
         asked = self._workload.demands[demand]
-        self._cpu[node] -= asked.cpu
-        self._memory[node] -= memory
+        self.cpu[node] -= asked.cpu
+        self.memory[node] -= memory
         if 0 < asked.thousandths < WHOLE:
-            self._free[node, self._gpu[demand, node]] -= asked.thousandths
+            self.free[node, self._gpu[demand, node]] -= asked.thousandths
         elif asked.gpus:
-            self._free[node] = _without_whole(self._free[node], asked.gpus)
+            self.free[node] = _without_whole(self.free[node], asked.gpus)
         self._look_at(node)
         return True
 
     def _look_at(self, node: int) -> None:
         """Writes what each demand costs on a node, and which GPU it would have."""
-        free, cpu = self._free[node], int(self._cpu[node])
+        free, cpu = self.free[node], int(self.cpu[node])
         shape = int(self._workload.shape_of[node])
         demands, gpus, frees, cpus = [], [], [], []
         whole = int((free == WHOLE).sum())
@@ -93,8 +97,8 @@ class Cluster:
         self._costs[:, node] = np.inf
         if not demands:
             return
-        before = Room(np.array([cpu]), free[np.newaxis])
-        costs = self._method.costs(before, Room(np.array(cpus), np.array(frees)), shape)
+        before = Remaining(np.array([cpu]), free[np.newaxis])
+        costs = self._method.costs(before, Remaining(np.array(cpus), np.array(frees)), shape)
         for at, gpu, cost in zip(demands, gpus, costs.tolist(), strict=True):
             if cost < self._costs[at, node]:
                 self._costs[at, node], self._gpu[at, node] = cost, gpu

@@ -14,7 +14,8 @@ from typing import Final
 
 import numpy as np
 
-from flowcore.planning.solvers.linear import LinearProgram, solve_lp
+from flowcore.planning.solvers.linear import LinearProgram, LinearSolution, solve_lp
+from harness.errors import BenchError
 from harness.shared_gpus.workload import WHOLE, Float64s, Int64s, Workload
 
 #: Percentages of all GPUs that the arrived demands ask for.
@@ -73,13 +74,32 @@ class Fluid:
         """float64[K]: the dual of each demand, in thousandths of a GPU; 0 for one that fits no node."""
         possible = np.zeros(len(self.workload.demands), dtype=bool)
         possible[[at for column in self._columns for at, _ in column.pods]] = True
+        load = self.workload
+        arriving = load.frequencies * (percent / 100 * load.room / float(load.frequencies @ load.asked))
+        worth = np.maximum(load.asked, _CPU_WORTH * np.array([demand.cpu for demand in load.demands]))
+        return np.where(possible, self._optimum(arriving, worth)[0], 0.0)
+
+    def most(self, arrived: Int64s) -> float:
+        """Thousandths of GPUs that no plan for these pods exceeds; int64[A], pods of the list.
+
+        The optimum in parts: it knows all pods from the first on, and leaves out those that fit the others badly.
+        """
+        counts = np.bincount(self.workload.pods[arrived], minlength=len(self.workload.demands))
+        return self._optimum(counts.astype(np.float64), self.workload.asked.astype(np.float64))[1]
+
+    def _optimum(self, arriving: Float64s, worth: Float64s) -> tuple[Float64s, float]:
+        """The duals of the demands, and the worth of all that is placed, with all columns that matter.
+
+        Raises:
+            BenchError: the columns did not come to an end, so that the optimum is not known.
+        """
+        shapes = len(self.workload.shapes)
         for _ in range(_MOST_STEPS):
-            duals = self._solve(percent)
-            shapes = len(self.workload.shapes)
-            of_gpus, of_cpu, worth = -duals[:shapes], -duals[shapes : 2 * shapes] / 1000, duals[2 * shapes :]
-            if not self._add(worth, of_gpus, of_cpu):
-                break
-        return np.where(possible, worth, 0.0)
+            solution = self._solve(arriving, worth)
+            of_gpus, of_cpu, prices = np.split(solution.duals, [shapes, 2 * shapes])
+            if not self._add(prices, -of_gpus, -of_cpu / 1000):
+                return prices, float(solution.values[-len(arriving) :] @ (worth * arriving))
+        raise BenchError(f"no optimum after {_MOST_STEPS} steps")
 
     def _add(self, worth: Float64s, of_gpus: Float64s, of_cpu: Float64s) -> bool:
         """Adds the best pattern of each shape, where it is worth more than the GPU that it takes."""
@@ -104,8 +124,8 @@ class Fluid:
                 self._columns[_Column(place, 1, tuple(sorted(pods.items())))] = None
         return len(self._columns) > before
 
-    def _solve(self, percent: float) -> Float64s:
-        """The duals: of the GPUs of each shape, of its cpu by the core, and of each demand."""
+    def _solve(self, arriving: Float64s, worth: Float64s) -> LinearSolution:
+        """Duals: of the GPUs of each shape, of its cpu by the core, of each demand. Last values: parts placed."""
         load, shapes = self.workload, len(self.workload.shapes)
         count = np.bincount(load.shape_of, minlength=shapes)
         entries: list[tuple[int, int, float]] = []
@@ -115,10 +135,8 @@ class Fluid:
             cpu = sum(load.demands[demand].cpu * pods for demand, pods in column.pods)
             entries.append((shapes + column.shape, at, cpu / 1000))
             entries += [(2 * shapes + demand, at, pods) for demand, pods in column.pods]
-        arriving = load.frequencies * (load.room / float(load.frequencies @ load.asked))
         columns, demands = len(self._columns), len(load.demands)
         entries += [(2 * shapes + at, columns + at, -arriving[at]) for at in range(demands)]
-        worth = np.maximum(load.asked, _CPU_WORTH * np.array([demand.cpu for demand in load.demands]))
         room = np.concatenate(
             [count * [each.gpus for each in load.shapes], count * [each.cpu / 1000 for each in load.shapes]]
         )
@@ -126,7 +144,7 @@ class Fluid:
         solution = solve_lp(
             LinearProgram(
                 costs=np.concatenate([np.zeros(columns), -worth * arriving]),
-                variable_upper=np.concatenate([np.full(columns, np.inf), np.full(demands, percent / 100)]),
+                variable_upper=np.concatenate([np.full(columns, np.inf), np.ones(demands)]),
                 row_lower=np.concatenate([np.full(2 * shapes, -np.inf), np.zeros(demands)]),
                 row_upper=np.concatenate([room, np.full(demands, np.inf)]),
                 rows=rows,
@@ -134,8 +152,9 @@ class Fluid:
                 coefficients=coefficients.astype(np.float64),
             )
         )
-        assert solution is not None
-        return solution.duals
+        if solution is None:
+            raise BenchError("the linear program has no solution")
+        return solution
 
 
 def mean_prices(workload: Workload) -> Float64s:

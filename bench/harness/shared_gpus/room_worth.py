@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from harness.shared_gpus.prices import LEVELS, STEP, fill, mean_prices
-from harness.shared_gpus.workload import Float64s, Room, Workload
+from harness.shared_gpus.workload import Float64s, Remaining, Workload
 
 #: Milli-cores for each thousandth of a GPU: where fewer are left the thousandth counts as without cpu, in parts.
 _RATIOS: Final = (8, 12, 16)
@@ -34,12 +34,12 @@ class RoomWorth:
             gpus = np.array([workload.demands[at].gpus for at in chosen])
             self._worth[place], _ = fill(prices[chosen] / gpus, sizes)
 
-    def costs(self, before: Room, after: Room, shape: int) -> Float64s:
+    def costs(self, before: Remaining, after: Remaining, shape: int) -> Float64s:
         """float64[C]; see ``Method``."""
         rise = self.of(after, shape) - self.of(before, shape)
         return rise + _LEFT * after.cpu
 
-    def of(self, room: Room, shape: int) -> Float64s:
+    def of(self, room: Remaining, shape: int) -> Float64s:
         """float64[C]: thousandths without cpu, at their cost, less the worth of what is left."""
         left = room.free.sum(axis=1)
         without = sum(np.maximum(left - room.cpu / ratio, 0.0) for ratio in _RATIOS)

@@ -39,7 +39,7 @@ class Shape(NamedTuple):
     model: str
 
 
-class Room(NamedTuple):
+class Remaining(NamedTuple):
     """What is left on C nodes of one shape: int64[C] milli-cores, int64[C, 8] thousandths of each GPU, 0: no GPU."""
 
     cpu: Int64s
@@ -86,6 +86,11 @@ class Workload:
     def frequencies(self) -> Float64s:
         """float64[K]: which share of the list's pods have a demand."""
         return np.bincount(self.pods, minlength=len(self.demands)) / len(self.pods)
+
+    def arrived(self, arrivals: Int64s, percent: float) -> Int64s:
+        """The first of these pods, as many as ask for so many percent of all GPUs."""
+        asked = np.cumsum(self.asked[self.pods[arrivals]]) * (100 / self.room)
+        return arrivals[: np.searchsorted(asked, percent) + 1]
 
     def arrivals(self, seed: int, percent: float) -> Int64s:
         """int64[A]: pods of the list, in a drawn order, that ask for so many percent of all GPUs.
