@@ -297,7 +297,9 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
         return is_independent_eviction(state, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
-    waiting = [ledger.reservations[key] for key in record.for_pods]
+    # In a chain it leaves also for the place of the next one, which is needed only as long as the waiting pod is.
+    pods = record.for_pods.difference(state.moves.awaited) or record.for_pods
+    waiting = [ledger.reservations[key] for key in pods]
     return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
