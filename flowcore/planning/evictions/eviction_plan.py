@@ -584,7 +584,7 @@ def _older_stay(
         cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)
         if cheapest is not None and kept[cheapest].unscheduled_price < left.price:
             younger = kept[cheapest]
-            instead = {key: left.pod.key if other == younger.pod.key else other for key, other in instead.items()}
+            instead = {gone: left.pod.key if key == younger.pod.key else key for gone, key in instead.items()}
             instead[younger.pod.key] = left.pod.key
             kept[cheapest] = replace(younger, pod=left.pod, unscheduled_price=left.price)
             waiting[number] = replace(left, pod=younger.pod, price=younger.unscheduled_price)
