@@ -134,9 +134,7 @@ def test_a_chain_takes_no_moves_that_others_of_the_level_need(others: int, gang:
         pods.append(running(f"q{number}", f"e{number}", 1))
         # A pod of a higher priority beside them: an integer program does not decide again for two levels.
         wait.append(waiting(f"easy{number}", 3, gpu=1, priority=9 if number == 3 else 5, preempts=preempts))
-    pods = [
-        msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, priority=5)) for pod in pods
-    ]
+    pods = [msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, priority=5)) for pod in pods]
     gangs = [Gang(gang, 1)] if gang else []
     result = planned(snapshot(nodes, pods, wait, policy=policy, gangs=gangs), policy)
     assert {each.pod.key for each in result.unplaced} == {"default/big"}
