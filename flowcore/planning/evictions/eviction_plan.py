@@ -289,30 +289,37 @@ class _EvictionRound:
         return prices
 
     def _place(self, search: Search, waiting: Waiting, waves: range = ANY_PLACES) -> None:
-        """Places what waits; ``waves``: of moves for pods that may not preempt, others have all before they preempt."""
+        """Places what waits; ``waves``: of moves for pods that evict nobody, others have all before they preempt."""
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
         if waiting.group < 0:
             ((demand, pods),) = waiting.demands
             policy, now = self._policy(demand), self._problem.snapshot.now
             left = [pod for pod in pods if pod.key not in arrived]
-            preempting = [pod for pod in left if may_preempt(pod, policy, now)]
-            others = [pod for pod in left if not may_preempt(pod, policy, now)]
+            may_evict = self._any_lower(waiting)
+            preempting = [pod for pod in left if may_evict and may_preempt(pod, policy, now)]
+            others = [pod for pod in left if not (may_evict and may_preempt(pod, policy, now))]
             if waves != CHAINS:
                 search.place_all(demand, preempting, preempts=True)
             if others:
                 search.place_all(demand, others, preempts=False, waves=waves)
             return
-        if waves == CHAINS or waiting.demands[0][1][0].key in arrived:
+        preempts = self._any_lower(waiting) and self._may_all_preempt(waiting)
+        if waiting.demands[0][1][0].key in arrived or (preempts and waves == CHAINS):
             return
+        if preempts or waves == CHAINS:
+            waves = ANY_PLACES  # it has none of the places that it was tried on
         checkpoint = self._state.checkpoint()
         for nodes in waiting.allowed or (None,):
-            preempts = self._may_all_preempt(waiting)
             if all(
-                search.place_all(demand, pods, preempts=preempts, nodes=nodes) == len(pods)
+                search.place_all(demand, pods, preempts=preempts, nodes=nodes, waves=waves) == len(pods)
                 for demand, pods in waiting.demands
             ):
                 return
             self._state.roll_back(checkpoint)
+
+    def _any_lower(self, waiting: Waiting) -> bool:
+        """Whether there is anybody who could be evicted for it."""
+        return self._reclaims is not None or bool((self._state.residents.priorities < waiting.priority).any())
 
     def _try_again(self, search: Search) -> bool:
         """Places pods that rules kept out: others have left and come since. Whether there were any."""

@@ -90,9 +90,11 @@ class Chains:
         state, residents = self._state, self._state.residents
         usage = residents.usage[resident]
         plain, allowed = self._destinations.allowed(resident)
-        if not plain or not self.may_look:
+        if not self.may_look:
             return False
-        self.look()
+        self.look()  # it was not free to find that the pod has no place
+        if not plain:
+            return False
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
         for node in self._nodes(allowed, made_on, lacking, priority):
             among = [

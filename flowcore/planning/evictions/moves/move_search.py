@@ -53,11 +53,11 @@ class MoveSearch:
     def _place(self, this: NodeSearch, pod: PendingPod, waves: int) -> bool:
         """The same; ``waves``: how many pods may leave one after the other, 1: each has a place that is free."""
         state, chains = self._state, self._chains
-        if waves > 1:
-            if not (chains.may_look and self._may_begin(this.priority)):
-                return False
-            chains.look()
+        if waves > 1 and not (chains.may_look and self._may_begin(this.priority)):
+            return False
         candidates = self._candidates(this, in_chains=waves > 1)
+        if candidates and waves > 1:
+            chains.look()
         heapq.heapify(candidates)
         few = len(candidates) <= _FEW_NODES
         tried: set[tuple[int, ...]] = set()
@@ -66,8 +66,6 @@ class MoveSearch:
             if members in tried:
                 continue
             tried.add(members)
-            if waves > 1:
-                chains.look()
             checkpoint = state.checkpoint()
             state.arrive(pod, this.number, node)
             if chains.move(members, pod.key, this.priority, waves, made_on=(node,)):
