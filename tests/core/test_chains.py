@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -10,17 +12,20 @@ import pytest
 from harness.move_rounds import NOW, best_standing, draw_moves, standing_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_clusters import node, running, selects, snapshot, waiting
+from support.eviction_clusters import keeps_apart, node, running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
 from support.profiles import examples, is_quick
 
 from flowcore.cluster.arrays.snapshot import Snapshot
 from flowcore.costs import MODELS
 from flowcore.model.disruption_budgets import DisruptionBudget
+from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
+from flowcore.planning.evictions import destinations
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.problem import Problem
@@ -114,6 +119,114 @@ def test_each_move_of_a_chain_counts(limit: str) -> None:
     for most, expected in ((1, 0), (2, 2)):
         policy = moving(**{limit: most})
         assert len(planned(ladder(2, policy), policy).evictions) == expected
+
+
+@pytest.mark.parametrize("gang", ["", "gang big"])
+@pytest.mark.parametrize("preempts", [False, True])
+@pytest.mark.parametrize("others", [3, 4])
+def test_a_chain_takes_no_moves_that_others_of_the_level_need(others: int, gang: str, *, preempts: bool) -> None:
+    """A chain of three for the first pod would use up the limit; the others need one move each. Nobody is lower."""
+    policy = moving(per_round=others)
+    nodes, pods = rungs(3)
+    wait = [waiting("big", 8, priority=5, preempts=preempts, gangs=(gang,) if gang else ())]
+    for number in range(others):
+        nodes += [node(f"e{number}", 3, gpu=1), node(f"f{number}", 1)]
+        pods.append(running(f"q{number}", f"e{number}", 1))
+        # A pod of a higher priority beside them: an integer program does not decide again for two levels.
+        wait.append(waiting(f"easy{number}", 3, gpu=1, priority=9 if number == 3 else 5, preempts=preempts))
+    pods = [msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, priority=5)) for pod in pods]
+    gangs = [Gang(gang, 1)] if gang else []
+    result = planned(snapshot(nodes, pods, wait, policy=policy, gangs=gangs), policy)
+    assert {each.pod.key for each in result.unplaced} == {"default/big"}
+
+
+def test_no_place_of_a_move_relies_on_a_pod_that_waits_for_it() -> None:
+    """The moved pod wants to be near the waiting one, which keeps away from it: so it would have no place first."""
+    policy = moving()
+    near = InterPodConstraints(affinity=(AffinityTerm("zone", selects("w"), ("default",)),))
+    signature = msgspec.structs.replace(
+        running("any", "n1", 1).signature, labels=(("app", "w"),), constraints=keeps_apart("v")
+    )
+    result = planned(
+        snapshot(
+            [node("n1a", 8, gpu=1), node("n2a", 8), node("n3b", 8)],
+            [running("v", "n1a", 2, labels=(("app", "v"),), constraints=near)],
+            [waiting("w", 2, gpu=1, signature=signature, preempts=False)],
+            policy=policy,
+        ),
+        policy,
+    )
+    assert not result.placements
+    assert not result.evictions
+
+
+def near(app: str) -> InterPodConstraints:
+    """Required affinity to an app, in its zone: the last letter of the node's name."""
+    return InterPodConstraints(affinity=(AffinityTerm("zone", selects(app), ("default",)),))
+
+
+def test_the_first_of_a_chain_does_not_rely_on_the_next_one() -> None:
+    """By hand: b wants to be near a, whose replacement would come to the zone x only once b has left its node there."""
+    policy = moving()
+    pods = [
+        running("a", "n1y", 4, labels=(("app", "a"),)),
+        running("b", "n2x", 2, labels=(("app", "b"),), constraints=near("a")),
+    ]
+    nodes = [node("n1y", 8, gpu=1), node("n2x", 4), node("n3x", 2)]
+    planned(snapshot(nodes, pods, [waiting("big", 8, gpu=1, preempts=False)], policy=policy), policy)
+
+
+def test_no_pod_that_comes_at_once_relies_on_a_replacement() -> None:
+    """By hand: w wants to be near v, which has room in its zone and is still elsewhere."""
+    policy = moving()
+    pods = [running("v", "n1a", 2, labels=(("app", "v"),)), running("k", "n3b", 1, immovable_reason="x")]
+    signature = msgspec.structs.replace(pods[1].signature, labels=(("app", "w"),), constraints=near("v"))
+    wait = [
+        waiting("big", 8, gpu=1, priority=3, preempts=False),
+        waiting("w", 3, signature=signature, preempts=False),
+    ]
+    nodes = [node("n1a", 8, gpu=1), node("n2b", 2), node("n3b", 4), node("n4a", 1)]
+    planned(snapshot(nodes, pods, wait, policy=policy), policy)
+
+
+def test_a_chain_of_three_is_found_behind_a_pod_that_nothing_helps() -> None:
+    """Looks that one pod has used up leave enough for the next one of its namespace."""
+    policy = moving()
+    nodes, pods = rungs(3)
+    for copy in range(12):
+        more_nodes, more_pods = rungs(5, f"-{copy}")
+        nodes, pods = nodes + more_nodes, pods + more_pods
+    nodes[0] = node("n0", 8, gpu=1)
+    wait = [waiting("hopeless", 12, priority=50, preempts=False), waiting("last", 8, gpu=1, preempts=False)]
+    result = planned(snapshot(nodes, pods, wait, policy=policy), policy)
+    assert "default/last" in {placement.pod.key for placement in result.placements}
+
+
+def test_filters_are_not_asked_for_chains_of_many_pods(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Filters decide where the pods of the large nodes may go: nowhere. Eight times the pods wait."""
+    asked = Counter[int]()
+    policy, original = moving(), destinations.run_filters
+    nodes, pods = [], [running("plain", "big0", 1)]
+    for number in range(6):
+        nodes.append(node(f"big{number}", 14))
+        pods += [
+            running(f"v{number}-{pod}", f"big{number}", 1, labels=(("app", "a"),), constraints=keeps_apart("b"))
+            for pod in range(13)
+        ]
+    for number in range(40):
+        nodes.append(node(f"small{number}", 4))
+        pods.append(running(f"b{number}", f"small{number}", 2, labels=(("app", "b"),), immovable_reason="x"))
+
+    for count in (2, 16):
+
+        def counted(*arguments: Any, count: int = count) -> Any:
+            asked[count] += 1
+            return original(*arguments)
+
+        monkeypatch.setattr(destinations, "run_filters", counted)
+        wait = [waiting(f"w{number}", 10, priority=number, preempts=False) for number in range(count)]
+        run_round(snapshot(nodes, pods, wait, policy=policy), {policy.name: policy})
+    assert asked[16] <= 5 * asked[2]
 
 
 @pytest.mark.parametrize(("hopeless", "namespace"), [(1, "default"), (12, "other")])

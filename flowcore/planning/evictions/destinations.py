@@ -143,6 +143,11 @@ class Destinations:
         at_once = [arrival for arrival in state.arrivals if arrival.at_once]
         before = state.snapshot([resident], leavers_stay=True, arrivals=at_once)
         fits = run_filters(pod.pod_class, before, signature).fits
+        if at_once or len(state.leaving) > (resident in state.leaving):
+            # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
+            # replacements of others come when they like.
+            none_yet = state.snapshot([resident], leavers_stay=True, arrivals=(), replaced=False)
+            fits = fits & run_filters(pod.pod_class, none_yet, signature).fits
         if state.leaving.keys() - {resident} or len(at_once) < len(state.arrivals):
             fits = fits & run_filters(pod.pod_class, state.snapshot([resident]), signature).fits
         return nodes[fits[nodes]]

@@ -38,7 +38,11 @@ def order_arrivals(state: EvictionState) -> ArrivalOrder:
     at_once: list[Arrival] = []
     later: list[Arrival] = []
     for arrival in state.arrivals:
-        now = arrival.at_once and (arrival.demand in plain or _passes(state, arrival, _before(state, at_once)))
+        # With replacements and without: nobody waits for them to come.
+        now = arrival.at_once and (
+            arrival.demand in plain
+            or all(_passes(state, arrival, _before(state, at_once, replaced=replaced)) for replaced in (True, False))
+        )
         (at_once if now else later).append(arrival)
     return ArrivalOrder(tuple(at_once), tuple(later), plain)
 
@@ -115,10 +119,12 @@ def _with_earlier(state: EvictionState, chosen: Sequence[int]) -> tuple[int, ...
     return tuple(known)
 
 
-def _before(state: EvictionState, arrivals: Sequence[Arrival], gone: Sequence[int] = ()) -> Snapshot:
+def _before(
+    state: EvictionState, arrivals: Sequence[Arrival], gone: Sequence[int] = (), *, replaced: bool = True
+) -> Snapshot:
     """The cluster with some arrivals and without some that leave; all others of them are still there."""
     revoked = [resident for resident, leaving in state.leaving.items() if leaving.kind is None]
-    return state.snapshot([*revoked, *gone], leavers_stay=True, arrivals=arrivals)
+    return state.snapshot([*revoked, *gone], leavers_stay=True, arrivals=arrivals, replaced=replaced)
 
 
 def _passes(state: EvictionState, arrival: Arrival, snapshot: Snapshot) -> bool:

@@ -332,7 +332,12 @@ class EvictionState:
         return bool(self.leaving or self.arrivals)
 
     def snapshot(
-        self, without: Iterable[int] = (), *, leavers_stay: bool = False, arrivals: Sequence[Arrival] | None = None
+        self,
+        without: Iterable[int] = (),
+        *,
+        leavers_stay: bool = False,
+        arrivals: Sequence[Arrival] | None = None,
+        replaced: bool = True,
     ) -> Snapshot:
         """The cluster with all decisions: without those that leave, with all arrivals and replacements.
 
@@ -342,6 +347,7 @@ class EvictionState:
             without: residents that are left out too.
             leavers_stay: those that leave are still there.
             arrivals: the waiting pods that have come; None: all.
+            replaced: replacements have come.
         """
         residents, before = self.residents, self._snapshot
         if not self.changed and not without and not arrivals:
@@ -382,7 +388,7 @@ class EvictionState:
                 numa.take(pod_class.numa, np.array([node]), np.array([1]))
 
         for resident, leaving in self.leaving.items():
-            if leaving.to >= 0 and resident not in without:
+            if replaced and leaving.to >= 0 and resident not in without:
                 pod = residents.pods[resident]
                 add(pod.pod_class, pod.signature, leaving.to, residents.usage[resident])
         for arrival in self.arrivals if arrivals is None else arrivals:

@@ -50,7 +50,8 @@ class Chains:
         """Whether there may be more looks for the waiting pod."""
         return self._looks_left > 0
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Counts a look for the waiting pod."""
         self._looks_left -= 1
         self._looks[self._namespace] += 1
 
@@ -89,9 +90,11 @@ class Chains:
         state, residents = self._state, self._state.residents
         usage = residents.usage[resident]
         plain, allowed = self._destinations.allowed(resident)
-        if not plain or not self.may_look:
+        if not self.may_look:
             return False
-        self._look()
+        self.look()  # it was not free to find that the pod has no place
+        if not plain:
+            return False
         lacking = np.where(usage > 0, np.maximum(usage - np.minimum(state.free_now, state.free), 0), 0)
         for node in self._nodes(allowed, made_on, lacking, priority):
             among = [
@@ -102,7 +105,7 @@ class Chains:
             for members in self._sets(among, lacking[node]):
                 if not self.may_look:
                     return False
-                self._look()
+                self.look()
                 checkpoint = state.checkpoint()
                 # It takes its room first: so others may come to the node as far as there is more.
                 state.reserve_replacement(resident, node, is_move=False)

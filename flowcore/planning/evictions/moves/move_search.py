@@ -19,8 +19,8 @@ _MAX_NODES, _MAX_NODES_IN_CHAINS, _MAX_TRIES = 96, 16, 64
 #: With so many nodes where moves may help at most, and so many residents that may move, more than one set of a node is
 #: tried; and how often in a round.
 _FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
-#: Pods of a chain that leave one after the other, at most.
-_MOST_WAVES = 3
+#: How many pods leave one after the other: one, to a place that is free; more of them, in chains.
+FREE_PLACES, CHAINS, ANY_PLACES = range(1, 2), range(2, 4), range(1, 4)
 
 #: How many move, what they are, their node, themselves, and the residents that they were chosen from.
 _Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
@@ -41,10 +41,14 @@ class MoveSearch:
         self._known_for: NodeSearch | None = None
         self._known: dict[tuple[int, bool], tuple[tuple[int, ...], list[_Moves]]] = {}
 
-    def place(self, this: NodeSearch, pod: PendingPod) -> bool:
-        """Moves pods off one node for the next pod of a demand, as few as possible. Returns whether it has a node."""
+    def place(self, this: NodeSearch, pod: PendingPod, waves: range) -> bool:
+        """Moves pods off one node for the next pod of a demand, as few as possible. Returns whether it has a node.
+
+        Args:
+            waves: which numbers of pods may leave one after the other, the smallest first.
+        """
         self._chains.begin(pod.key)
-        return any(self._place(this, pod, waves) for waves in range(1, _MOST_WAVES + 1))
+        return any(self._place(this, pod, number) for number in waves)
 
     def _place(self, this: NodeSearch, pod: PendingPod, waves: int) -> bool:
         """The same; ``waves``: how many pods may leave one after the other, 1: each has a place that is free."""
@@ -52,6 +56,8 @@ class MoveSearch:
         if waves > 1 and not (chains.may_look and self._may_begin(this.priority)):
             return False
         candidates = self._candidates(this, in_chains=waves > 1)
+        if candidates and waves > 1:
+            chains.look()
         heapq.heapify(candidates)
         few = len(candidates) <= _FEW_NODES
         tried: set[tuple[int, ...]] = set()
@@ -82,7 +88,10 @@ class MoveSearch:
         return bool(self._destinations.may_fit(self._moves.mask(priority)).any())
 
     def _candidates(self, this: NodeSearch, *, in_chains: bool) -> list[_Moves]:
-        """The best set of each node that may be the best one; ``in_chains``: also of pods without a free place."""
+        """The best set of each node that may be the best one; ``in_chains``: also of pods without a free place.
+
+        Then only of pods whose place resources alone decide: filters would look at all nodes for each of them.
+        """
         state, residents, destinations = self._state, self._state.residents, self._destinations
         if self._known_for is not this:
             self._known_for = this
@@ -97,7 +106,7 @@ class MoveSearch:
                 for resident in residents.on(node)
                 if mask[resident]
                 and self._moves.may_move(resident, this.priority)
-                and (in_chains or destinations.has_any(resident))
+                and (destinations.allowed(resident)[0] if in_chains else destinations.has_any(resident))
             ]
             if not movable:
                 continue

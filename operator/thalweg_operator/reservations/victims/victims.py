@@ -28,6 +28,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
+from thalweg_operator.reservations.victims.moves import MOVES
 from thalweg_operator.reservations.victims.replacements import is_place_kept, open_place, place_key, place_waits
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
@@ -148,8 +149,8 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
         return  # they will go
-    if len(staying) < len(records) and all(place_waits(state, record.pod) for record in staying):
-        return  # those will go that leave before them
+    if all(place_waits(state, record.pod) for record in staying):
+        return  # others leave before them; once these are gone the place opens, or the plan is given up
     if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)
@@ -297,7 +298,11 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
         return is_independent_eviction(state, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
-    waiting = [ledger.reservations[key] for key in record.for_pods]
+    if record.departure in MOVES and record.to and not is_place_kept(state, place_key(record.pod)):
+        return False
+    # In a chain it leaves also for the place of the next one, which is needed only as long as the waiting pod is.
+    pods = record.for_pods.difference(state.moves.awaited) or record.for_pods
+    waiting = [ledger.reservations[key] for key in pods]
     return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
