@@ -10,6 +10,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.rules.devices.columns.with_columns import WithColumns
 
 
 class Bounded:
@@ -143,3 +144,18 @@ class RoundResult(Bounded):
         if self.unplaced and len({pod.pod_class.priority for pod in pods}) > 1:
             notes = (*notes, BoundNote.PRIORITIES)
         return replace(self, lower_bound=bound, bound_notes=() if bound == self.cost else notes)
+
+
+def without_columns(result: RoundResult, columns: WithColumns) -> RoundResult:
+    """The result of a round with columns of devices for the snapshot without them: its pods claim what they claim."""
+    if columns.snapshot is columns.begun:
+        return result
+    placed = ((placement.pod, placement.node) for placement in result.placements)
+    return replace(
+        result,
+        placements=tuple(replace(each, pod=columns.pod(each.pod)) for each in result.placements),
+        unplaced=tuple(replace(each, pod=columns.pod(each.pod)) for each in result.unplaced),
+        after=columns.without(result.after, placed),
+        evictions=tuple(replace(each, pod=columns.running_pod(each.pod)) for each in result.evictions),
+        proposals=tuple(replace(each, pod=columns.running_pod(each.pod)) for each in result.proposals),
+    )

@@ -21,6 +21,7 @@ from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.claim_verdicts import DeviceState
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, pools_of
+from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.nameless_claims import NamelessClaims, named, nameless
 from flowcore.rules.devices.node_reach import ReachedNode
@@ -69,6 +70,7 @@ class DeviceIndex:
 
     Attributes:
         devices: those of the cluster, less what pods take that are on their way.
+        columns: which of them are one resource for some requests, with the same taken.
     """
 
     def __init__(self, objects: DeviceObjects) -> None:
@@ -85,6 +87,7 @@ class DeviceIndex:
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
         self._last_planned: _Planned | None = None
         self._state = DeviceState(SliceIndex(()), objects.classes, self._allocated, self._selectors)
+        self.columns = ColumnSets(self._state.slices, self._selectors)
         self.devices = ClaimableDevices(self._state, objects.claims)
 
     @classmethod
@@ -103,29 +106,44 @@ class DeviceIndex:
             slices = SliceIndex(objects.slices.values())
             self._state = DeviceState(slices, objects.classes, self._allocated, self._selectors)
             self._answers = GenerationalCache(_MAX_BYTES)
+            self.columns.follow_slices(slices)
         self._version, self._published = objects.version, objects.published
-        self._count({key: claim.allocation for key, claim in objects.claims.items() if claim.allocation is not None})
+        unread = objects.take_unread_claims()
+        changed = unread if self._changes else set(objects.claims)
+        for key in changed:
+            self._count(key)
+        changed |= self.devices.allocations.keys()
         self.devices = ClaimableDevices(self._state, objects.claims)
         for taker in objects.takers:
             self.devices.take(taker)
         self._changes += 1
-        known = self._counted | self.devices.allocations
-        for key in known.keys() | self._known:
-            before, after = self._known.get(key), known.get(key)
-            if before != after:
-                for pool in pools_of(each for each in (before, after) if each is not None):
-                    self._changed_at[pool] = self._changes
-        self._known = known
+        for key in changed | self.devices.allocations.keys():
+            self._note(key, self._counted.get(key) or self.devices.allocations.get(key))
 
-    def _count(self, allocations: Mapping[ClaimKey, ClaimAllocation]) -> None:
-        """Takes over what claims have by now."""
-        for key, before in self._counted.items():
-            if allocations.get(key) != before:
+    def _count(self, key: ClaimKey) -> None:
+        """Takes over what a claim has by now."""
+        claim, before = self._objects.claims.get(key), self._counted.pop(key, None)
+        after = None if claim is None else claim.allocation
+        if after is not None:
+            self._counted[key] = after
+        if before != after:
+            if before is not None:
                 self._allocated.remove(before)
-        for key, allocation in allocations.items():
-            if self._counted.get(key) != allocation:
-                self._allocated.add(allocation)
-        self._counted = dict(allocations)
+            if after is not None:
+                self._allocated.add(after)
+
+    def _note(self, key: ClaimKey, after: ClaimAllocation | None) -> None:
+        """What a claim has now, with pods that are on their way."""
+        before = self._known.pop(key, None)
+        if after is not None:
+            self._known[key] = after
+        if before == after:
+            return
+        for allocation, number in ((before, -1), (after, 1)):
+            if allocation is not None:
+                self.columns.count(allocation, number)
+                for pool in pools_of((allocation,)):
+                    self._changed_at[pool] = self._changes
 
     def devices_beside(self, takers: tuple[DeviceTaker, ...]) -> ClaimableDevices:
         """The devices, less what more planned pods take; not to be changed."""

@@ -1,4 +1,7 @@
-"""What selectors say of devices: each expression is compiled once, and evaluated once for devices that look alike."""
+"""What selectors say of devices: each expression is compiled once, and evaluated once for devices that look alike to it.
+
+Devices of one model differ in what no selector reads, such as a serial number.
+"""
 
 from __future__ import annotations
 
@@ -25,12 +28,14 @@ class DeviceSelectors:
 
     def matches(self, expression: str, driver: str, device: Device) -> bool | CelProblem:
         """Whether a device is selected; why that cannot be told is an answer too."""
-        seen = (driver, device.attributes, device.capacity, device.allow_multiple)
-        answer = self._answers.get((expression, seen))
+        compiled = self._compile(expression)
+        if isinstance(compiled, CelProblem):
+            return compiled
+        seen = (expression, driver, device.allow_multiple, *_seen(compiled, driver, device))
+        answer = self._answers.get(seen)
         if answer is None:
-            compiled = self._compile(expression)
-            answer = compiled if isinstance(compiled, CelProblem) else compiled.evaluate(device_input(driver, device))
-            self._answers.put((expression, seen), answer, estimate_bytes(answer))
+            answer = compiled.evaluate(device_input(driver, device))
+            self._answers.put(seen, answer, estimate_bytes(answer))
         return answer
 
     def _compile(self, expression: str) -> CompiledSelector | CelProblem:
@@ -39,3 +44,16 @@ class DeviceSelectors:
             compiled = compile_selector(expression)
             self._compiled.put(expression, compiled, _BYTES_A_CHARACTER * len(expression))
         return compiled
+
+
+def _seen(compiled: CompiledSelector, driver: str, device: Device) -> tuple[Hashable, Hashable]:
+    """What an expression may read of a device."""
+    if compiled.reads is None:
+        return device.attributes, device.capacity
+    read = {f"{domain}/{name}" for domain, name in compiled.reads}
+    read |= {name for domain, name in compiled.reads if domain == driver}
+    # A version that is none, or a type that is not known, makes every expression err.
+    attributes = tuple(
+        each for each in device.attributes if each[0] in read or each[1].kind not in ("int", "bool", "string")
+    )
+    return attributes, tuple(each for each in device.capacity if each[0] in read)

@@ -1,0 +1,74 @@
+"""What pods claim, as numbers of devices: asked once for claims that are alike."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flowcore.model.resource_claims import AttributeConstraint, ClaimingPod, ClaimRequest
+from flowcore.rules.devices.claimable_devices import ClaimableDevices
+from flowcore.rules.devices.columns.request_kinds import Classes, Numbers, RequestKind, kinds_of, numbers_of
+from flowcore.rules.devices.pod_claims import ClaimRejection
+
+_Content = tuple[tuple[ClaimRequest, ...], tuple[AttributeConstraint, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """What a pod is to get that it does not have yet.
+
+    Attributes:
+        numbers: how many devices of each kind; (): numbers do not say it.
+        kinds: of all its requests.
+    """
+
+    numbers: Numbers
+    kinds: tuple[RequestKind, ...]
+
+
+class ClaimedNumbers:
+    """Answers for pods of one round."""
+
+    def __init__(self, devices: ClaimableDevices, classes: Classes) -> None:
+        self._devices, self._classes = devices, classes
+        self._of_content: dict[_Content, tuple[Numbers, tuple[RequestKind, ...]]] = {}
+        self._of_pod: dict[tuple[_Content, ...], Claimed] = {}
+
+    def of(self, pod: ClaimingPod) -> Claimed | None:
+        """What a pod is to get; None: nothing, or no node can take it."""
+        claims = self._devices.claims_of(pod)
+        if isinstance(claims, ClaimRejection):
+            return None
+        waiting = [claim for claim in claims if claim.allocation is None]
+        if not waiting:
+            return None
+        contents = tuple((claim.requests, claim.constraints) for claim in waiting)
+        # Claims that others may use too, and devices that the pod has already, say more than numbers.
+        if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
+            return Claimed((), self._sum(contents).kinds)
+        return self._sum(contents)
+
+    def anew(self, pod: ClaimingPod) -> Numbers:
+        """What a pod like this one would ask for, with claims of its own that have nothing; (): numbers do not say it."""
+        claims = self._devices.claims_of(pod)
+        if isinstance(claims, ClaimRejection) or any(named.claim for named in pod.claims):
+            return ()
+        return self._sum(tuple((claim.requests, claim.constraints) for claim in claims)).numbers
+
+    def _sum(self, contents: tuple[_Content, ...]) -> Claimed:
+        known = self._of_pod.get(contents)
+        if known is None:
+            total: dict[RequestKind, int] = {}
+            parts = [self._claim(content) for content in contents]
+            for numbers, _ in parts:
+                for kind, number in numbers:
+                    total[kind] = total.get(kind, 0) + number
+            kinds = tuple(dict.fromkeys(kind for _, kinds in parts for kind in kinds))
+            is_number = all(numbers for numbers, _ in parts)
+            known = self._of_pod[contents] = Claimed(tuple(total.items()) if is_number else (), kinds)
+        return known
+
+    def _claim(self, content: _Content) -> tuple[Numbers, tuple[RequestKind, ...]]:
+        known = self._of_content.get(content)
+        if known is None:
+            known = self._of_content[content] = numbers_of(*content, self._classes), kinds_of(content[0], self._classes)
+        return known

@@ -1,0 +1,130 @@
+"""Which devices are one resource for the requests of a round, followed while claims, slices and nodes change.
+
+Requests of two kinds either may get the same devices, or none in common: then whichever devices a request gets, as many
+are left to others, and a count says all. Other kinds are no columns in that round.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable
+
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.model.resource_claims import ClaimAllocation
+from flowcore.model.resource_slices import DeviceId
+from flowcore.rules.devices.allocation.pools import SliceIndex
+from flowcore.rules.devices.columns.request_kinds import RequestKind
+from flowcore.rules.devices.columns.selected_devices import SelectedDevices
+from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.node_reach import ReachedNode
+
+#: Kinds that are remembered; where there are more, all are forgotten.
+_MOST_KINDS = 64
+
+
+class ColumnSets:
+    """The devices of the kinds that were asked for lately, and which of them claims have."""
+
+    def __init__(self, slices: SliceIndex, selectors: DeviceSelectors) -> None:
+        self._slices, self._selectors = slices, selectors
+        #: How many claims have each device as a whole.
+        self._holders = Counter[DeviceId]()
+        self._selected: dict[RequestKind, SelectedDevices] = {}
+        #: The table and the slices that each kind was asked for last.
+        self._asked: dict[RequestKind, tuple[NodeTable, SliceIndex]] = {}
+        #: Whether two kinds may get the same devices, True, or none in common, False; None: some in common.
+        self._relations: dict[tuple[RequestKind, RequestKind], bool | None] = {}
+        self._invalid: tuple[NodeTable, SliceIndex, Bools] | None = None
+
+    def follow_slices(self, slices: SliceIndex) -> None:
+        """Slices have changed."""
+        self._slices = slices
+
+    def count(self, allocation: ClaimAllocation, number: int) -> None:
+        """A claim gets an allocation, 1, or loses it, -1."""
+        for result in allocation.devices:
+            if result.admin_access:
+                continue
+            device = result.device
+            before = self._holders[device]
+            self._holders[device] = after = before + number
+            if not after:
+                del self._holders[device]
+            if bool(before) != bool(after):
+                for selected in self._selected.values():
+                    selected.take(device, bool(after) - bool(before))
+
+    def selected(self, kind: RequestKind, table: NodeTable) -> SelectedDevices:
+        """The devices of a kind that nodes of a table reach; not to be changed."""
+        selected = self._selected.get(kind)
+        if selected is None:
+            if len(self._selected) >= _MOST_KINDS:
+                self._selected, self._asked, self._relations = {}, {}, {}
+            selected = self._selected[kind] = SelectedDevices(kind, self._selectors, self._holders.__contains__)
+        known = self._asked.get(kind)
+        if known is None or known[0] is not table or known[1] is not self._slices:
+            if selected.follow(self._slices, _reached(table)):
+                self._relations = {pair: known for pair, known in self._relations.items() if kind not in pair}
+            self._asked[kind] = table, self._slices
+        return selected
+
+    def columns(
+        self, counted: Collection[RequestKind], others: Collection[RequestKind], table: NodeTable
+    ) -> dict[RequestKind, RequestKind]:
+        """The kinds that are columns, each with the first of those that may get the same devices.
+
+        Args:
+            counted: kinds of which pods ask for numbers.
+            others: kinds of which pods take devices one by one.
+        """
+        first_of: dict[RequestKind, RequestKind] = {}
+        crossing = set[RequestKind]()
+        for kind in counted:
+            if not self.selected(kind, table).is_countable or any(
+                self._relation(kind, other, table) is not False for other in others
+            ):
+                continue
+            relations = {first: self._relation(kind, first, table) for first in dict.fromkeys(first_of.values())}
+            crossed = [first for first, relation in relations.items() if relation is None]
+            if crossed:
+                crossing.update(crossed)
+                continue
+            first_of[kind] = next((first for first, relation in relations.items() if relation), kind)
+        return {kind: first for kind, first in first_of.items() if first not in crossing}
+
+    def _relation(self, one: RequestKind, other: RequestKind, table: NodeTable) -> bool | None:
+        if one == other:
+            return True
+        both = self.selected(one, table), self.selected(other, table)
+        if (one, other) not in self._relations:
+            self._relations[one, other] = self._relations[other, one] = _compared(*both)
+        return self._relations[one, other]
+
+    def invalid(self, table: NodeTable) -> Bools:
+        """bool[N]: nodes with a pool from which nothing can be allocated; not to be changed."""
+        known = self._invalid
+        if known is None or known[0] is not table or known[1] is not self._slices:
+            pools = (self._slices.pools(node) for node in _reached(table))
+            invalid = np.array([any(pool.problem for pool in each) for each in pools], dtype=np.bool_)
+            known = self._invalid = table, self._slices, invalid
+        return known[2]
+
+
+def _compared(one: SelectedDevices, other: SelectedDevices) -> bool | None:
+    if not (one.is_known and other.is_known):
+        return None
+    if one.is_countable and other.is_countable and one.node_of.keys() == other.node_of.keys():
+        return True
+    is_apart = (
+        one.node_of.keys().isdisjoint(other.node_of)
+        and one.node_of.keys().isdisjoint(other.uncounted)
+        and one.uncounted.isdisjoint(other.node_of)
+        and one.uncounted.isdisjoint(other.uncounted)
+    )
+    return False if is_apart else None
+
+
+def _reached(table: NodeTable) -> list[ReachedNode]:
+    return [ReachedNode(node.name, node.labels) for node in table.nodes]
