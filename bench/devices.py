@@ -149,9 +149,7 @@ def snapshots(nodes: int, pods: int) -> dict[str, Snapshot]:
             Node(_node_name(node), allocatable=(("cpu", 64_000), ("memory", 2**38), *offered, ("pods", 110)))
             for node in range(nodes)
         )
-        running = [
-            (_node_name(node), (("cpu", 4_000 * (1 + node % _GPUS)), *used), no_ports) for node in range(nodes)
-        ]
+        running = [(_node_name(node), (("cpu", 4_000 * (1 + node % _GPUS)), *used), no_ports) for node in range(nodes)]
         classes = (PodClass(plain) if offered else _claiming(number) for number in range(pods))
         pending = tuple(_pod(number, pod_class) for number, pod_class in enumerate(classes))
         made[title] = build_snapshot(generation=1, now=0.0, table=table, running=running, pending=pending)

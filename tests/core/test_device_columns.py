@@ -1,4 +1,4 @@
-"""Devices as columns of room: what numbers say is what the allocator says, and rounds treat devices as other amounts."""
+"""Devices as columns of room: numbers say what the allocator says, and rounds treat devices as other amounts."""
 
 from collections import Counter
 from dataclasses import replace
@@ -151,7 +151,7 @@ def test_devices_that_are_not_had_alone_are_no_column(slices: list[Manifest]) ->
 
 
 def test_a_claim_that_others_may_name_is_no_number() -> None:
-    """Two pods that name one claim get one device. Pods with claims of their own of the same kind are checked with them."""
+    """Two pods that name one claim get one device."""
     known = cluster({"n0": 2}, [claim("shared")], pods=[pending(naming(name, "shared")) for name in "ab"])
     assert not columns_of(known)
     assert len(run_round(known).placements) == 2
@@ -267,7 +267,7 @@ def test_as_many_pods_get_a_node_as_one_by_one(known: Snapshot) -> None:
 @settings(max_examples=examples(60), deadline=None)
 @given(st.data())
 def test_columns_follow_what_changes(data: st.DataObject) -> None:
-    """Slices, claims, pods on their way and nodes change one after the other; the numbers are those of a fresh index."""
+    """Slices, claims, pods on their way and nodes change one by one; the numbers are those of a fresh index."""
     objects, names = DeviceObjects(), ["n0", "n1", "n2"]
     for device_class in read_classes([{"metadata": {"name": GPU}, "spec": {}}]).items():
         objects.set_class(*device_class)

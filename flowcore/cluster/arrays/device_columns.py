@@ -1,4 +1,4 @@
-"""Devices that are one resource with a count for all requests of a round: columns of a snapshot beside its resources."""
+"""Devices that are one resource with a count in a round: columns of a snapshot beside its resources."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ the claims that a template makes for a thousand pods cost one search on each nod
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""What selectors say of devices: each expression is compiled once, and evaluated once for devices that look alike to it.
+"""What selectors say of devices: each is compiled once, and evaluated once for devices that look alike to it.
 
 Devices of one model differ in what no selector reads, such as a serial number.
 """

@@ -196,8 +196,8 @@ IN_ORDER = (
 )
 
 #: Filters whose rejections hold for a whole round, whatever it places: a volume that a pod cannot have on a node is not
-#: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so, and a device that
-#: is no number is not free before its claim says so.
+#: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so, and no device is
+#: free before its claim says so, unless it is one of a number of devices.
 ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,

@@ -117,7 +117,6 @@ class VerdictCache:
 
     def counts(self, pod_class: PodClass, snapshot: Snapshot) -> Int64s:
         """int64[N]: how many pods of a class each node takes by their requests (NodeResourcesFit)."""
-
         numbers = column_requests(pod_class, snapshot)
         if numbers:  # what is remembered does not know when these change
             plain = msgspec.structs.replace(

@@ -48,7 +48,7 @@ class ClaimedNumbers:
         return self._sum(contents)
 
     def anew(self, pod: ClaimingPod) -> Numbers:
-        """What a pod like this one would ask for, with claims of its own that have nothing; (): numbers do not say it."""
+        """What a pod like this one would ask for that has no devices yet; (): numbers do not say it."""
         claims = self._devices.claims_of(pod)
         if isinstance(claims, ClaimRejection) or any(named.claim for named in pod.claims):
             return ()

@@ -7,7 +7,7 @@ are left to others, and a count says all. Other kinds are no columns in that rou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 
 import numpy as np
 
@@ -83,7 +83,7 @@ class ColumnSets:
         crossing = set[RequestKind]()
         for kind in counted:
             if not self.selected(kind, table).is_countable or any(
-                self._relation(kind, other, table) is not False for other in others
+                self._relation(kind, taken, table) is not False for taken in others
             ):
                 continue
             relations = {first: self._relation(kind, first, table) for first in dict.fromkeys(first_of.values())}
@@ -94,13 +94,14 @@ class ColumnSets:
             first_of[kind] = next((first for first, relation in relations.items() if relation), kind)
         return {kind: first for kind, first in first_of.items() if first not in crossing}
 
-    def _relation(self, one: RequestKind, other: RequestKind, table: NodeTable) -> bool | None:
-        if one == other:
+    def _relation(self, kind: RequestKind, second: RequestKind, table: NodeTable) -> bool | None:
+        if kind == second:
             return True
-        both = self.selected(one, table), self.selected(other, table)
-        if (one, other) not in self._relations:
-            self._relations[one, other] = self._relations[other, one] = _compared(*both)
-        return self._relations[one, other]
+        both = self.selected(kind, table), self.selected(second, table)
+        known = self._relations.get((kind, second), ...)
+        if known is ...:
+            known = self._relations[kind, second] = self._relations[second, kind] = _compared(*both)
+        return known
 
     def invalid(self, table: NodeTable) -> Bools:
         """bool[N]: nodes with a pool from which nothing can be allocated; not to be changed."""
@@ -112,16 +113,17 @@ class ColumnSets:
         return known[2]
 
 
-def _compared(one: SelectedDevices, other: SelectedDevices) -> bool | None:
-    if not (one.is_known and other.is_known):
+def _compared(selected: SelectedDevices, second: SelectedDevices) -> bool | None:
+    if not (selected.is_known and second.is_known):
         return None
-    if one.is_countable and other.is_countable and one.node_of.keys() == other.node_of.keys():
+    counted, counted_second = selected.node_of.keys(), second.node_of.keys()
+    if selected.is_countable and second.is_countable and counted == counted_second:
         return True
     is_apart = (
-        one.node_of.keys().isdisjoint(other.node_of)
-        and one.node_of.keys().isdisjoint(other.uncounted)
-        and one.uncounted.isdisjoint(other.node_of)
-        and one.uncounted.isdisjoint(other.uncounted)
+        counted.isdisjoint(counted_second)
+        and counted.isdisjoint(second.uncounted)
+        and selected.uncounted.isdisjoint(counted_second)
+        and selected.uncounted.isdisjoint(second.uncounted)
     )
     return False if is_apart else None
 
