@@ -35,7 +35,7 @@ from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
 from flowcore.rules.devices.allocation.consumable_capacity import consumed_capacity, fits_capacity
 from flowcore.rules.devices.allocation.device_taints import taints_keep_out
-from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex, pooled_devices
+from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import reaches
@@ -340,7 +340,7 @@ def test_a_search_ends() -> None:
     slices = [pool(*(device(f"d{place:02}", place) for place in range(24)))]
     constraints = [{"distinctAttribute": f"{DRIVER}/numa"}]
     impossible = claim(request(count=12), request("s", selectors=cel("false")), constraints=constraints)
-    assert names(slices, impossible) == Unallocatable("node n0: timed out trying to allocate devices", is_error=True)
+    assert names(slices, impossible) == Unallocatable("timed out trying to allocate devices", is_error=True)
 
 
 def test_many_claims_with_many_devices() -> None:
@@ -367,7 +367,7 @@ def matching(
     found = dict[int, list[PooledDevice]]()
     for each in (way for one_claim in claims for parent in one_claim.requests for way in parent.alternatives):
         found[id(each)] = []
-        for pooled in (device for usable in pools if usable.is_usable for device in pooled_devices(usable)):
+        for pooled in (device for usable in pools if usable.is_usable for device in usable.devices):
             answers = [
                 selectors.matches(str(expression), pooled.driver, pooled.device)
                 for expression in (*classes[each.device_class].selectors, *each.selectors)
@@ -441,10 +441,7 @@ def _keeps_counters(
 ) -> bool:
     for used in {pooled_by_id[each].pool.pool_id: pooled_by_id[each].pool for each in holders}.values():
         left = {(name, key): value for name, values in used.counters.items() for key, value in values.items()}
-        known = {
-            each.device_id: each
-            for each in (*pooled_devices(used), *pooled_devices(Pool(used.pool_id, used.unreached)))
-        }
+        known = {each.device_id: each for each in (*used.devices, *Pool(used.pool_id, used.unreached).devices)}
         needs_any = False
         for device_id, pooled in known.items():
             users = len(holders.get(device_id, ()))
@@ -504,7 +501,7 @@ def test_the_search_misses_nothing_and_breaks_nothing(case: DeviceCase) -> None:
             return
         assert not any(keeps_rules(claims, choice, others) for choice in choices(claims, matches, others))
         return
-    by_id = {each.device_id: each for usable in pools for each in pooled_devices(usable)}
+    by_id = {each.device_id: each for usable in pools for each in usable.devices}
     choice: Choice = []
     for index, (one_claim, allocation) in enumerate(zip(claims, found, strict=True)):
         for parent in one_claim.requests:
@@ -559,7 +556,7 @@ def test_an_allocation_is_written_as_it_is_read() -> None:
         allocation,
         [WireDeviceConfig(["s/y"], {"driver": "d"}), WireDeviceConfig(["s/x"], {"driver": "e"}), WireDeviceConfig()],
         {"gpu": [WireDeviceConfig(None, {"driver": "c"})]},
-        {each.device_id: each.device for each in pooled_devices(pooled)},
+        {each.device_id: each.device for each in pooled.devices},
         lambda: "drawn",
     )
     assert made["devices"]["config"] == [

@@ -26,7 +26,7 @@ from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
 from flowcore.model.resource_claims import ClaimAllocation
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT, Unallocatable, allocate
-from flowcore.rules.devices.allocation.pools import SliceIndex, pooled_devices
+from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 
@@ -143,7 +143,7 @@ def _objects(case: DeviceCase, allocations: tuple[ClaimAllocation, ...]) -> list
         for each in case.classes
     }
     pools = SliceIndex(read_slices(case.slices)).pools(reached_node())
-    devices = {pooled.device_id: pooled.device for pool in pools for pooled in pooled_devices(pool)}
+    devices = {pooled.device_id: pooled.device for pool in pools for pooled in pool.devices}
     objects = []
     for claim, allocation, manifest in zip(read_claims(case.claims), allocations, case.claims, strict=True):
         own = _config(manifest["spec"]["devices"])

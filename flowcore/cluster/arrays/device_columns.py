@@ -14,11 +14,13 @@ class DeviceColumns:
 
     Attributes:
         names: of the columns, as pods of the round request them.
+        later: the column for pods whose devices are not searched yet, of which no node has anything; "": there is none.
         invalid: bool[N], nodes with a pool from which nothing can be allocated.
         key: equal for the columns of one snapshot, whichever of its nodes they are of.
     """
 
     names: tuple[str, ...]
+    later: str
     invalid: NDArray[np.bool_]
     key: object
 

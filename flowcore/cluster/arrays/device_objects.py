@@ -14,6 +14,8 @@ V = TypeVar("V")
 
 #: What stands for the pods that take devices, where kinds that changed are told.
 TAKERS = "takers"
+#: And for a search that goes on.
+SEARCH = "search"
 #: Namespace and name of a ResourceClaim.
 ClaimKey = tuple[str, str]
 
@@ -27,6 +29,8 @@ class DeviceObjects:
         takers: pods that are to take devices and whose claims may not say so yet, in their order.
         version: another number after each change.
         published: another number after each change of a slice or of a class.
+        rounds: how many rounds began in which work has limits; 0: there are none.
+        is_searched: whether all that was asked was searched; else the next round goes on.
         memo: what those who read the objects keep between two changes.
     """
 
@@ -35,7 +39,8 @@ class DeviceObjects:
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[ClaimKey, ResourceClaim] = {}
         self.takers: tuple[DeviceTaker, ...] = ()
-        self.version = self.published = 0
+        self.version = self.published = self.rounds = 0
+        self.is_searched = True
         self.memo: dict[str, Any] = {}
         self._changed_slices: set[str] = set()
         self._changed_classes: set[str] = set()
@@ -66,6 +71,10 @@ class DeviceObjects:
         """Claims that changed since the last call, for who keeps something in ``memo``: all of them at first."""
         unread, self._unread_claims = self._unread_claims, set()
         return unread
+
+    def begin_round(self) -> None:
+        """From here on the work of one round has its limits."""
+        self.rounds += 1
 
     def _count(self, *, changed: bool, published: bool) -> None:
         self.version += changed
@@ -107,7 +116,10 @@ class DeviceObjects:
             self.takers = tuple(changes.takers)
             self.version += 1
             changed[TAKERS] = [True]
-        return sorted(kind for kind, differs in changed.items() if any(differs))
+        if not self.is_searched:
+            self.is_searched = True
+            changed[SEARCH] = [True]
+        return sorted(kind for kind, changes_of_kind in changed.items() if any(changes_of_kind))
 
 
 def _set(objects: dict[K, V], key: K, value: V | None, changed: set[K]) -> bool:

@@ -257,6 +257,10 @@ class ClusterTables:
 
     # --- what is known ---
 
+    def begin_round(self) -> None:
+        """What is asked from here on has the limits of one round."""
+        self._devices.begin_round()
+
     def to_snapshot(
         self,
         *,

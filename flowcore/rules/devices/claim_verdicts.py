@@ -7,7 +7,7 @@ of a PodGroup, and how long an allocated device may take until its driver confir
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from flowcore.model.devices import DeviceClass
 from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
@@ -17,6 +17,7 @@ from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode, any_term_matches
 from flowcore.rules.devices.pod_claims import ERROR, UNRESOLVABLE, ClaimRejection
+from flowcore.rules.devices.search_effort import SearchEffort, Spend, unlimited
 
 NAME = "DynamicResources"
 REASON_ELSEWHERE = "resourceclaim not available on the node"
@@ -31,28 +32,34 @@ class DeviceState:
         classes: by name.
         allocated: what claims have.
         selectors: remembers what expressions say of devices.
+        effort: what a round spends on searches.
     """
 
     slices: SliceIndex
     classes: Mapping[str, DeviceClass]
     allocated: AllocatedDevices
     selectors: DeviceSelectors
+    effort: SearchEffort = field(default_factory=SearchEffort)
 
 
 def node_devices(
-    claims: Sequence[ResourceClaim], node: ReachedNode, state: DeviceState
+    claims: Sequence[ResourceClaim], node: ReachedNode, state: DeviceState, spend: Spend = unlimited
 ) -> tuple[ClaimAllocation, ...] | ClaimRejection:
     """What a pod's claims have on a node.
 
     Args:
         claims: of the pod, as ``claims_of`` gives them.
+        spend: counts the work.
 
     Returns:
         One allocation for each claim: its own, or one that it can get here; or why the pod does not fit.
+
+    Raises:
+        EffortSpentError: ``spend`` does.
     """
     waiting = [claim for claim in claims if claim.allocation is None]
     pools = state.slices.pools(node) if waiting else ()
-    chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors)
+    chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
     if isinstance(chosen, Unallocatable):
         return ClaimRejection(chosen.reason, ERROR if chosen.is_error else UNRESOLVABLE)
     if not all(_is_available(claim.allocation, node) for claim in claims):

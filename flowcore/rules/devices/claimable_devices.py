@@ -13,12 +13,18 @@ from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimAllocation, Claim
 from flowcore.model.resource_slices import PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
-from flowcore.rules.devices.nameless_claims import NamelessClaims, nameless
+from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection, claims_of
+from flowcore.rules.devices.search_effort import REASON_LATER, EffortSpentError, Spend, unlimited
 
 #: Answers that are kept of one state of a cluster.
 _MOST_ANSWERS = 2**18
+_LATER = ClaimRejection(REASON_LATER)
+
+
+#: Number of a node's pools, numbers of the states of these, and the node if an allocation says which nodes reach it.
+_Place = tuple[int, tuple[int, ...], ReachedNode | None]
 
 
 @dataclass(slots=True)
@@ -27,11 +33,19 @@ class _Memory:
 
     Attributes:
         versions: how many states of pools there were. Each has a number of its own, whichever copy made it.
-        answers: whether a node has devices for claims, by the numbers of the states of its pools.
+        size: how many answers there are.
     """
 
     versions: int = 0
-    answers: dict[tuple[NamelessClaims, str, tuple[int, ...]], bool] = field(default_factory=dict)
+    size: int = 0
+    _answers: dict[NamelessClaims, dict[_Place, bool]] = field(default_factory=dict)
+
+    def of(self, claims: NamelessClaims) -> dict[_Place, bool]:
+        """Whether places have devices for some claims."""
+        if self.size >= _MOST_ANSWERS:
+            self._answers.clear()
+            self.size = 0
+        return self._answers.setdefault(claims, {})
 
 
 class ClaimableDevices:
@@ -85,26 +99,37 @@ class ClaimableDevices:
         return claim if allocation is None else msgspec.structs.replace(claim, allocation=allocation)
 
     def answer(
-        self, claims: Sequence[ResourceClaim], node: ReachedNode
+        self, claims: Sequence[ResourceClaim], node: ReachedNode, spend: Spend = unlimited
     ) -> tuple[ClaimAllocation, ...] | ClaimRejection:
-        """What claims, as ``claims_of`` gives them, have on a node, or why it takes no pod with them."""
-        return node_devices(claims, node, self._state)
+        """What claims, as ``claims_of`` gives them, have on a node, or why it takes no pod with them.
+
+        Args:
+            spend: counts the work. Where nothing is left to spend, ``REASON_LATER`` is the reason.
+        """
+        try:
+            return node_devices(claims, node, self._state, spend)
+        except EffortSpentError:
+            return _LATER
 
     def fitting(self, pod: ClaimingPod, nodes: Iterable[ReachedNode]) -> list[bool]:
         """Whether each of some nodes has devices for a pod."""
         claims = self.claims_of(pod)
         if isinstance(claims, ClaimRejection):
             return [False for _ in nodes]
-        alike, answers, fits = nameless(claims), self._memory.answers, list[bool]()
+        memory, fits, spend = self._memory, list[bool](), self._state.effort.of(pod.namespace)
+        answers, is_allocated = memory.of(without_names(claims)), has_allocation(claims)
         for node in nodes:
-            pools = self._state.slices.pools(node)
-            key = alike, node.name, tuple(self._versions.get(pool.pool_id, 0) for pool in pools)
-            known = answers.get(key)
-            if known is None:
-                if len(answers) >= _MOST_ANSWERS:
-                    answers.clear()
-                known = answers[key] = not isinstance(self.answer(claims, node), ClaimRejection)
-            fits.append(known)
+            reached = self._state.slices.node_pools(node)
+            versions = tuple(self._versions.get(pool.pool_id, 0) for pool in reached.pools)
+            key = reached.number, versions, node if is_allocated else None
+            fit = answers.get(key)
+            if fit is None:
+                answer = self.answer(claims, node, spend)
+                fit = not isinstance(answer, ClaimRejection)
+                if answer != _LATER:
+                    answers[key] = fit
+                    memory.size += 1
+            fits.append(fit)
         return fits
 
     def has_planned_claim(self, pod: ClaimingPod) -> bool:
@@ -141,7 +166,7 @@ class ClaimableDevices:
             self._users[_key(claim)] += 1
         self._claims_of_pod[taker.pod] = tuple(map(_key, claims))
 
-    def give_back(self, pod: ClaimingPod) -> None:
+    def release(self, pod: ClaimingPod) -> None:
         """A pod is not planned any more; what it took and no other planned pod uses comes free."""
         self.waiting.pop(pod, None)
         for key in self._claims_of_pod.pop(pod, ()):
@@ -162,6 +187,11 @@ class ClaimableDevices:
 def pools_of(allocations: Iterable[ClaimAllocation]) -> set[PoolId]:
     """The pools that some allocations take devices of."""
     return {PoolId(each.device.driver, each.device.pool) for allocation in allocations for each in allocation.devices}
+
+
+def has_allocation(claims: Iterable[ResourceClaim]) -> bool:
+    """Whether a claim has devices, which some nodes only may reach."""
+    return any(claim.allocation is not None for claim in claims)
 
 
 def _key(claim: ResourceClaim) -> ClaimKey:

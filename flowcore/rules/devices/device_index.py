@@ -6,26 +6,27 @@ the claims that a template makes for a thousand pods cost one search on each nod
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from flowcore.cluster.arrays.device_objects import ClaimKey, DeviceObjects
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
+from flowcore.model.devices import DeviceClass
 from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.resource_claims import ClaimAllocation, DeviceTaker, ResourceClaim
-from flowcore.model.resource_slices import PoolId
-from flowcore.model.selectors import Labels
+from flowcore.model.resource_slices import PoolId, ResourceSlice
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.claim_verdicts import DeviceState
-from flowcore.rules.devices.claimable_devices import ClaimableDevices, pools_of
+from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
 from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.nameless_claims import NamelessClaims, named, nameless
+from flowcore.rules.devices.nameless_claims import NamelessClaims, named, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import ClaimRejection
+from flowcore.rules.devices.search_effort import LOOK_UP, REASON_LATER, EffortSpentError, SearchEffort, Spend
 
 #: Under which the objects keep the index.
 _MEMO = "index"
@@ -36,18 +37,37 @@ _MAX_BYTES, _ANSWER_BYTES = 2**26, 250
 Rejected = Sequence[tuple[str, Bools]]
 
 
+@dataclass(frozen=True, slots=True)
+class _RejectedNodes:
+    """Nodes of a table without devices for some claims.
+
+    Attributes:
+        change: the number of the last change that they are of.
+        unfinished: the round in which some were left for later; None: all were searched.
+    """
+
+    table: NodeTable
+    change: int
+    rejected: Rejected
+    unfinished: int | None
+
+    def is_of(self, table: NodeTable, change: int, this_round: int) -> bool:
+        """Whether they still are what would be found."""
+        return self.table is table and self.change >= change and self.unfinished in (None, this_round)
+
+
 @dataclass(slots=True)
 class _Answers:
     """What nodes say to claims that ask for the same.
 
     Attributes:
-        by_node: name -> the labels and the number of the last change that the answer is of, and the reason; "": it has
-            the devices.
-        rejected: nodes of a table, and the change that they are of.
+        by_place: number of a node's pools, for claims with allocations also the node -> the number of the last change
+            that the answer is of, and the reason; "": it has the devices.
+        rejected: nodes of a table.
     """
 
-    by_node: dict[str, tuple[Labels, int, str]] = field(default_factory=dict)
-    rejected: tuple[NodeTable, int, Rejected] | None = None
+    by_place: dict[tuple[int, ReachedNode | None], tuple[int, str]] = field(default_factory=dict)
+    rejected: _RejectedNodes | None = None
 
 
 @dataclass(slots=True)
@@ -62,7 +82,7 @@ class _Planned:
     takers: tuple[DeviceTaker, ...]
     changes: int
     devices: ClaimableDevices
-    rejected: dict[NamelessClaims, tuple[NodeTable, Rejected]] = field(default_factory=dict)
+    rejected: dict[NamelessClaims, _RejectedNodes] = field(default_factory=dict)
 
 
 class DeviceIndex:
@@ -76,17 +96,20 @@ class DeviceIndex:
     def __init__(self, objects: DeviceObjects) -> None:
         self._objects = objects
         self._version = self._published = -1
-        self._selectors = DeviceSelectors()
+        self._selectors, self._effort = DeviceSelectors(), SearchEffort()
+        #: As they were when the index followed the objects last.
+        self._slices: dict[str, ResourceSlice] = {}
+        self._classes: dict[str, DeviceClass] = {}
         self._allocated = AllocatedDevices()
         #: What claims have, and what is allocated with pods that are on their way.
         self._counted: dict[ClaimKey, ClaimAllocation] = {}
         self._known: dict[ClaimKey, ClaimAllocation] = {}
         #: How often something changed, and by pool after how many changes something of it did last.
-        self._changes = 0
+        self._changes = self._last_change_of_pools = 0
         self._changed_at: dict[PoolId, int] = {}
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
         self._last_planned: _Planned | None = None
-        self._state = DeviceState(SliceIndex(()), objects.classes, self._allocated, self._selectors)
+        self._state = self._state_of(SliceIndex(()))
         self.columns = ColumnSets(self._state.slices, self._selectors)
         self.devices = ClaimableDevices(self._state, objects.claims)
 
@@ -96,29 +119,44 @@ class DeviceIndex:
         index: DeviceIndex | None = objects.memo.get(_MEMO)
         if index is None:
             index = objects.memo[_MEMO] = cls(objects)
+        if index._effort.rounds != objects.rounds:
+            index._effort.begin_round(objects.rounds)
         if index._version != objects.version:
             index._follow()
         return index
 
+    def _state_of(self, slices: SliceIndex) -> DeviceState:
+        return DeviceState(slices, self._objects.classes, self._allocated, self._selectors, self._effort)
+
     def _follow(self) -> None:
         objects = self._objects
+        self._changes += 1
         if self._published != objects.published:
-            slices = SliceIndex(objects.slices.values())
-            self._state = DeviceState(slices, objects.classes, self._allocated, self._selectors)
-            self._answers = GenerationalCache(_MAX_BYTES)
-            self.columns.follow_slices(slices)
+            self._follow_published()
         self._version, self._published = objects.version, objects.published
         unread = objects.take_unread_claims()
-        changed = unread if self._changes else set(objects.claims)
+        changed = unread if self._changes > 1 else set(objects.claims)
         for key in changed:
             self._count(key)
         changed |= self.devices.allocations.keys()
         self.devices = ClaimableDevices(self._state, objects.claims)
         for taker in objects.takers:
             self.devices.take(taker)
-        self._changes += 1
         for key in changed | self.devices.allocations.keys():
             self._note(key, self._counted.get(key) or self.devices.allocations.get(key))
+
+    def _follow_published(self) -> None:
+        """Takes over slices and classes. What nodes say whose slices are the same still holds."""
+        before, after = self._slices, self._objects.slices
+        changed = [name for name in before.keys() | after if before.get(name) is not after.get(name)]
+        pools = {each.pool_id for name in changed for each in (before.get(name), after.get(name)) if each is not None}
+        if pools or self._published < 0:
+            self._state = self._state_of(self._state.slices.changed(after.values(), pools))
+            self.columns.follow_slices(self._state.slices)
+        if self._classes != self._objects.classes:
+            self._answers = GenerationalCache(_MAX_BYTES)
+        self._slices, self._classes = dict(after), dict(self._objects.classes)
+        self._last_change_of_pools = self._changes
 
     def _count(self, key: ClaimKey) -> None:
         """Takes over what a claim has by now."""
@@ -143,7 +181,11 @@ class DeviceIndex:
             if allocation is not None:
                 self.columns.count(allocation, number)
                 for pool in pools_of((allocation,)):
-                    self._changed_at[pool] = self._changes
+                    self._changed_at[pool] = self._last_change_of_pools = self._changes
+
+    def effort_of(self, namespace: str) -> Spend:
+        """Counts what a round spends on the claims of a namespace."""
+        return self._effort.of(namespace)
 
     def devices_beside(self, takers: tuple[DeviceTaker, ...]) -> ClaimableDevices:
         """The devices, less what more planned pods take; not to be changed."""
@@ -171,57 +213,94 @@ class DeviceIndex:
         Args:
             claims: as ``claims_of`` of ``devices_beside`` gives them.
         """
-        alike = nameless(claims)
-        rejected = self._rejected_beside(alike, table, takers) if takers else self._rejected(alike, table)
+        alike = without_names(claims)
+        spend = self._effort.of(claims[0].namespace)
+        rejected = self._rejected_beside(alike, table, takers, spend) if takers else self._rejected(alike, table, spend)
+        self._objects.is_searched &= all(reason != REASON_LATER for reason, _ in rejected)
         return [(named(reason, claims), nodes) for reason, nodes in rejected]
 
-    def _rejected(self, claims: NamelessClaims, table: NodeTable) -> Rejected:
+    def _rejected(self, claims: NamelessClaims, table: NodeTable, spend: Spend) -> Rejected:
         answers = self._answers.get(claims)
         if answers is None:
             answers = _Answers()
             self._answers.put(claims, answers, _ANSWER_BYTES * len(table.nodes))
         known = answers.rejected
-        if known is None or known[0] is not table or known[1] != self._changes:
-            known = answers.rejected = table, self._changes, self._ask(claims, table, answers)
-        return known[2]
+        if known is None or not known.is_of(table, self._last_change_of_pools, self._effort.rounds):
+            known = answers.rejected = self._rejected_nodes(table, self._ask(claims, table, answers, spend))
+        return known.rejected
 
-    def _rejected_beside(self, claims: NamelessClaims, table: NodeTable, takers: tuple[DeviceTaker, ...]) -> Rejected:
+    def _rejected_nodes(self, table: NodeTable, rejected: Rejected) -> _RejectedNodes:
+        is_unfinished = any(reason == REASON_LATER for reason, _ in rejected)
+        return _RejectedNodes(table, self._changes, rejected, self._effort.rounds if is_unfinished else None)
+
+    def _rejected_beside(
+        self, claims: NamelessClaims, table: NodeTable, takers: tuple[DeviceTaker, ...], spend: Spend
+    ) -> Rejected:
         """Only nodes that reach something of a pool from which planned pods take are asked again."""
         planned = self._planned(takers)
         known = planned.rejected.get(claims)
-        if known is not None and known[0] is table:
-            return known[1]
+        if known is not None and known.is_of(table, self._last_change_of_pools, self._effort.rounds):
+            return known.rejected
+        try:
+            spend(LOOK_UP * len(table.nodes))
+        except EffortSpentError:
+            return _all_later(table)
         counted = self.devices.allocations
         taken = pools_of(each for key, each in planned.devices.allocations.items() if counted.get(key) != each)
-        rejected = {reason: nodes.copy() for reason, nodes in self._rejected(claims, table)}
+        rejected = {reason: nodes.copy() for reason, nodes in self._rejected(claims, table, spend)}
+        answers: dict[tuple[int, ReachedNode | None], ClaimRejection | None] = {}
+        is_allocated = has_allocation(claims)
         for row, node in enumerate(table.nodes):
             reached = ReachedNode(node.name, node.labels)
-            if all(pool.pool_id not in taken for pool in self._state.slices.pools(reached)):
+            node_pools = self._state.slices.node_pools(reached)
+            if all(pool.pool_id not in taken for pool in node_pools.pools):
                 continue
             for nodes in rejected.values():
                 nodes[row] = False
-            answer = planned.devices.answer(claims, reached)
-            if isinstance(answer, ClaimRejection):
-                rejected.setdefault(answer.reason, np.zeros(len(table.nodes), dtype=np.bool_))[row] = True
-        planned.rejected[claims] = table, list(rejected.items())
-        return planned.rejected[claims][1]
+            place = node_pools.number, reached if is_allocated else None
+            if place not in answers:
+                answer = planned.devices.answer(claims, reached, spend)
+                answers[place] = answer if isinstance(answer, ClaimRejection) else None
+            rejection = answers[place]
+            if rejection is not None:
+                rejected.setdefault(rejection.reason, np.zeros(len(table.nodes), dtype=np.bool_))[row] = True
+        planned.rejected[claims] = self._rejected_nodes(table, _of_some(rejected.items()))
+        return planned.rejected[claims].rejected
 
-    def _ask(self, claims: NamelessClaims, table: NodeTable, answers: _Answers) -> Rejected:
+    def _ask(self, claims: NamelessClaims, table: NodeTable, answers: _Answers, spend: Spend) -> Rejected:
+        try:
+            spend(LOOK_UP * len(table.nodes))
+        except EffortSpentError:
+            return _all_later(table)
         rejected: dict[str, list[int]] = {}
+        is_allocated, places = has_allocation(claims), set[tuple[int, ReachedNode | None]]()
         for row, node in enumerate(table.nodes):
             reached = ReachedNode(node.name, node.labels)
-            pools = self._state.slices.pools(reached)
-            changed = max((self._changed_at.get(pool.pool_id, 0) for pool in pools), default=0)
-            known = answers.by_node.get(node.name)
-            if known is None or known[0] != node.labels or known[1] < changed:
-                answer = self.devices.answer(claims, reached)
-                reason = answer.reason if isinstance(answer, ClaimRejection) else ""
-                known = answers.by_node[node.name] = node.labels, self._changes, reason
-            if known[2]:
-                rejected.setdefault(known[2], []).append(row)
-        if len(answers.by_node) > 2 * len(table.nodes) + 100:  # nodes that are gone pile up
-            answers.by_node = {name: answer for name, answer in answers.by_node.items() if name in table.index}
+            node_pools = self._state.slices.node_pools(reached)
+            place = node_pools.number, reached if is_allocated else None
+            places.add(place)
+            changed = max((self._changed_at.get(pool.pool_id, 0) for pool in node_pools.pools), default=0)
+            known = answers.by_place.get(place)
+            if known is None or known[0] < changed:
+                answer = self.devices.answer(claims, reached, spend)
+                known = self._changes, answer.reason if isinstance(answer, ClaimRejection) else ""
+                if known[1] != REASON_LATER:
+                    answers.by_place[place] = known
+            if known[1]:
+                rejected.setdefault(known[1], []).append(row)
+        if len(answers.by_place) > 2 * len(places) + 100:  # those of nodes that are gone, or changed, pile up
+            answers.by_place = {place: answer for place, answer in answers.by_place.items() if place in places}
+        self._state.slices.retain(table.index)
         return [(reason, _at(rows, len(table.nodes))) for reason, rows in rejected.items()]
+
+
+def _all_later(table: NodeTable) -> Rejected:
+    return [(REASON_LATER, np.ones(len(table.nodes), dtype=np.bool_))]
+
+
+def _of_some(rejected: Iterable[tuple[str, Bools]]) -> Rejected:
+    """Without reasons that hold for no node."""
+    return [(reason, nodes) for reason, nodes in rejected if nodes.any()]
 
 
 def _at(rows: Sequence[int], count: int) -> Bools:

@@ -11,7 +11,10 @@ from flowcore.model.generational_cache import GenerationalCache, estimate_bytes
 from flowcore.model.resource_slices import Device
 from flowcore.rules.devices.cel import CelProblem, CompiledSelector, compile_selector
 from flowcore.rules.devices.cel.device_input import device_input
+from flowcore.rules.devices.search_effort import CHARACTER, DEVICE, Spend, unlimited
 
+#: What an expression may cost for one device: a tenth of what the API server lets it, about an eighth of a second.
+MAX_COST = 100_000
 #: Bytes of compiled expressions, and of answers, that end a generation. The latter count attributes that slices hold
 #: anyway: some tens of thousands of devices.
 _COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**27
@@ -49,21 +52,28 @@ class DeviceSelectors:
         self._compiled: GenerationalCache[str, _Selector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
         self._answers: GenerationalCache[Hashable, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
 
-    def matches(self, expression: str, driver: str, device: Device) -> bool | CelProblem:
-        """Whether a device is selected; why that cannot be told is an answer too."""
-        selector = self._compile(expression)
+    def matches(self, expression: str, driver: str, device: Device, spend: Spend = unlimited) -> bool | CelProblem:
+        """Whether a device is selected; why that cannot be told is an answer too.
+
+        Raises:
+            EffortSpentError: ``spend`` does.
+        """
+        spend(DEVICE)
+        selector = self._compile(expression, spend)
         if isinstance(selector, CelProblem):
             return selector
         seen = (expression, driver, device.allow_multiple, _seen(device, selector.names(driver)))
         answer = self._answers.get(seen)
         if answer is None:
-            answer = selector.compiled.evaluate(device_input(driver, device))
+            answer, cost = selector.compiled.evaluate_with_cost(device_input(driver, device), MAX_COST)
             self._answers.put(seen, answer, estimate_bytes(answer))
+            spend(cost)
         return answer
 
-    def _compile(self, expression: str) -> _Selector | CelProblem:
+    def _compile(self, expression: str, spend: Spend) -> _Selector | CelProblem:
         selector = self._compiled.get(expression)
         if selector is None:
+            spend(CHARACTER * len(expression))
             compiled = compile_selector(expression)
             selector = compiled if isinstance(compiled, CelProblem) else _Selector(compiled)
             self._compiled.put(expression, selector, _BYTES_A_CHARACTER * len(expression))

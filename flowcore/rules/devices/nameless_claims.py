@@ -15,7 +15,7 @@ _NAMESPACE, _NAME = "\1", "\2{}\2"
 NamelessClaims = tuple[ResourceClaim, ...]
 
 
-def nameless(claims: Sequence[ResourceClaim]) -> NamelessClaims:
+def without_names(claims: Sequence[ResourceClaim]) -> NamelessClaims:
     """The claims of a pod, as those of others that ask for the same are too."""
     return tuple(
         msgspec.structs.replace(

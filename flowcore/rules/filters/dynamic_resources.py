@@ -16,6 +16,7 @@ from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
+from flowcore.rules.devices.search_effort import REASON_LATER
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 
 __all__ = [
@@ -79,6 +80,8 @@ def column_rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejectio
     if not requests or columns is None:
         return ()
     short = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if any(name == columns.later for name, _ in requests):
+        return (Rejection(REASON_LATER, ~short),)
     for name, number in requests:
         short |= snapshot.free[:, snapshot.resources.index(name)] < number
     return (

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
 
-from flowcore.cluster.arrays.device_objects import TAKERS
+from flowcore.cluster.arrays.device_objects import SEARCH, TAKERS
 from flowcore.model.nodes import Node
 from flowcore.rules.filters import (
     dynamic_resources,
@@ -63,6 +63,7 @@ class Event(Enum):
     RESOURCE_CLAIM = "a ResourceClaim comes, goes or changes"
     DEVICE_CLASS = "a DeviceClass comes, goes or changes"
     DEVICE_TAKERS = "pods that claim devices are planned, or are so no more"
+    DEVICE_SEARCH = "a round left nodes unsearched for claims that cost much"
 
 
 #: The event for each field of a node.
@@ -93,6 +94,7 @@ DEVICE_EVENTS: Mapping[str, Event] = {
     "ResourceClaim": Event.RESOURCE_CLAIM,
     "DeviceClass": Event.DEVICE_CLASS,
     TAKERS: Event.DEVICE_TAKERS,
+    SEARCH: Event.DEVICE_SEARCH,
 }
 
 
@@ -216,6 +218,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, gets them, or gives them back"),
     Row(Event.DEVICE_CLASS, _DEVICES, Stale.EVERYWHERE, "it selects other devices, or is missing"),
     Row(Event.DEVICE_TAKERS, _DEVICES, Stale.EVERYWHERE, "they take devices before their claims say so"),
+    Row(Event.DEVICE_SEARCH, _DEVICES, Stale.EVERYWHERE, "the next round goes on"),
 )  # fmt: skip
 
 

@@ -79,7 +79,7 @@ class DeviceRoom:
                 self._devices.take(taker)
                 self.takers = (*self.takers, taker)
             elif count < 0:
-                self._devices.give_back(pod)
+                self._devices.release(pod)
                 self.takers = tuple(each for each in self.takers if each.pod != pod)
             touches_all |= not self._devices.is_local(pod, reached)
         self._touched |= frozenset(nodes.tolist())

@@ -23,7 +23,7 @@ from flowcore.rules.devices.allocation.attribute_constraints import (
     constraint_state,
 )
 from flowcore.rules.devices.allocation.chosen_devices import ChosenDevice, ChosenDevices
-from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, pooled_devices
+from flowcore.rules.devices.allocation.pools import Pool, PooledDevice
 from flowcore.rules.devices.allocation.requested_devices import (
     ClaimsUnallocatable,
     RequestedDevices,
@@ -32,6 +32,7 @@ from flowcore.rules.devices.allocation.requested_devices import (
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import NODE_NAME, ReachedNode, reaches
+from flowcore.rules.devices.search_effort import CHOICE, NODE, Spend, unlimited
 
 #: Devices that a search tries. A node has hundreds of them at most; a search that needs many times as many goes through
 #: combinations, and kube-scheduler would be at it for seconds too.
@@ -40,6 +41,8 @@ MAX_STEPS = 20_000
 #: kube-scheduler's reasons.
 REASON_NONE_FIT = "cannot allocate all claims"
 REASON_INVALID_POOLS = "invalid resource pools were encountered"
+#: Without the node's name, which kube-scheduler puts before it: nodes are counted by their reasons.
+REASON_TIMED_OUT = "timed out trying to allocate devices"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,18 +66,23 @@ def allocate(
     allocated: AllocatedDevices,
     selectors: DeviceSelectors,
     max_steps: int = MAX_STEPS,
+    spend: Spend = unlimited,
 ) -> tuple[ClaimAllocation, ...] | Unallocatable:
     """Devices for claims that have none yet.
 
     Args:
         pools: those that the node reaches.
         allocated: what other claims have.
+        spend: counts the work.
 
     Returns:
         One allocation for each claim, or why there is none.
+
+    Raises:
+        EffortSpentError: ``spend`` does.
     """
     try:
-        search = _Search(claims, node, pools, classes, allocated, selectors, max_steps)
+        search = _Search(claims, node, pools, classes, allocated, selectors, max_steps, spend)
         chosen = search.run()
         if chosen is not None:
             return tuple(_allocation(claim, devices, node) for claim, devices in zip(claims, chosen, strict=True))
@@ -109,12 +117,15 @@ class _Search:
         allocated: AllocatedDevices,
         selectors: DeviceSelectors,
         max_steps: int,
+        spend: Spend,
     ) -> None:
         self._node = node
+        self._spend = spend
         self._pools = pools
         self._selectors = selectors
         self._steps_left = max_steps
-        self._devices = [device for pool in pools if pool.is_usable for device in pooled_devices(pool)]
+        self._devices = [device for pool in pools if pool.is_usable for device in pool.devices]
+        spend(NODE + len(self._devices) + sum(len(pool.consumers) for pool in pools))
         self._selectable: dict[tuple[int, DeviceId], bool] = {}
         self._likenesses: dict[DeviceId, Hashable] = {}
         # What "all" devices are follows from what others have, before anything is chosen.
@@ -181,7 +192,7 @@ class _Search:
                 )
             matching += (
                 pooled
-                for pooled in pooled_devices(pool)
+                for pooled in pool.devices
                 if self._matches(requested, pooled) and self._chosen.fits(requested, pooled) is not None
             )
         return matching
@@ -244,9 +255,10 @@ class _Search:
             failed.add(self._likeness(pooled))
 
     def _choice(self, position: _Position, requested: RequestedDevices, pooled: PooledDevice) -> Iterator[_Position]:
+        self._spend(CHOICE)
         self._steps_left -= 1
         if self._steps_left < 0:
-            raise ClaimsUnallocatable(f"node {self._node.name}: timed out trying to allocate devices")
+            raise ClaimsUnallocatable(REASON_TIMED_OUT)
         if self._chosen.take(position.claim, requested, pooled):
             yield position._replace(number=position.number + 1)
             self._chosen.undo(position.claim)
@@ -289,7 +301,7 @@ class _Search:
                     raise ClaimsUnallocatable(
                         f"{owner}: selector #{index}: CEL expression empty (unsupported selector type?)"
                     )
-                answer = self._selectors.matches(expression, pooled.driver, pooled.device)
+                answer = self._selectors.matches(expression, pooled.driver, pooled.device, self._spend)
                 if isinstance(answer, CelProblem):
                     raise ClaimsUnallocatable(f"{owner}: selector #{index}: CEL {answer.stage} error: {answer.text}")
                 if not answer:

@@ -7,10 +7,12 @@ pools by name, those with binding conditions last; slices by name; devices as th
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
 
-from flowcore.model.resource_slices import Device, DeviceId, PoolId, ResourceSlice
+from flowcore.model.resource_slices import Device, DeviceId, NodeReach, PoolId, ResourceSlice
 from flowcore.model.selectors import Labels
 from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
@@ -18,9 +20,9 @@ from flowcore.rules.devices.node_reach import ReachedNode, reaches
 Counters = Mapping[str, Mapping[str, int]]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Pool:
-    """A pool as a node sees it.
+    """A pool as a node sees it. Nodes that see the same of it have one object.
 
     Attributes:
         slices: with devices that the node may reach.
@@ -42,6 +44,61 @@ class Pool:
         """Whether its devices may be allocated."""
         return not self.is_incomplete and not self.problem
 
+    @property
+    def is_per_node(self) -> bool:
+        """Whether nodes that see the same slices may reach other devices of them."""
+        return any(each.per_device for each in self.slices)
+
+    @cached_property
+    def devices(self) -> tuple[PooledDevice, ...]:
+        """The devices that a node may reach, in order."""
+        driver, name = self.pool_id.driver, self.pool_id.pool
+        return tuple(
+            PooledDevice(DeviceId(driver, name, device.name), device, self, resource_slice)
+            for resource_slice in self.slices
+            for device in resource_slice.devices
+        )
+
+    @cached_property
+    def consumers(self) -> tuple[PooledDevice, ...]:
+        """The devices, of other nodes too, that take counters of it."""
+        if not self.counters:
+            return ()
+        unreached = Pool(self.pool_id, self.unreached)
+        return tuple(each for each in (*self.devices, *unreached.devices) if each.device.consumes)
+
+    @cached_property
+    def has_binding_conditions(self) -> bool:
+        """Whether a driver has to confirm some of its devices."""
+        return any(device.binding_conditions for each in self.slices for device in each.devices)
+
+
+@dataclass(frozen=True, slots=True)
+class PooledDevice:
+    """A device with the slice and the pool that it is in."""
+
+    device_id: DeviceId
+    device: Device
+    pool: Pool
+    resource_slice: ResourceSlice
+
+    @property
+    def driver(self) -> str:
+        """Its driver's name."""
+        return self.device_id.driver
+
+
+@dataclass(frozen=True, slots=True)
+class NodePools:
+    """The pools of which a node reaches something.
+
+    Attributes:
+        number: nodes with the same number have all of them in common, and the reach of each device.
+    """
+
+    pools: tuple[Pool, ...]
+    number: int
+
 
 class SliceIndex:
     """All slices of a cluster, by node and by pool."""
@@ -50,8 +107,14 @@ class SliceIndex:
         self._by_node: dict[str, list[ResourceSlice]] = defaultdict(list)
         self._shared: list[ResourceSlice] = []
         self._by_pool: dict[PoolId, list[ResourceSlice]] = defaultdict(list)
+        self._numbers = count()
         #: By name of the node: its labels, and its pools with these.
-        self._of_node: dict[str, tuple[Labels, tuple[Pool, ...]]] = {}
+        self._of_node: dict[str, tuple[Labels, NodePools]] = {}
+        #: Pools by the slices that a node sees of them, and what a node reaches by the identities of its pools.
+        self._pools: dict[tuple[PoolId, tuple[str, ...]], Pool | None] = {}
+        self._shared_pools: dict[tuple[int, ...], NodePools] = {}
+        #: Of slices whose devices name their nodes one by one: each name, and each other reach, once.
+        self._reaches: dict[str, tuple[frozenset[str], frozenset[NodeReach]]] = {}
         for resource_slice in sorted(slices, key=lambda each: each.name):
             self._by_pool[resource_slice.pool_id].append(resource_slice)
             if resource_slice.reach.node_name and not resource_slice.shared_counters:
@@ -59,44 +122,85 @@ class SliceIndex:
             else:
                 self._shared.append(resource_slice)
 
+    def changed(self, slices: Iterable[ResourceSlice], pools: Collection[PoolId]) -> SliceIndex:
+        """The index of other slices, of which those of these pools alone differ. It keeps what others do not touch."""
+        index = SliceIndex(slices)
+        index._numbers = self._numbers
+        touched = [each for pool in pools for by_pool in (self._by_pool, index._by_pool) for each in by_pool[pool]]
+        if all(each.reach.node_name and not each.shared_counters for each in touched):
+            nodes = {each.reach.node_name for each in touched}
+            index._of_node = {name: known for name, known in self._of_node.items() if name not in nodes}
+            index._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
+        return index
+
+    def retain(self, names: Collection[str]) -> None:
+        """Forgets what is remembered of nodes with other names, if it is much."""
+        if len(self._of_node) > 2 * len(names) + 100:
+            self._of_node = {name: known for name, known in self._of_node.items() if name in names}
+
     def pools(self, node: ReachedNode) -> tuple[Pool, ...]:
-        """The pools of which a node reaches something."""
+        """The pools of which a node reaches something; the same object while nothing of them changes."""
+        return self.node_pools(node).pools
+
+    def node_pools(self, node: ReachedNode) -> NodePools:
+        """The pools of which a node reaches something, with the number of all nodes that reach the same."""
         known = self._of_node.get(node.name)
         if known is None or known[0] != node.labels:
             known = self._of_node[node.name] = node.labels, self._reached(node)
         return known[1]
 
-    def _reached(self, node: ReachedNode) -> tuple[Pool, ...]:
+    def _reached(self, node: ReachedNode) -> NodePools:
         newest: dict[PoolId, list[ResourceSlice]] = {}
         for resource_slice in (*self._by_node.get(node.name, ()), *self._shared):
-            if _concerns(resource_slice, node):
+            if self._concerns(resource_slice, node):
                 _keep_newest(newest.setdefault(resource_slice.pool_id, []), resource_slice)
         pools = [pool for pool_id in sorted(newest) if (pool := self._pool(pool_id, newest[pool_id])) is not None]
-        return tuple(sorted(pools, key=_has_binding_conditions))
+        pools.sort(key=lambda pool: pool.has_binding_conditions)
+        if any(pool.is_per_node for pool in pools):
+            return NodePools(tuple(pools), next(self._numbers))
+        key = tuple(map(id, pools))
+        if key not in self._shared_pools:
+            self._shared_pools[key] = NodePools(tuple(pools), next(self._numbers))
+        return self._shared_pools[key]
+
+    def _concerns(self, resource_slice: ResourceSlice, node: ReachedNode) -> bool:
+        """Whether a node needs a slice: it reaches a device, or the slice has counters of the pool."""
+        if resource_slice.shared_counters:
+            return True
+        if resource_slice.reach.is_stated:
+            return reaches(resource_slice.reach, node)
+        if not resource_slice.per_device:
+            return False
+        known = self._reaches.get(resource_slice.name)
+        if known is None:
+            stated = {device.reach for device in resource_slice.devices}
+            known = self._reaches[resource_slice.name] = (
+                frozenset(reach.node_name for reach in stated if reach.node_name),
+                frozenset(reach for reach in stated if not reach.node_name),
+            )
+        names, others = known
+        return node.name in names or any(reaches(reach, node) for reach in others)
 
     def _pool(self, pool_id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
+        key = pool_id, tuple(each.name for each in slices)
+        if key not in self._pools:
+            self._pools[key] = self._made_pool(pool_id, slices)
+        return self._pools[key]
+
+    def _made_pool(self, pool_id: PoolId, slices: list[ResourceSlice]) -> Pool | None:
         """The pool, None if a newer generation of it has nothing for the node."""
-        generation, count = slices[0].generation, slices[0].slice_count
+        generation, slice_count = slices[0].generation, slices[0].slice_count
         every = slices
-        if len(slices) != count:
+        if len(slices) != slice_count:
             # Slices that only other nodes reach count for completeness.
             known = self._by_pool[pool_id]
             if any(each.generation > generation for each in known):
                 return None
             every = [each for each in known if each.generation == generation]
-            if len(every) != count:
+            if len(every) != slice_count:
                 return Pool(pool_id, is_incomplete=True)
         reached = {each.name for each in slices}
         return _checked(pool_id, slices, [each for each in every if each.name not in reached])
-
-
-def _concerns(resource_slice: ResourceSlice, node: ReachedNode) -> bool:
-    """Whether a node needs a slice: it reaches a device, or the slice has counters of the pool."""
-    if resource_slice.shared_counters:
-        return True
-    if resource_slice.reach.is_stated:
-        return reaches(resource_slice.reach, node)
-    return resource_slice.per_device and any(reaches(device.reach, node) for device in resource_slice.devices)
 
 
 def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> None:
@@ -138,32 +242,3 @@ def _unknown_counter(counters: Counters, slices: Iterable[ResourceSlice]) -> str
             if name not in counters[consumption.name]:
                 return f"counter {name} not found in counter set {consumption.name}"
     return ""
-
-
-def _has_binding_conditions(pool: Pool) -> bool:
-    return any(device.binding_conditions for resource_slice in pool.slices for device in resource_slice.devices)
-
-
-@dataclass(frozen=True, slots=True)
-class PooledDevice:
-    """A device with the slice and the pool that it is in."""
-
-    device_id: DeviceId
-    device: Device
-    pool: Pool
-    resource_slice: ResourceSlice
-
-    @property
-    def driver(self) -> str:
-        """Its driver's name."""
-        return self.device_id.driver
-
-
-def pooled_devices(pool: Pool) -> tuple[PooledDevice, ...]:
-    """The devices of a pool that a node may reach, in order."""
-    driver, name = pool.pool_id.driver, pool.pool_id.pool
-    return tuple(
-        PooledDevice(DeviceId(driver, name, device.name), device, pool, resource_slice)
-        for resource_slice in pool.slices
-        for device in resource_slice.devices
-    )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from flowcore.model.resource_slices import PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
-from flowcore.rules.devices.allocation.pools import Pool, PooledDevice, pooled_devices
+from flowcore.rules.devices.allocation.pools import Pool, PooledDevice
 
 #: Counter set and counter -> billionths.
 _Amounts = dict[tuple[str, str], int]
@@ -46,9 +46,8 @@ class SharedCounters:
 
     def _available(self, pool: Pool) -> _Amounts:
         left = {(name, counter): value for name, values in pool.counters.items() for counter, value in values.items()}
-        unreached = Pool(pool.pool_id, pool.unreached)
-        for pooled in (*pooled_devices(pool), *pooled_devices(unreached)):
-            if pooled.device.consumes and self._allocated.is_allocated(pooled.device_id):
+        for pooled in pool.consumers:
+            if self._allocated.is_allocated(pooled.device_id):
                 for counter, amount in _needs(pooled).items():
                     left[counter] -= amount
         return left

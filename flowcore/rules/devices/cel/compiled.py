@@ -72,10 +72,20 @@ class CompiledSelector:
             device: as ``device_input`` gives it.
             max_cost: in CEL's units.
         """
+        return self.evaluate_with_cost(device, max_cost)[0]
+
+    def evaluate_with_cost(
+        self, device: dict[str, CelValue] | CelProblem, max_cost: int = MAX_COST
+    ) -> tuple[bool | CelProblem, int]:
+        """The same, and what it cost."""
         if isinstance(device, CelProblem):
-            return device
+            return device, 0
+        state = Evaluation({DEVICE: device}, max_cost)
+        return self._answer(state), max_cost - state.left
+
+    def _answer(self, state: Evaluation) -> bool | CelProblem:
         try:
-            value = self._evaluate(Evaluation({DEVICE: device}, max_cost))
+            value = self._evaluate(state)
         except (EvaluationError, CostExceededError) as error:
             return CelProblem("runtime", str(error)[:MAX_TEXT])
         if type(value) is not bool:

@@ -31,6 +31,11 @@ class Evaluation:
         self.variables = variables
         self._left = max_cost
 
+    @property
+    def left(self) -> int:
+        """What it may still cost; below zero if it cost too much."""
+        return self._left
+
     def spend(self, cost: int) -> None:
         """Takes note of work.
 

@@ -17,10 +17,12 @@ class Claimed:
     """What a pod is to get that it does not have yet.
 
     Attributes:
+        namespace: of the pod.
         numbers: how many devices of each kind; (): numbers do not say it.
         kinds: of all its requests.
     """
 
+    namespace: str
     numbers: Numbers
     kinds: tuple[RequestKind, ...]
 
@@ -31,7 +33,7 @@ class ClaimedNumbers:
     def __init__(self, devices: ClaimableDevices, classes: Classes) -> None:
         self._devices, self._classes = devices, classes
         self._of_content: dict[_Content, tuple[Numbers, tuple[RequestKind, ...]]] = {}
-        self._of_pod: dict[tuple[_Content, ...], Claimed] = {}
+        self._of_pod: dict[tuple[str, tuple[_Content, ...]], Claimed] = {}
 
     def of(self, pod: ClaimingPod) -> Claimed | None:
         """What a pod is to get; None: nothing, or no node can take it."""
@@ -44,18 +46,18 @@ class ClaimedNumbers:
         contents = tuple((claim.requests, claim.constraints) for claim in waiting)
         # Claims that others may use too, and devices that the pod has already, say more than numbers.
         if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
-            return Claimed((), self._sum(contents).kinds)
-        return self._sum(contents)
+            return Claimed(pod.namespace, (), self._sum(pod.namespace, contents).kinds)
+        return self._sum(pod.namespace, contents)
 
     def anew(self, pod: ClaimingPod) -> Numbers:
         """What a pod like this one would ask for that has no devices yet; (): numbers do not say it."""
         claims = self._devices.claims_of(pod)
         if isinstance(claims, ClaimRejection) or any(named.claim for named in pod.claims):
             return ()
-        return self._sum(tuple((claim.requests, claim.constraints) for claim in claims)).numbers
+        return self._sum(pod.namespace, tuple((claim.requests, claim.constraints) for claim in claims)).numbers
 
-    def _sum(self, contents: tuple[_Content, ...]) -> Claimed:
-        known = self._of_pod.get(contents)
+    def _sum(self, namespace: str, contents: tuple[_Content, ...]) -> Claimed:
+        known = self._of_pod.get((namespace, contents))
         if known is None:
             total: dict[RequestKind, int] = {}
             parts = [self._claim(content) for content in contents]
@@ -64,7 +66,8 @@ class ClaimedNumbers:
                     total[kind] = total.get(kind, 0) + number
             kinds = tuple(dict.fromkeys(kind for _, kinds in parts for kind in kinds))
             is_number = all(numbers for numbers, _ in parts)
-            known = self._of_pod[contents] = Claimed(tuple(total.items()) if is_number else (), kinds)
+            numbers = tuple(total.items()) if is_number else ()
+            known = self._of_pod[namespace, contents] = Claimed(namespace, numbers, kinds)
         return known
 
     def _claim(self, content: _Content) -> tuple[Numbers, tuple[RequestKind, ...]]:

@@ -19,9 +19,10 @@ from flowcore.rules.devices.columns.request_kinds import RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.search_effort import Spend, unlimited
 
-#: Kinds that are remembered; where there are more, all are forgotten.
-_MOST_KINDS = 64
+#: Kinds that are remembered: each holds up to 200 bytes for each device of the cluster.
+MOST_KINDS = 32
 
 
 class ColumnSets:
@@ -56,16 +57,25 @@ class ColumnSets:
                 for selected in self._selected.values():
                     selected.take(device, bool(after) - bool(before))
 
-    def selected(self, kind: RequestKind, table: NodeTable) -> SelectedDevices:
-        """The devices of a kind that nodes of a table reach; not to be changed."""
+    def retain(self, kinds: Collection[RequestKind]) -> None:
+        """Forgets other kinds if there are too many."""
+        if len(self._selected.keys() | kinds) > MOST_KINDS:
+            self._selected = {kind: known for kind, known in self._selected.items() if kind in kinds}
+            self._asked = {kind: known for kind, known in self._asked.items() if kind in kinds}
+            self._relations = {}
+
+    def selected(self, kind: RequestKind, table: NodeTable, spend: Spend = unlimited) -> SelectedDevices:
+        """The devices of a kind that nodes of a table reach; not to be changed.
+
+        Raises:
+            EffortSpentError: ``spend`` does.
+        """
         selected = self._selected.get(kind)
         if selected is None:
-            if len(self._selected) >= _MOST_KINDS:
-                self._selected, self._asked, self._relations = {}, {}, {}
             selected = self._selected[kind] = SelectedDevices(kind, self._selectors, self._holders.__contains__)
         known = self._asked.get(kind)
         if known is None or known[0] is not table or known[1] is not self._slices:
-            if selected.follow(self._slices, _reached(table)):
+            if selected.follow(self._slices, _reached(table), spend):
                 self._relations = {pair: known for pair, known in self._relations.items() if kind not in pair}
             self._asked[kind] = table, self._slices
         return selected
@@ -76,7 +86,7 @@ class ColumnSets:
         """The kinds that are columns, each with the first of those that may get the same devices.
 
         Args:
-            counted: kinds of which pods ask for numbers.
+            counted: kinds of which pods ask for numbers; they were asked for before, as all others.
             others: kinds of which pods take devices one by one.
         """
         first_of: dict[RequestKind, RequestKind] = {}
@@ -114,8 +124,6 @@ class ColumnSets:
 
 
 def _compared(selected: SelectedDevices, second: SelectedDevices) -> bool | None:
-    if not (selected.is_known and second.is_known):
-        return None
     counted, counted_second = selected.node_of.keys(), second.node_of.keys()
     if selected.is_countable and second.is_countable and counted == counted_second:
         return True

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -15,9 +16,28 @@ from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.columns.request_kinds import RequestKind
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.search_effort import EffortSpentError, Spend, unlimited
 
-#: Devices of a slice that can be counted, and others; None: an expression errs.
-_Matches = tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]] | None
+
+class _Matches(NamedTuple):
+    """What a slice has of a kind.
+
+    Attributes:
+        counted: devices that are had alone and as a whole.
+        uncounted: others.
+        errs: an expression errs for some device; no search gives that to a request of the kind.
+    """
+
+    counted: tuple[DeviceId, ...]
+    uncounted: tuple[DeviceId, ...]
+    errs: bool
+
+
+class _OfNode(NamedTuple):
+    """What a node has of a kind, and the pools in which it was looked for."""
+
+    pools: tuple[Pool, ...]
+    matches: _Matches
 
 
 class SelectedDevices:
@@ -35,11 +55,10 @@ class SelectedDevices:
         self._kind, self._selectors, self._is_held = kind, selectors, is_held
         self.node_of: dict[DeviceId, str] = {}
         self.uncounted = frozenset[DeviceId]()
-        #: Nodes on which an expression errs.
-        self._erring = set[str]()
-        #: By slice, what it has; by node, the pools that it reached and what they had.
+        self._errs = False
+        #: By slice, and by node.
         self._matches: dict[str, tuple[ResourceSlice, _Matches]] = {}
-        self._by_node: dict[str, tuple[tuple[Pool, ...], tuple[DeviceId, ...], tuple[DeviceId, ...]]] = {}
+        self._by_node: dict[str, _OfNode] = {}
         self._taken_on = Counter[str]()
         #: int64[N] for the nodes of a table.
         self._counts: tuple[Mapping[str, int], Int64s] | None = None
@@ -47,17 +66,12 @@ class SelectedDevices:
     @property
     def is_countable(self) -> bool:
         """Whether numbers of devices say which requests fit."""
-        return not (self.uncounted or self._erring)
-
-    @property
-    def is_known(self) -> bool:
-        """Whether every expression could be evaluated, so that all devices are known."""
-        return not self._erring
+        return not (self.uncounted or self._errs)
 
     def counts(self, table: NodeTable) -> Int64s:
         """int64[N]: how many devices each node has, whoever has them; not to be changed."""
         if self._counts is None or self._counts[0] is not table.index:
-            sizes = {name: len(counted) for name, (_, counted, _) in self._by_node.items() if counted}
+            sizes = {name: len(each.matches.counted) for name, each in self._by_node.items()}
             self._counts = table.index, by_row(sizes, table)
         return self._counts[1]
 
@@ -71,37 +85,44 @@ class SelectedDevices:
         if node is not None:
             self._taken_on[node] += number
 
-    def follow(self, slices: SliceIndex, nodes: Iterable[ReachedNode]) -> bool:
-        """All slices, and all nodes, as they are now; whether the devices are others."""
+    def follow(self, slices: SliceIndex, nodes: Iterable[ReachedNode], spend: Spend = unlimited) -> bool:
+        """All slices, and all nodes, as they are now; whether the devices are others.
+
+        Raises:
+            EffortSpentError: ``spend`` does. The next call goes on.
+        """
         before, self._matches = self._matches, {}
-        anew = dict[str, tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]]()
-        reached = set[str]()
-        for node in nodes:
-            reached.add(node.name)
-            pools = slices.pools(node)
-            known = self._by_node.get(node.name)
-            if known is not None and known[0] is pools:
-                for pool in pools:
-                    self._matches.update((each.name, before[each.name]) for each in pool.slices if each.name in before)
-                continue
-            counted, uncounted = self._of_pools(pools, node, before)
-            if known is None or known[1:] != (counted, uncounted):
-                anew[node.name] = () if known is None else known[1], counted
-            self._by_node[node.name] = pools, counted, uncounted
-        for name in self._by_node.keys() - reached:
-            anew[name] = self._by_node.pop(name)[1], ()
-            self._erring.discard(name)
-        if not anew:
+        now = dict[str, _OfNode]()
+        try:
+            for node in nodes:
+                pools, known = slices.pools(node), self._by_node.get(node.name)
+                if known is not None and known.pools is pools:
+                    now[node.name] = known
+                    for resource_slice in (each for pool in pools for each in pool.slices):
+                        if resource_slice.name in before:
+                            self._matches[resource_slice.name] = before[resource_slice.name]
+                else:
+                    now[node.name] = self._of_pools(pools, node, before, spend)
+        except EffortSpentError:
+            self._matches = before | self._matches
+            raise
+        return self._follow_nodes(now)
+
+    def _follow_nodes(self, now: dict[str, _OfNode]) -> bool:
+        before, self._by_node = self._by_node, now
+        changed = [name for name in before.keys() | now if before.get(name) is not now.get(name)]
+        self._errs = any(each.matches.errs for each in now.values())
+        if not changed:
             return False
-        for left, _ in anew.values():  # first all: a device may come to another node
-            for device in left:
+        for name in changed:  # first all that are gone: a device may come to another node
+            for device in before[name].matches.counted if name in before else ():
                 self.take(device, -self._is_held(device))
                 del self.node_of[device]
-        for name, (_, come) in anew.items():
-            for device in come:
+        for name in changed:
+            for device in now[name].matches.counted if name in now else ():
                 self.node_of[device] = name
                 self.take(device, self._is_held(device))
-        self.uncounted = frozenset(device for _, _, others in self._by_node.values() for device in others)
+        self.uncounted = frozenset(device for each in now.values() for device in each.matches.uncounted)
         self._counts = None
         return True
 
@@ -110,9 +131,9 @@ class SelectedDevices:
         pools: tuple[Pool, ...],
         node: ReachedNode,
         before: Mapping[str, tuple[ResourceSlice, _Matches]],
-    ) -> tuple[tuple[DeviceId, ...], tuple[DeviceId, ...]]:
-        counted, uncounted = list[DeviceId](), list[DeviceId]()
-        self._erring.discard(node.name)
+        spend: Spend,
+    ) -> _OfNode:
+        counted, uncounted, errs = list[DeviceId](), list[DeviceId](), False
         for pool in pools:
             if not pool.is_usable:
                 continue
@@ -120,30 +141,27 @@ class SelectedDevices:
             for resource_slice in pool.slices:
                 known = self._matches.get(resource_slice.name) or before.get(resource_slice.name)
                 if known is None or known[0] is not resource_slice:
-                    known = resource_slice, self._match(resource_slice)
+                    known = resource_slice, self._match(resource_slice, spend)
                 self._matches[resource_slice.name] = known
-                if known[1] is None:
-                    self._erring.add(node.name)
-                    continue
-                (counted if is_local else uncounted).extend(known[1][0])
-                uncounted += known[1][1]
-        return tuple(counted), tuple(uncounted)
+                (counted if is_local else uncounted).extend(known[1].counted)
+                uncounted += known[1].uncounted
+                errs |= known[1].errs
+        return _OfNode(pools, _Matches(tuple(counted), tuple(uncounted), errs))
 
-    def _match(self, resource_slice: ResourceSlice) -> _Matches:
+    def _match(self, resource_slice: ResourceSlice, spend: Spend) -> _Matches:
         driver, pool = resource_slice.driver, resource_slice.pool
-        counted, uncounted = list[DeviceId](), list[DeviceId]()
+        counted, uncounted, errs = list[DeviceId](), list[DeviceId](), False
         for device in resource_slice.devices:
-            selects = self._selects(driver, device)
-            if selects is None:
-                return None
+            selects = self._selects(driver, device, spend)
+            errs |= selects is None
             if selects and not taints_keep_out(device.taints, self._kind.tolerations):
                 (counted if _is_had_alone(device) else uncounted).append(DeviceId(driver, pool, device.name))
-        return tuple(counted), tuple(uncounted)
+        return _Matches(tuple(counted), tuple(uncounted), errs)
 
-    def _selects(self, driver: str, device: Device) -> bool | None:
+    def _selects(self, driver: str, device: Device, spend: Spend) -> bool | None:
         """Whether a device is selected; None: an expression errs."""
         for expression in self._kind.expressions:
-            answer = None if expression is None else self._selectors.matches(expression, driver, device)
+            answer = None if expression is None else self._selectors.matches(expression, driver, device, spend)
             if answer is None or isinstance(answer, CelProblem):
                 return None
             if not answer:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -22,8 +23,13 @@ from flowcore.model.resource_slices import DeviceId
 from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod
 from flowcore.rules.devices.columns.claimed_numbers import Claimed, ClaimedNumbers
+from flowcore.rules.devices.columns.column_sets import MOST_KINDS
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
+from flowcore.rules.devices.search_effort import EffortSpentError
+
+#: The class of devices that are not searched yet; no class has such a name.
+_LATER = "(later)"
 
 
 @dataclass(frozen=True)
@@ -80,23 +86,42 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
     if all(pod.pod_class.devices is None for pod in snapshot.pending):
         return WithColumns(snapshot, snapshot)
     index = DeviceIndex.of(snapshot.devices)
-    claimed = ClaimedNumbers(index.devices_beside(snapshot.takers), snapshot.devices.classes)
-    by_pod = {
-        pod.key: numbers
-        for pod in snapshot.pending
-        if pod.pod_class.devices is not None and (numbers := claimed.of(pod.pod_class.devices)) is not None
-    }
-    waiting = [
-        (taker.node, numbers)
-        for taker in index.devices_beside(snapshot.takers).waiting.values()
-        if (numbers := claimed.of(taker.pod)) is not None
-    ]
-    columns = _columns(index, snapshot, (*by_pod.values(), *(numbers for _, numbers in waiting)))
-    if not columns:
+    devices = index.devices_beside(snapshot.takers)
+    numbers = ClaimedNumbers(devices, snapshot.devices.classes)
+    by_pod, on_their_way = dict[str, Claimed](), list[tuple[str, Claimed]]()
+    for pod in snapshot.pending:
+        if pod.pod_class.devices is not None and (claimed := numbers.of(pod.pod_class.devices)) is not None:
+            by_pod[pod.key] = claimed
+    for taker in devices.waiting.values():
+        if (claimed := numbers.of(taker.pod)) is not None:
+            on_their_way.append((taker.node, claimed))
+    everybody = (*by_pod.values(), *(claimed for _, claimed in on_their_way))
+    everybody = tuple({id(claimed): claimed for claimed in everybody}.values())  # most are of few templates
+    kinds = {kind for claimed in everybody for kind in claimed.kinds}
+    if len(kinds) > MOST_KINDS:
         return WithColumns(snapshot, snapshot)
-    widening = _Widening(snapshot, index, claimed, columns)
-    widening.add_waiting(waiting)
+    index.columns.retain(kinds)
+    later = _not_searched(index, snapshot, everybody)
+    columns = _columns(index, snapshot, [claimed for claimed in everybody if later.isdisjoint(claimed.kinds)])
+    if not (columns or later):
+        return WithColumns(snapshot, snapshot)
+    widening = _Widening(snapshot, index, numbers, columns, later)
+    widening.add_waiting(on_their_way)
     return widening.widened(by_pod)
+
+
+def _not_searched(index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Claimed]) -> set[RequestKind]:
+    """The kinds of which it is not known yet which devices they select: a round spends so much on each namespace."""
+    missing, searched = set[RequestKind](), set[RequestKind]()
+    for namespace, kind in dict.fromkeys((each.namespace, kind) for each in claimed for kind in each.kinds):
+        if kind in searched:
+            continue
+        try:
+            index.columns.selected(kind, snapshot.table, index.effort_of(namespace))
+            searched.add(kind)
+        except EffortSpentError:
+            missing.add(kind)
+    return missing - searched
 
 
 def _columns(index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Claimed]) -> dict[RequestKind, RequestKind]:
@@ -129,25 +154,36 @@ class _Widening:
         index: DeviceIndex,
         claimed: ClaimedNumbers,
         columns: Mapping[RequestKind, RequestKind],
+        later: AbstractSet[RequestKind],
     ) -> None:
         self._snapshot, self._index, self._claimed = snapshot, index, claimed
         firsts = list(dict.fromkeys(columns.values()))
         self._selected = [index.columns.selected(kind, snapshot.table) for kind in firsts]
-        self._names = _names(firsts, snapshot.resources)
         self._column_of = {kind: firsts.index(first) for kind, first in columns.items()}
-        self._there = np.stack([each.counts(snapshot.table) for each in self._selected], axis=1)
+        self._later = later
+        self._amounts_of: dict[int, Amounts] = {}
+        named = [kind.device_class for kind in firsts]
+        self._names = _names([*named, _LATER] if later else named, snapshot.resources)
+        self._there = self._stacked(selected.counts(snapshot.table) for selected in self._selected)
         self._taken = self._all_taken()
         self._classes: dict[tuple[PodClass, Amounts], PodClass] = {}
 
     def _all_taken(self) -> Int64s:
         """int64[N, columns]: devices that claims have, and those that planned pods take."""
         snapshot, known = self._snapshot, self._index.devices.allocations
-        taken: Int64s = np.stack([each.counts_taken(snapshot.table) for each in self._selected], axis=1)
+        taken = self._stacked(selected.counts_taken(snapshot.table) for selected in self._selected)
         for key, allocation in self._index.devices_beside(snapshot.takers).allocations.items():
             if known.get(key) != allocation:
                 for column, node in self._places(each.device for each in allocation.devices if not each.admin_access):
                     taken[snapshot.table.index[node], column] += 1
         return taken
+
+    def _stacked(self, columns: Iterable[Int64s]) -> Int64s:
+        """int64[N, columns]; zeros for columns beyond the given ones."""
+        stacked: Int64s = np.zeros((len(self._snapshot.table.nodes), len(self._names)), dtype=np.int64)
+        for column, amounts in enumerate(columns):
+            stacked[:, column] = amounts
+        return stacked
 
     def _places(self, devices: Iterable[DeviceId]) -> Iterable[tuple[int, str]]:
         """Column and node of each of some devices that is in a column."""
@@ -170,7 +206,7 @@ class _Widening:
         snapshot, names = self._snapshot, self._names
         pending, originals = list[PendingPod](), dict[str, PendingPod]()
         for pod in snapshot.pending:
-            amounts = self._amounts(claimed[pod.key].numbers) if pod.key in claimed else ()
+            amounts = self._requested(claimed[pod.key]) if pod.key in claimed else ()
             if amounts:
                 originals[pod.key] = pod
                 pending.append(msgspec.structs.replace(pod, pod_class=self._requesting(pod.pod_class, amounts)))
@@ -188,9 +224,20 @@ class _Widening:
             if snapshot.running is None
             else replace(snapshot.running, pods=tuple(after.get(pod.key, pod) for pod in snapshot.running.pods)),
             persistent_usage=self._persistent_usage(),
-            columns=DeviceColumns(names, self._index.columns.invalid(snapshot.table), object()),
+            columns=DeviceColumns(
+                names, names[-1] if self._later else "", self._index.columns.invalid(snapshot.table), object()
+            ),
         )
+        snapshot.devices.is_searched &= not self._later
         return WithColumns(widened, snapshot, originals, running)
+
+    def _requested(self, claimed: Claimed) -> Amounts:
+        amounts = self._amounts_of.get(id(claimed))
+        if amounts is None:
+            is_later = not self._later.isdisjoint(claimed.kinds)
+            amounts = ((self._names[-1], 1),) if is_later else self._amounts(claimed.numbers)
+            self._amounts_of[id(claimed)] = amounts
+        return amounts
 
     def _amounts(self, numbers: Numbers) -> Amounts:
         """Numbers by the names of columns; () if some kind has none."""
@@ -247,15 +294,14 @@ class _Widening:
         return tuple(zip(self._names, self._taken[row].tolist(), strict=True))
 
 
-def _names(kinds: Iterable[RequestKind], resources: Iterable[str]) -> tuple[str, ...]:
-    """A name for the column of each kind: as pods may ask for devices of the class, with a number if that is taken."""
+def _names(classes: Iterable[str], resources: Iterable[str]) -> tuple[str, ...]:
+    """A name for each column: as pods may ask for devices of the class, with a number if that is taken."""
     names = dict.fromkeys(resources)
     count = len(names)
-    for kind in kinds:
-        base, number = f"{IMPLICIT_PREFIX}{kind.device_class}", 1
-        name = base
+    for device_class in classes:
+        name, number = f"{IMPLICIT_PREFIX}{device_class}", 1
         while name in names:
             number += 1
-            name = f"{base}-{number}"
+            name = f"{IMPLICIT_PREFIX}{device_class}-{number}"
         names[name] = None
     return tuple(names)[count:]
