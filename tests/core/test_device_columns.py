@@ -261,7 +261,9 @@ def test_as_many_pods_get_a_node_as_one_by_one(known: Snapshot) -> None:
         exact = run_round(known)
     assert len(result.placements) >= len(exact.placements)
     for each in result.unplaced:
-        assert not run_filters(each.pod.pod_class, result.after, each.pod.signature).fits.any()
+        # A device on which its selector errs may be in use by now, and is not asked about any more.
+        fits = run_filters(each.pod.pod_class, known, each.pod.signature).fits
+        assert not (fits & run_filters(each.pod.pod_class, result.after, each.pod.signature).fits).any()
 
 
 @settings(max_examples=examples(60), deadline=None)
