@@ -26,6 +26,7 @@ from flowcore.rules.devices.columns.claimed_numbers import Claimed, ClaimedNumbe
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
+from flowcore.rules.devices.pod_claims import own_claims
 from flowcore.rules.devices.search_effort import EffortSpentError
 
 #: The class of devices that are not searched yet; no class has such a name.
@@ -272,13 +273,9 @@ class _Widening:
         return msgspec.structs.replace(pod, pod_class=pod_class, usage=(*pod.usage, *sorted(held.items())))
 
     def _own_devices(self, pod: ClaimingPod) -> Iterable[DeviceId]:
-        """The devices of claims that go when a pod goes: made for it, and used by nobody else."""
-        claims, made = self._snapshot.devices.claims, dict(pod.made)
-        for named in pod.claims:
-            claim = claims.get((pod.namespace, made.get(named.name, ""))) if named.template else None
-            if claim is None or claim.allocation is None or claim.controller != pod.uid:
-                continue
-            if all(uid == pod.uid for uid in claim.reserved_for):
+        """The devices that come free when a pod goes."""
+        for claim in own_claims(pod, self._snapshot.devices.claims):
+            if claim.allocation is not None:
                 yield from (each.device for each in claim.allocation.devices if not each.admin_access)
 
     def _persistent_usage(self) -> tuple[PersistentUsage, ...] | None:
