@@ -25,9 +25,11 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.rules.devices import search_effort
 from flowcore.rules.devices.columns.with_columns import WithColumns, with_columns
 from flowcore.rules.devices.node_reach import ReachedNode
 from flowcore.rules.devices.pod_claims import ClaimRejection
+from flowcore.rules.devices.search_effort import REASON_LATER
 from flowcore.rules.filters import dynamic_resources, run_filters
 
 GPU, COLUMN = "gpu", "deviceclass.resource.kubernetes.io/gpu"
@@ -181,6 +183,30 @@ def test_a_pod_of_another_kind_does_not_slow_the_others() -> None:
     assert {each.pod.uid for each in result.unplaced} < set("abc")
     assert len(result.unplaced) == 1
     check_devices(known, result)
+
+
+def test_costly_claims_of_one_namespace_wait_and_others_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is not known yet which devices they may get; rounds go on until it is, and then they take part."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 1000)
+    nodes = {f"n{number}": 1 for number in range(20)}
+    slices = [with_models(name, f"{name}-model") for name in nodes]
+    costly = claims_for("costly", selectors=cel(f'{MODEL} == "n19-model"'))
+    costly[0]["metadata"]["namespace"] = "other"
+    there = msgspec.structs.replace(of_template("costly"), namespace="other")
+    known = cluster(nodes, [*claims_for("a"), *costly], pods=[pending(of_template("a")), pending(there)], slices=slices)
+    known.devices.begin_round()
+    first = run_round(known)
+    assert [each.pod.uid for each in first.placements] == ["a"]
+    assert first.unplaced[0].reason.startswith(f"0/20 nodes are available: 20 {REASON_LATER}")
+    assert not known.devices.is_searched
+    rounds = 1
+    while not known.devices.is_searched:
+        known.devices.is_searched = True
+        known.devices.begin_round()
+        rounds, last = rounds + 1, run_round(known)
+    assert 2 <= rounds < 20
+    assert {each.pod.uid for each in last.placements} == {"a", "costly"}
+    check_devices(known, last)
 
 
 # --- the same as the allocator ---

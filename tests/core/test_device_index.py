@@ -18,12 +18,24 @@ from flowcore.model.resource_claims import DeviceTaker
 from flowcore.rules.filters import dynamic_resources
 
 NODES, NAMES = ("n0", "n1"), ("a", "b", "c")
-CLUSTER = snapshot([node(name) for name in NODES], [])
+ZONED = {"nodeSelectorTerms": [{"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}]}
+SLICES: dict[str, Manifest] = {
+    "n0": {},
+    "n1": {},
+    "both-0": {"nodeName": "n0"},
+    "both-1": {"nodeName": "n1"},
+    "fabric": {"allNodes": True},
+    "zoned": {"nodeSelector": ZONED},
+    "parted": {"perDeviceNodeSelection": True},
+}
 PODS = [*(of_template(name) for name in NAMES), naming("sharer", "a")]
 BROKEN: Manifest = {"metadata": {"name": "gpu"}, "spec": {"selectors": cel("device.attributes['x'].y")}}
 
 events = st.one_of(
-    st.tuples(st.just("slice"), st.sampled_from([*NODES, "fabric"]), st.none() | st.integers(0, 2)),
+    st.tuples(
+        st.just("slice"), st.sampled_from(sorted(SLICES)), st.none() | st.tuples(st.integers(0, 2), st.integers(1, 2))
+    ),
+    st.tuples(st.just("node"), st.sampled_from(["a", "b"]), st.sampled_from(NODES)),
     st.tuples(st.just("claim"), st.sampled_from(NAMES), st.none() | st.integers(1, 2)),
     st.tuples(st.just("allocated"), st.sampled_from(NAMES), st.sampled_from(NODES)),
     st.tuples(st.just("class"), st.just("gpu"), st.sampled_from([None, GPU, BROKEN])),
@@ -31,11 +43,23 @@ events = st.one_of(
 )
 
 
+def published(name: str, devices: int, generation: int) -> Manifest:
+    """A slice of its own pool, or one of the two of a pool that is spread over the nodes."""
+    manifest = slice_of(name, devices, **SLICES[name])
+    spread = name.startswith("both")
+    pool = {"name": "both" if spread else name, "generation": generation, "resourceSliceCount": 1 + spread}
+    manifest["spec"]["pool"] = pool
+    for number, device in enumerate(manifest["spec"]["devices"]):
+        device["name"] = f"{name}-{number}"
+        if "perDeviceNodeSelection" in SLICES[name]:
+            device["nodeName"] = NODES[number]
+    return manifest
+
+
 def happen(objects: DeviceObjects, what: str, name: Any, value: Any) -> None:
     match what:
         case "slice":
-            reach = {"allNodes": True} if name == "fabric" else {}
-            objects.set_slice(name, None if value is None else read_slices([slice_of(name, value, **reach)])[0])
+            objects.set_slice(name, None if value is None else read_slices([published(name, *value)])[0])
         case "claim":
             made = None if value is None else read_claims([claim(name, value, owner=name)])[0]
             objects.set_claim(("default", name), made)
@@ -68,14 +92,27 @@ def verdicts(known: Snapshot) -> list[Any]:
     return found
 
 
+def in_zones(zones: dict[str, str]) -> Snapshot:
+    """The nodes with their zones as labels."""
+    return snapshot([node(name, labels=(("zone", zones[name]),) if name in zones else ()) for name in NODES], [])
+
+
 @settings(max_examples=examples(150), deadline=None)
 @given(st.lists(events, max_size=12), st.lists(st.sampled_from(NAMES), max_size=2, unique=True))
 def test_what_is_remembered_is_what_a_fresh_look_says(history: list[tuple[str, Any, Any]], planned: list[str]) -> None:
     """After every event; also beside pods that a round has placed."""
     objects = devices_of([slice_of("n0", 1)], [claim("a", owner="a")])
-    takers = tuple(DeviceTaker(of_template(name), "n0") for name in planned)
+    zones: dict[str, str] = {}
+    nodes = in_zones(zones)
     for event in [*history, None]:
-        for known in (replace(CLUSTER, devices=objects), replace(CLUSTER, devices=objects, takers=takers)):
+        labels = {each.name: each.labels for each in nodes.table.nodes}
+        takers = tuple(DeviceTaker(of_template(name), "n0", labels["n0"]) for name in planned)
+        for known in (replace(nodes, devices=objects), replace(nodes, devices=objects, takers=takers)):
             assert verdicts(known) == verdicts(replace(known, devices=copied(objects)))
-        if event is not None:
+        if event is None:
+            continue
+        if event[0] == "node":
+            zones[event[2]] = event[1]
+            nodes = in_zones(zones)
+        else:
             happen(objects, *event)

@@ -53,6 +53,7 @@ from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.verdicts import VerdictCache
 
@@ -382,6 +383,7 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = with_causes_beside_room(self._problem, result)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         result = without_columns(result, self._columns)
         queues = self._problem.snapshot.queues

@@ -63,7 +63,6 @@ class Event(Enum):
     RESOURCE_CLAIM = "a ResourceClaim comes, goes or changes"
     DEVICE_CLASS = "a DeviceClass comes, goes or changes"
     DEVICE_TAKERS = "pods that claim devices are planned, or are so no more"
-    DEVICE_SEARCH = "a round left nodes unsearched for claims that cost much"
 
 
 #: The event for each field of a node.
@@ -88,13 +87,14 @@ STORAGE_EVENTS: Mapping[str, Event] = {
     "CSIStorageCapacity": Event.STORAGE_CAPACITY,
 }
 
-#: The event for each kind of object about devices, and for pods that take some.
+#: The event for each kind of object about devices, and for pods that take some. What a round left unsearched is asked
+#: again as if slices had changed.
 DEVICE_EVENTS: Mapping[str, Event] = {
     "ResourceSlice": Event.RESOURCE_SLICE,
     "ResourceClaim": Event.RESOURCE_CLAIM,
     "DeviceClass": Event.DEVICE_CLASS,
     TAKERS: Event.DEVICE_TAKERS,
-    SEARCH: Event.DEVICE_SEARCH,
+    SEARCH: Event.RESOURCE_SLICE,
 }
 
 
@@ -218,7 +218,6 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, gets them, or gives them back"),
     Row(Event.DEVICE_CLASS, _DEVICES, Stale.EVERYWHERE, "it selects other devices, or is missing"),
     Row(Event.DEVICE_TAKERS, _DEVICES, Stale.EVERYWHERE, "they take devices before their claims say so"),
-    Row(Event.DEVICE_SEARCH, _DEVICES, Stale.EVERYWHERE, "the next round goes on"),
 )  # fmt: skip
 
 

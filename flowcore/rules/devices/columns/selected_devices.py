@@ -34,9 +34,16 @@ class _Matches(NamedTuple):
 
 
 class _OfNode(NamedTuple):
-    """What a node has of a kind, and the pools in which it was looked for."""
+    """What a node has of a kind.
+
+    Attributes:
+        pools: in which it was looked for.
+        shared: those of them that other nodes reach too, by identity.
+        matches: what it has of the others.
+    """
 
     pools: tuple[Pool, ...]
+    shared: Mapping[int, Pool]
     matches: _Matches
 
 
@@ -92,26 +99,35 @@ class SelectedDevices:
             EffortSpentError: ``spend`` does. The next call goes on.
         """
         before, self._matches = self._matches, {}
-        now = dict[str, _OfNode]()
+        now, shared = dict[str, _OfNode](), dict[int, Pool]()
         try:
             for node in nodes:
                 pools, known = slices.pools(node), self._by_node.get(node.name)
                 if known is not None and known.pools is pools:
                     now[node.name] = known
-                    for resource_slice in (each for pool in pools for each in pool.slices):
+                    own = (pool for pool in pools if id(pool) not in known.shared)
+                    for resource_slice in (each for pool in own for each in pool.slices):
                         if resource_slice.name in before:
                             self._matches[resource_slice.name] = before[resource_slice.name]
                 else:
                     now[node.name] = self._of_pools(pools, node, before, spend)
+                if now[node.name].shared:
+                    shared |= now[node.name].shared
+            shared_matches = self._of_slices((each for pool in shared.values() for each in pool.slices), before, spend)
         except EffortSpentError:
             self._matches = before | self._matches
             raise
-        return self._follow_nodes(now)
+        changed = self._follow_nodes(now)
+        uncounted = frozenset(device for each in now.values() for device in each.matches.uncounted)
+        uncounted |= frozenset((*shared_matches.counted, *shared_matches.uncounted))
+        self._errs = shared_matches.errs or any(each.matches.errs for each in now.values())
+        changed |= uncounted != self.uncounted
+        self.uncounted = uncounted
+        return changed
 
     def _follow_nodes(self, now: dict[str, _OfNode]) -> bool:
         before, self._by_node = self._by_node, now
         changed = [name for name in before.keys() | now if before.get(name) is not now.get(name)]
-        self._errs = any(each.matches.errs for each in now.values())
         if not changed:
             return False
         for name in changed:  # first all that are gone: a device may come to another node
@@ -122,7 +138,6 @@ class SelectedDevices:
             for device in now[name].matches.counted if name in now else ():
                 self.node_of[device] = name
                 self.take(device, self._is_held(device))
-        self.uncounted = frozenset(device for each in now.values() for device in each.matches.uncounted)
         self._counts = None
         return True
 
@@ -133,20 +148,28 @@ class SelectedDevices:
         before: Mapping[str, tuple[ResourceSlice, _Matches]],
         spend: Spend,
     ) -> _OfNode:
+        usable = [pool for pool in pools if pool.is_usable]
+        own = [pool for pool in usable if is_of_node(pool, node)]
+        shared = {id(pool): pool for pool in usable if not is_of_node(pool, node)}
+        matches = self._of_slices((each for pool in own for each in pool.slices), before, spend)
+        return _OfNode(pools, shared, matches)
+
+    def _of_slices(
+        self,
+        slices: Iterable[ResourceSlice],
+        before: Mapping[str, tuple[ResourceSlice, _Matches]],
+        spend: Spend,
+    ) -> _Matches:
         counted, uncounted, errs = list[DeviceId](), list[DeviceId](), False
-        for pool in pools:
-            if not pool.is_usable:
-                continue
-            is_local = is_of_node(pool, node)
-            for resource_slice in pool.slices:
-                known = self._matches.get(resource_slice.name) or before.get(resource_slice.name)
-                if known is None or known[0] is not resource_slice:
-                    known = resource_slice, self._match(resource_slice, spend)
-                self._matches[resource_slice.name] = known
-                (counted if is_local else uncounted).extend(known[1].counted)
-                uncounted += known[1].uncounted
-                errs |= known[1].errs
-        return _OfNode(pools, _Matches(tuple(counted), tuple(uncounted), errs))
+        for resource_slice in slices:
+            known = self._matches.get(resource_slice.name) or before.get(resource_slice.name)
+            if known is None or known[0] is not resource_slice:
+                known = resource_slice, self._match(resource_slice, spend)
+            self._matches[resource_slice.name] = known
+            counted += known[1].counted
+            uncounted += known[1].uncounted
+            errs |= known[1].errs
+        return _Matches(tuple(counted), tuple(uncounted), errs)
 
     def _match(self, resource_slice: ResourceSlice, spend: Spend) -> _Matches:
         driver, pool = resource_slice.driver, resource_slice.pool

@@ -1,0 +1,157 @@
+"""What claims may cost a round: one namespace's do not hold up others, and what is left is done in later rounds."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from support.device_clusters import Manifest, claim, devices_of, of_template, slice_of
+from support.draw_devices import cel
+from support.model import node, snapshot
+
+from flowcore.cluster.arrays.device_objects import SEARCH, DeviceObjects
+from flowcore.cluster.arrays.snapshot import Snapshot
+from flowcore.cluster.changes import ClusterChanges
+from flowcore.model.pods import PodClass
+from flowcore.model.resource_claims import ClaimingPod, PodClaim
+from flowcore.rules.devices import device_selectors, search_effort
+from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT
+from flowcore.rules.devices.search_effort import REASON_LATER
+from flowcore.rules.filters import dynamic_resources
+
+NODES = [f"n{number}" for number in range(20)]
+#: Counts to a hundred thousand.
+DIGITS = "[0,1,2,3,4,5,6,7,8,9]"
+COSTLY = f"{DIGITS}.all(a, {DIGITS}.all(b, {DIGITS}.all(c, {DIGITS}.all(d, {DIGITS}.all(e, a+b+c+d+e >= 0)))))"
+
+
+def with_serials(name: str, devices: int, **reach: Any) -> Manifest:
+    """A slice of which no two devices are alike."""
+    manifest = slice_of(name, devices, **reach)
+    for number, device in enumerate(manifest["spec"]["devices"]):
+        device["attributes"] = {"serial": {"string": f"{name}-{number}"}}
+    return manifest
+
+
+def selecting(name: str, expression: str, namespace: str = "default") -> Manifest:
+    manifest = claim(name, owner=name, selectors=cel(expression))
+    manifest["metadata"]["namespace"] = namespace
+    return manifest
+
+
+def in_namespace(namespace: str, name: str) -> ClaimingPod:
+    return ClaimingPod(namespace, name, name, (PodClaim("gpu", template="t"),), (("gpu", name),))
+
+
+def cluster(slices: list[Manifest], claims: list[Manifest], *, limited: bool = True) -> Snapshot:
+    objects = devices_of(slices, claims)
+    if limited:
+        objects.begin_round()
+    return replace(snapshot([node(name) for name in NODES], []), devices=objects)
+
+
+def rejected(known: Snapshot, pod: ClaimingPod) -> dict[str, int]:
+    """How many nodes are rejected for each reason."""
+    rejections = dynamic_resources.rejections(PodClass(devices=pod), known)
+    return {each.reason: int(each.nodes.sum()) for each in rejections}
+
+
+def next_round(objects: DeviceObjects) -> list[str]:
+    """The kinds that count as changed in it."""
+    kinds = objects.apply(ClusterChanges())
+    objects.begin_round()
+    return kinds
+
+
+def test_a_costly_selector_is_searched_over_several_rounds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each round searches further, and the last one says what a search without limits says."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 1000)
+    slices = [with_serials(name, 1) for name in NODES]
+    claims = [selecting("p", "device.attributes['gpu.example.com'].serial == 'n19-0'")]
+    known = cluster(slices, claims)
+    left = [rejected(known, of_template("p")).get(REASON_LATER, 0)]
+    assert 0 < left[0] < len(NODES)
+    while left[-1]:
+        assert rejected(known, of_template("p"))[REASON_LATER] == left[-1]  # the round has nothing left to spend
+        assert next_round(known.devices) == [SEARCH]
+        left.append(rejected(known, of_template("p")).get(REASON_LATER, 0))
+        assert left[-1] < left[-2]
+    assert rejected(known, of_template("p")) == {REASON_NONE_FIT: len(NODES) - 1}
+    assert rejected(cluster(slices, claims, limited=False), of_template("p")) == {REASON_NONE_FIT: len(NODES) - 1}
+    assert next_round(known.devices) == []
+
+
+def test_one_namespace_does_not_spend_what_others_need(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A hundred selectors, each for all devices; then the one pod of somebody else."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 5000)
+    many = [f"p{number}" for number in range(100)]
+    claims = [selecting(name, f"{number} < 0", "greedy") for number, name in enumerate(many)]
+    known = cluster([with_serials(name, 2) for name in NODES], [*claims, selecting("q", "true", "modest")])
+    reasons = [rejected(known, in_namespace("greedy", name)) for name in many]
+    assert reasons[0] == {REASON_NONE_FIT: len(NODES)}
+    assert reasons[-1] == {REASON_LATER: len(NODES)}
+    assert rejected(known, in_namespace("modest", "q")) == {}
+
+
+def test_all_namespaces_together_have_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else a tenant with many of them would have many times the time."""
+    monkeypatch.setattr(search_effort, "MOST_OF_NAMESPACE", 5000)
+    monkeypatch.setattr(search_effort, "MOST_OF_ROUND", 20_000)
+    names = [f"p{number}" for number in range(20)]
+    claims = [selecting(name, f"{number} < 0", name) for number, name in enumerate(names)]
+    known = cluster([with_serials(name, 2) for name in NODES], claims)
+    reasons = [rejected(known, in_namespace(name, name)) for name in names]
+    assert reasons[0] == {REASON_NONE_FIT: len(NODES)}
+    assert reasons[-1] == {REASON_LATER: len(NODES)}
+
+
+def test_an_expression_costs_a_device_so_much_at_most() -> None:
+    """A tenth of what the API server lets it: one that counts to a hundred thousand is that claim's error."""
+    known = cluster([with_serials("n0", 1)], [selecting("p", COSTLY)])
+    (reason,) = [each for each in rejected(known, of_template("p")) if each != REASON_NONE_FIT]
+    assert reason == "claim default/p: selector #0: CEL runtime error: operation cancelled: actual cost limit exceeded"
+    assert device_selectors.MAX_COST <= search_effort.MOST_OF_NAMESPACE // 10
+
+
+def test_ten_thousand_devices_that_all_nodes_reach_are_searched_once() -> None:
+    """Within one round, and again only after something of them was taken."""
+    slices = []
+    for number in range(80):
+        part = with_serials(f"s{number}", 125, allNodes=True)
+        part["spec"]["pool"] = {"name": "fabric", "generation": 1, "resourceSliceCount": 80}
+        for device in part["spec"]["devices"]:
+            device["name"] = f"s{number}-{device['name']}"
+        slices.append(part)
+    asked = "device.attributes['gpu.example.com'].serial == 's79-124'"
+    known = cluster(slices, [selecting("p", asked), selecting("q", asked)])
+    assert rejected(known, of_template("p")) == {}
+    taken = replace(known, takers=(dynamic_resources.taker_on(of_template("p"), known.table, 3),))
+    assert rejected(taken, of_template("q")) == {REASON_NONE_FIT: len(NODES)}
+
+
+def test_a_broken_pool_is_its_own_matter() -> None:
+    """A counter that does not exist, and an amount below zero: other pools serve."""
+    broken = slice_of("n0", 1)
+    broken["spec"]["devices"][0]["consumesCounters"] = [{"counterSet": "none", "counters": {"slots": {"value": "1"}}}]
+    negative = slice_of("n1", 1)
+    negative["spec"]["devices"][0]["capacity"] = {"memory": {"value": "-5Gi"}}
+    asking = claim(
+        "p", owner="p", selectors=cel("device.capacity['gpu.example.com'].memory.isGreaterThan(quantity('0'))")
+    )
+    whole = with_serials("n2", 1)
+    whole["spec"]["devices"][0]["capacity"] = {"memory": {"value": "5Gi"}}
+    known = cluster([broken, negative, whole], [asking])
+    assert rejected(known, of_template("p")) == {
+        "invalid resource pools were encountered": 1,
+        REASON_NONE_FIT: len(NODES) - 2,
+    }
+
+
+def test_a_generation_that_goes_backwards_counts_as_it_is() -> None:
+    """A driver that starts anew: what it says last is what there is."""
+    newer = slice_of("n0", 2)
+    newer["spec"]["pool"] = {"name": "n0", "generation": 7, "resourceSliceCount": 1}
+    known = cluster([newer], [claim("p", 2, owner="p")])
+    assert rejected(known, of_template("p")) == {REASON_NONE_FIT: len(NODES) - 1}
+    older = devices_of([slice_of("n0", 1)], []).slices["n0"]
+    known.devices.set_slice("n0", older)
+    assert rejected(known, of_template("p")) == {REASON_NONE_FIT: len(NODES)}
