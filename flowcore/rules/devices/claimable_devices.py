@@ -80,6 +80,11 @@ class ClaimableDevices:
         copied._versions, copied._memory = dict(self._versions), self._memory
         return copied
 
+    @property
+    def version(self) -> int:
+        """Another number after each change of this one or of a copy, that none of them had before."""
+        return self._memory.versions
+
     # --- questions ---
 
     def claims_of(self, pod: ClaimingPod) -> tuple[ResourceClaim, ...] | ClaimRejection:
