@@ -397,6 +397,24 @@ def test_a_claim_that_others_use_does_not_leave() -> None:
     assert "cannot allocate all claims" in result.unplaced[0].reason
 
 
+def test_what_running_pods_use_follows_their_claims() -> None:
+    """In a second round of the same objects: what a claim has by then leaves with its pod."""
+    low, held = _running("low", "n0a", "gpu-0")
+    urgent = _urgent("urgent")
+    known = snapshot_with_running([roomy_node("n0a")], [low], [urgent])
+    shared = msgspec.json.decode(msgspec.json.encode(held))
+    shared["status"]["reservedFor"].append({"resource": "pods", "name": "other", "uid": "other"})
+    known = replace(known, devices=devices_of([slice_of("n0a", 1)], [shared, _claim_of(urgent)]))
+    assert not run_round(known).evictions
+    (alone,) = read_claims([held])
+    known.devices.set_claim((alone.namespace, alone.name), alone)
+    assert [each.pod.key for each in run_round(known).evictions] == ["default/low"]
+    known.devices.set_claim((alone.namespace, alone.name), msgspec.structs.replace(alone, allocation=None))
+    result = run_round(known)
+    assert result.placements
+    assert not result.evictions
+
+
 def test_fewest_pods_leave_for_several_devices() -> None:
     """Two devices are needed: one pod with two of them leaves, not two with one each."""
     pods, held = list[Pod](), list[Manifest]()

@@ -103,6 +103,7 @@ class DeviceIndex:
         self._allocated = AllocatedDevices()
         #: What claims have, and what is allocated with pods that are on their way.
         self._counted: dict[ClaimKey, ClaimAllocation] = {}
+        self._owners: dict[ClaimKey, str] = {}
         self._known: dict[ClaimKey, ClaimAllocation] = {}
         #: How often something changed, and by pool after how many changes something of it did last.
         self._changes = self._last_change_of_pools = 0
@@ -161,6 +162,10 @@ class DeviceIndex:
     def _count(self, key: ClaimKey) -> None:
         """Takes over what a claim has by now."""
         claim, before = self._objects.claims.get(key), self._counted.pop(key, None)
+        for owner in (self._owners.pop(key, ""), "" if claim is None else claim.controller):
+            self.columns.forget_running(owner)
+        if claim is not None:
+            self._owners[key] = claim.controller
         after = None if claim is None else claim.allocation
         if after is not None:
             self._counted[key] = after

@@ -7,13 +7,14 @@ are left to others, and a count says all. Other kinds are no columns in that rou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Hashable
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, NodeTable
 from flowcore.model.resource_claims import ClaimAllocation
 from flowcore.model.resource_slices import DeviceId
+from flowcore.model.running_pods import RunningPod
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.columns.request_kinds import RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
@@ -38,6 +39,10 @@ class ColumnSets:
         #: Whether two kinds may get the same devices, True, or none in common, False; None: some in common.
         self._relations: dict[tuple[RequestKind, RequestKind], bool | None] = {}
         self._invalid: tuple[NodeTable, SliceIndex, Bools] | None = None
+        #: How often some set changed; what running pods use of columns, by uid, and of which columns.
+        self._changes = 0
+        self._running: dict[str, tuple[RunningPod, RunningPod]] = {}
+        self._running_of: Hashable = None
 
     def follow_slices(self, slices: SliceIndex) -> None:
         """Slices have changed."""
@@ -76,6 +81,7 @@ class ColumnSets:
         known = self._asked.get(kind)
         if known is None or known[0] is not table or known[1] is not self._slices:
             if selected.follow(self._slices, _reached(table), spend):
+                self._changes += 1
                 self._relations = {pair: known for pair, known in self._relations.items() if kind not in pair}
             self._asked[kind] = table, self._slices
         return selected
@@ -112,6 +118,20 @@ class ColumnSets:
         if known is ...:
             known = self._relations[kind, second] = self._relations[second, kind] = _compared(*both)
         return known
+
+    def running(self, columns: Hashable) -> dict[str, tuple[RunningPod, RunningPod]]:
+        """What is remembered of running pods, by uid: the pod, and the same as it uses columns.
+
+        Args:
+            columns: equal for the same columns.
+        """
+        if self._running_of != (columns, self._changes):
+            self._running, self._running_of = {}, (columns, self._changes)
+        return self._running
+
+    def forget_running(self, uid: str) -> None:
+        """A claim of a pod has changed."""
+        self._running.pop(uid, None)
 
     def invalid(self, table: NodeTable) -> Bools:
         """bool[N]: nodes with a pool from which nothing can be allocated; not to be changed."""

@@ -214,7 +214,7 @@ class _Widening:
             else:
                 pending.append(pod)
         running = {pod.key: pod for pod in self._running_with_devices()}
-        after = {key: self._using(pod) for key, pod in running.items()}
+        after = self._all_using(running)
         widened = replace(
             snapshot,
             resources=(*snapshot.resources, *names),
@@ -261,6 +261,19 @@ class _Widening:
     def _running_with_devices(self) -> Iterable[RunningPod]:
         running = self._snapshot.running
         return () if running is None else (pod for pod in running.pods if pod.pod_class.devices is not None)
+
+    def _all_using(self, running: Mapping[str, RunningPod]) -> dict[str, RunningPod]:
+        """Running pods with devices, by key, as they use columns."""
+        columns = self._names, tuple(self._column_of.items()), self._snapshot.devices.published
+        known, using = self._index.columns.running(columns), dict[str, RunningPod]()
+        if len(known) > 2 * len(running) + 100:  # those that are gone pile up
+            known.clear()
+        for key, pod in running.items():
+            before = known.get(pod.uid)
+            if before is None or before[0] is not pod:
+                before = known[pod.uid] = pod, self._using(pod)
+            using[key] = before[1]
+        return using
 
     def _using(self, pod: RunningPod) -> RunningPod:
         """A running pod that uses the devices of its own claims, and whose replacement asks for as many."""
