@@ -86,8 +86,8 @@ def check_devices(known: Snapshot, result: RoundResult) -> None:
             assert not isinstance(claims, ClaimRejection)
             assert all(each.allocation is not None for each in claims), placement
     before = [each.allocation for each in known.devices.claims.values() if each.allocation is not None]
-    allocations = (*before, *after.allocations.values())
-    whole = (each.device for allocation in allocations for each in allocation.devices if each.share_id is None)
+    results = [each for allocation in (*before, *after.allocations.values()) for each in allocation.devices]
+    whole = (each.device for each in results if each.share_id is None and not each.admin_access)
     assert max(Counter(whole).values(), default=0) <= 1
 
 
@@ -166,6 +166,28 @@ def test_tainted_devices_are_left_out() -> None:
     assert columns_of(cluster({"n0": 2}, claims_for("p"), slices=[tainted])) == {COLUMN: [[1], [0]]}
     tolerant = claims_for("q", tolerations=[{"key": "k", "operator": "Exists"}])
     assert not columns_of(cluster({"n0": 2}, [*claims_for("p"), *tolerant], slices=[tainted]))
+
+
+def test_a_pod_that_gets_no_devices_keeps_nobody_from_a_column() -> None:
+    """It wants two of one serial number, which no node has, and takes none while it waits."""
+    slices = [slice_of("n0", 2)]
+    for number, device in enumerate(slices[0]["spec"]["devices"]):
+        device["attributes"] = {"serial": {"int": number}}
+    (hopeless,) = claims_for("z", count=2)
+    hopeless["spec"]["devices"]["constraints"] = [{"matchAttribute": f"{DRIVER}/serial"}]
+    known = cluster({"n0": 2}, [*claims_for("a", "b"), hopeless], slices=slices)
+    assert columns_of(known) == {COLUMN: [[2], [0]]}
+    assert {each.pod.uid for each in run_round(known).placements} == {"a", "b"}
+
+
+def test_admin_access_takes_nothing() -> None:
+    """A pod with it is placed beside pods whose devices are numbers."""
+    admin = claims_for("z", adminAccess=True, allocationMode="All")
+    known = cluster({"n0": 2}, [*claims_for("a", "b"), *admin])
+    assert columns_of(known) == {COLUMN: [[2], [0]]}
+    result = run_round(known)
+    assert len(result.placements) == 3
+    check_devices(known, result)
 
 
 def test_a_pod_of_another_kind_does_not_slow_the_others() -> None:

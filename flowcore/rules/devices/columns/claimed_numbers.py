@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flowcore.model.resource_claims import AttributeConstraint, ClaimingPod, ClaimRequest
+from flowcore.model.resource_claims import AttributeConstraint, ClaimingPod, ClaimRequest, ResourceClaim
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.columns.request_kinds import Classes, Numbers, RequestKind, kinds_of, numbers_of
 from flowcore.rules.devices.pod_claims import ClaimRejection
@@ -18,11 +18,13 @@ class Claimed:
 
     Attributes:
         namespace: of the pod.
+        claims: of a pod that is to get this.
         numbers: how many devices of each kind; (): numbers do not say it.
         kinds: of all its requests.
     """
 
     namespace: str
+    claims: tuple[ResourceClaim, ...]
     numbers: Numbers
     kinds: tuple[RequestKind, ...]
 
@@ -43,20 +45,22 @@ class ClaimedNumbers:
         waiting = [claim for claim in claims if claim.allocation is None]
         if not waiting:
             return None
-        contents = tuple((claim.requests, claim.constraints) for claim in waiting)
         # Claims that others may use too, and devices that the pod has already, say more than numbers.
         if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
-            return Claimed(pod.namespace, (), self._sum(pod.namespace, contents).kinds)
-        return self._sum(pod.namespace, contents)
+            return Claimed(pod.namespace, claims, (), self._sum(tuple(waiting)).kinds)
+        return self._sum(claims)
 
     def anew(self, pod: ClaimingPod) -> Numbers:
         """What a pod like this one would ask for that has no devices yet; (): numbers do not say it."""
         claims = self._devices.claims_of(pod)
         if isinstance(claims, ClaimRejection) or any(named.claim for named in pod.claims):
             return ()
-        return self._sum(pod.namespace, tuple((claim.requests, claim.constraints) for claim in claims)).numbers
+        return self._sum(claims).numbers
 
-    def _sum(self, namespace: str, contents: tuple[_Content, ...]) -> Claimed:
+    def _sum(self, claims: tuple[ResourceClaim, ...]) -> Claimed:
+        """What claims ask for, whatever they have."""
+        namespace = claims[0].namespace if claims else ""
+        contents = tuple((claim.requests, claim.constraints) for claim in claims)
         known = self._of_pod.get((namespace, contents))
         if known is None:
             total: dict[RequestKind, int] = {}
@@ -67,7 +71,7 @@ class ClaimedNumbers:
             kinds = tuple(dict.fromkeys(kind for _, kinds in parts for kind in kinds))
             is_number = all(numbers for numbers, _ in parts)
             numbers = tuple(total.items()) if is_number else ()
-            known = self._of_pod[namespace, contents] = Claimed(namespace, numbers, kinds)
+            known = self._of_pod[namespace, contents] = Claimed(namespace, claims, numbers, kinds)
         return known
 
     def _claim(self, content: _Content) -> tuple[Numbers, tuple[RequestKind, ...]]:

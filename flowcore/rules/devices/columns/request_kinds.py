@@ -55,8 +55,9 @@ def numbers_of(
 
 
 def kinds_of(requests: Sequence[ClaimRequest], classes: Classes) -> tuple[RequestKind, ...]:
-    """The kinds of all requests of a claim, alternatives among them."""
-    return tuple(_kind(alternative, classes) for request in requests for alternative in request.alternatives)
+    """The kinds of all requests of a claim that take devices, alternatives among them; admin access takes none."""
+    alternatives = (each for request in requests for each in request.alternatives if not each.admin_access)
+    return tuple(_kind(alternative, classes) for alternative in alternatives)
 
 
 def _kind(request: DeviceRequest, classes: Classes) -> RequestKind:

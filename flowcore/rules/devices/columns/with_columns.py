@@ -103,12 +103,22 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
         return WithColumns(snapshot, snapshot)
     index.columns.retain(kinds)
     later = _not_searched(index, snapshot, everybody)
-    columns = _columns(index, snapshot, [claimed for claimed in everybody if later.isdisjoint(claimed.kinds)])
+    searched = (claimed for claimed in everybody if later.isdisjoint(claimed.kinds))
+    taking = [claimed for claimed in searched if claimed.numbers or _has_a_node(claimed, index, snapshot)]
+    columns = _columns(index, snapshot, taking)
     if not (columns or later):
         return WithColumns(snapshot, snapshot)
     widening = _Widening(snapshot, index, numbers, columns, later)
     widening.add_waiting(on_their_way)
     return widening.widened(by_pod)
+
+
+def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
+    """Whether some node has devices for a pod that takes them one by one; else it takes none in this round."""
+    rejected = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    for _, nodes in index.rejected(claimed.claims, snapshot.table, snapshot.takers):
+        rejected |= nodes
+    return not rejected.all()
 
 
 def _not_searched(index: DeviceIndex, snapshot: Snapshot, claimed: Iterable[Claimed]) -> set[RequestKind]:
