@@ -216,7 +216,7 @@ class Operator:
     def _knows_claims(self) -> bool:
         """Whether slices and claims are known; a cluster may serve another version of them, or grant no right."""
         reflectors = (self._reflectors[kind.plural] for kind in (RESOURCE_SLICE, RESOURCE_CLAIM))
-        return all(each.synced.is_set() and not each.absent for each in reflectors)
+        return all(each.synced.is_set() and not each.absent and each.age() < STALE for each in reflectors)
 
     def _lease_problem(self) -> str:
         elector = self._elector
@@ -311,8 +311,9 @@ class Operator:
 
     async def _objects_listed(self) -> None:
         """Returns when all kinds but the policies have been listed, and the worker of the leader knows them."""
-        others = [each.synced for kind, each in self._reflectors.items() if kind != DISRUPTION_BUDGETS]
-        await asyncio.gather(*(synced.wait() for synced in others))
+        others = {kind: each for kind, each in self._reflectors.items() if kind != DISRUPTION_BUDGETS}
+        known = (each.answered if kind in REFUSABLE_KINDS else each.synced for kind, each in others.items())
+        await asyncio.gather(*(event.wait() for event in known))
         gc.collect()
         gc.freeze()  # what is known now mostly stays
         if self._elector.held.is_set():

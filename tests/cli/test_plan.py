@@ -184,7 +184,15 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
     leaving = [words[0] for line in lines if "Preemption:" in (words := line.split())]
     assert leaving == ["default/web-1", "default/web-2"]
     answer = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)
-    alike = {"node": "a", "kind": "Preemption", "for": ["default/urgent"], "to": "", "reason": "", "gain": 0}
+    alike = {
+        "node": "a",
+        "kind": "Preemption",
+        "for": ["default/urgent"],
+        "to": "",
+        "reason": "",
+        "gain": 0,
+        "after": [],
+    }
     assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]
     assert answer["evictionsByWorkload"] == [
         {"workload": "replicaset/default/web", "kind": "Preemption", "for": ["pod/default/urgent"], "pods": 2,

@@ -183,6 +183,12 @@ def test_what_has_no_value(expression: str, text: str) -> None:
         "cel.bind(a, 'xxxxxxxxxxxxxxxxxxxx', [" + ",".join(["a.replace('x', a)"] * 9) + "].all(b, b.replace('x', b)"
         ".replace('x', b).replace('x', b).size() > 0))",
         "cel.bind(l, [1], " + "cel.bind(l, [l, l], " * 30 + "l == l" + ")" * 31,
+        # Regular expressions that are made for each element, cannot be made, or search far; matches of a long text.
+        r"lists.range(500).all(x, 'a'.matches('\\pL{20}' + string(x)) || true)",
+        r"lists.range(500).all(x, 'a'.matches('(\\pL\\pN){500}' + string(x)) || true)",
+        f"lists.range(500).all(x, '{'b' * 3000}'.matches('[^a]{{1000}}[^b]{{500}}' + string(x)) || true)",
+        f"lists.range(500).all(x, size('{'a' * 3000}'.findAll('a')) > 0)",
+        "lists.range(20000).map(x, 0 - x).sort().size() > 0",
     ],
 )  # fmt: skip
 def test_no_expression_costs_too_much(expression: str) -> None:
@@ -192,6 +198,15 @@ def test_no_expression_costs_too_much(expression: str) -> None:
     problem = compiled.evaluate(device_input(DRIVER, GPU), MAX_COST // 20)
     assert isinstance(problem, CelProblem)
     assert problem.stage == "runtime"
+
+
+def test_regular_expressions_that_are_written_out_have_a_limit_together() -> None:
+    """Each takes milliseconds to make."""
+    few, many = (" || ".join(rf"'a'.matches('\\pL{{20}}{number}')" for number in range(count)) for count in (2, 200))
+    assert evaluate(few) is False
+    problem = evaluate(many)
+    assert isinstance(problem, CelProblem)
+    assert problem.text == "compilation failed: its regular expressions are too large"
 
 
 def test_a_regular_expression_takes_time_in_proportion() -> None:

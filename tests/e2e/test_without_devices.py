@@ -39,8 +39,8 @@ class Hidden:
 
 
 CASES = {
-    "not served": Hidden(404, ("deviceclasses", "resourceslices", "resourceclaims")),
-    "no right": Hidden(403, ("resourceslices", "resourceclaims")),
+    "absent": Hidden(404, ("deviceclasses", "resourceslices", "resourceclaims")),
+    "refused": Hidden(403, ("resourceslices", "resourceclaims")),
 }
 
 

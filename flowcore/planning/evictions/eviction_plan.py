@@ -18,7 +18,15 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
-from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
+from flowcore.planning.evictions.order import (
+    ArrivalOrder,
+    earlier,
+    first_rejected,
+    in_waves,
+    order_arrivals,
+    plain_demands,
+    waited_for,
+)
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
@@ -528,6 +536,7 @@ class _EvictionRound:
 
     def _evictions(self, victims: Mapping[str, Sequence[int]]) -> tuple[Eviction, ...]:
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        leavers = ((resident, state.leaving[resident]) for resident in in_waves(state))
         return tuple(
             Eviction(
                 state.residents.pods[resident],
@@ -538,8 +547,9 @@ class _EvictionRound:
                 leaving.reason,
                 leaving.by_controller,
                 leaving.gain,
+                tuple(state.residents.pods[each].key for each in earlier(state, resident)),
             )
-            for resident, leaving in state.leaving.items()
+            for resident, leaving in leavers
             if leaving.kind is not None
         )
 

@@ -75,6 +75,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
+        after: who leaves first: its replacement takes their room on ``to``.
     """
 
     pod: str
@@ -84,6 +85,7 @@ class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     to: str
     reason: str = ""
     gain: int = 0
+    after: list[str] = []
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
@@ -254,6 +256,7 @@ def _eviction(
         _node(eviction.to, context),
         redacted(eviction.reason),
         eviction.gain,
+        _named(eviction.after, context),
     )
 
 

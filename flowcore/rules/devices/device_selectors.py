@@ -67,7 +67,7 @@ class DeviceSelectors:
         if answer is None:
             answer, cost = selector.compiled.evaluate_with_cost(device_input(driver, device), MAX_COST)
             self._answers.put(seen, answer, estimate_bytes(answer))
-            spend(cost)
+            spend(min(cost, MAX_COST))
         return answer
 
     def _compile(self, expression: str, spend: Spend) -> _Selector | CelProblem:

@@ -15,7 +15,7 @@ from typing import Final
 MOST_OF_NAMESPACE, MOST_OF_ROUND = 1_000_000, 2_000_000
 #: Units of other work than steps of CEL: to look up what is remembered of a node, to search one, to ask a selector
 #: about a device, to choose a device, to compile a character.
-LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 50, 4, 12, 2
+LOOK_UP, NODE, DEVICE, CHOICE, CHARACTER = 2, 100, 4, 12, 6
 
 REASON_LATER: Final = "devices not searched yet: claims of the namespace cost more than a round spends on them"
 

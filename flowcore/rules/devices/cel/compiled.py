@@ -44,6 +44,8 @@ from flowcore.rules.devices.cel.values import NONE, CelOptional, CelValue, Domai
 MAX_LENGTH = 10 * 1024
 #: How deep the tree may be, operators in a row among it, so that Python's own stack bears its evaluation.
 MAX_DEPTH = 100
+#: Instructions of all regular expressions that are written out.
+MAX_INSTRUCTIONS = 50_000
 #: Longest text of a problem: texts of expressions may be much longer.
 MAX_TEXT = 300
 DEVICE = "device"
@@ -106,6 +108,7 @@ def compile_selector(text: str) -> CompiledSelector | CelProblem:
 
 class _Compiler:
     def __init__(self) -> None:
+        self._instructions = 0
         self._bound = list[str]()
         self._depth = 0
 
@@ -190,11 +193,21 @@ class _Compiler:
         if not any(len(kinds) == len(trees) for kinds in overloads):
             raise ExpressionError(f"found no matching overload for '{name}' with {len(trees)} arguments")
         if name in ("matches", "find", "findAll"):
-            _check_patterns(trees)
+            self._check_patterns(trees)
         arguments = [self.compile(argument) for argument in trees]
         if tree.target is not None and name in ("or", "orValue"):
             return _otherwise(name, *arguments)
         return lambda state: call(name, overloads, state, [argument(state) for argument in arguments])
+
+    def _check_patterns(self, trees: tuple[Syntax, ...]) -> None:
+        """Regular expressions that are written out are compiled with the expression, and so are their errors."""
+        match trees[1:2]:
+            case (Literal(str(pattern)),):
+                self._instructions += compile_pattern(pattern).programsize
+                if self._instructions > MAX_INSTRUCTIONS:
+                    raise ExpressionError("its regular expressions are too large")
+            case _:
+                pass
 
     def _function(self, tree: Call) -> tuple[str, tuple[Syntax, ...], Overloads]:
         """Name, arguments and overloads of a call: of a function in a namespace, of one with a target, or without."""
@@ -217,15 +230,6 @@ class _Compiler:
         if condition is None:
             raise ExpressionError(f"{tree.macro}() has no condition")
         return _ASKING[tree.macro](elements, tree.variables, condition)
-
-
-def _check_patterns(trees: tuple[Syntax, ...]) -> None:
-    """Regular expressions that are written out are compiled with the expression, and so are their errors."""
-    match trees[1:2]:
-        case (Literal(str(pattern)),):
-            compile_pattern(pattern)
-        case _:
-            pass
 
 
 def _operator(name: str, operands: list[_Evaluate]) -> _Evaluate:

@@ -91,6 +91,7 @@ class Reflector(Generic[T]):
 
     Attributes:
         synced: set once the first complete list is in the sink, or the cluster does not serve the kind.
+        answered: set with it, or once the API server has refused the kind.
         listed_at: the event loop's time at which the last complete list was begun; minus infinity before.
     """
 
@@ -129,7 +130,7 @@ class Reflector(Generic[T]):
         self._failures = 0
         self._last_confirmed: float | None = None
         self._watching_since: float | None = None
-        self.synced = asyncio.Event()
+        self.synced, self.answered = asyncio.Event(), asyncio.Event()
         self.listed_at = float("-inf")
         #: Ends the watch, so that the kind is listed again.
         self._watch_end: asyncio.Timeout | None = None
@@ -161,7 +162,7 @@ class Reflector(Generic[T]):
                     began = asyncio.get_running_loop().time()
                     self._version = await self._list()
                     self.listed_at, self._absent = began, False
-                    self.synced.set()
+                    self._set_synced()
                 await self._watch()
                 continue
             except _ListAgain:
@@ -188,6 +189,7 @@ class Reflector(Generic[T]):
                 if error.starting:
                     self._failures = min(self._failures, _STARTING_FAILURES)
                 else:  # a 403 lasts until the RBAC rules change
+                    self.answered.set()
                     self._outages.failed(self._kind, str(error.status), error.reason, transient=error.status == 429)
             except ConnectionLost:
                 pass  # the client logs it, once for all kinds
@@ -238,9 +240,13 @@ class Reflector(Generic[T]):
         self._absent = True
         for key in self._sink.keys():  # noqa: SIM118 - a sink is not a mapping
             self._sink.delete(key)
-        self.synced.set()
+        self._set_synced()
         self._mark_confirmed()
         await asyncio.sleep(_ABSENT * random.uniform(0.5, 1.0))  # noqa: S311
+
+    def _set_synced(self) -> None:
+        self.synced.set()
+        self.answered.set()
 
     async def _list(self) -> str:
         """Puts a complete list into the sink and deletes all other objects; returns the list's resourceVersion."""

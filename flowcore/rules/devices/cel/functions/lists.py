@@ -19,10 +19,12 @@ _LESS = OPERATORS["_<_"]
 
 
 def _is_sorted(state: Evaluation, values: CelValue) -> CelValue:
+    state.spend(len(values))
     return not any(_LESS(state, second, first) for first, second in pairwise(values))
 
 
 def _sum(state: Evaluation, values: CelValue) -> CelValue:
+    state.spend(len(values))
     total: CelValue = values[0] if values else 0
     for value in values[1:]:
         total = OPERATORS["_+_"](state, total, value)
@@ -33,6 +35,7 @@ def _extreme(name: str, replaces: Callable[..., bool]) -> Callable[..., CelValue
     def evaluate(state: Evaluation, values: CelValue) -> CelValue:
         if not values:
             raise EvaluationError(f"{name} called on empty list")
+        state.spend(len(values))
         best = values[0]
         for value in values[1:]:
             if replaces(state, value, best):
@@ -43,10 +46,12 @@ def _extreme(name: str, replaces: Callable[..., bool]) -> Callable[..., CelValue
 
 
 def _index(state: Evaluation, values: CelValue, wanted: CelValue) -> CelValue:
+    state.spend(len(values))
     return next((place for place, value in enumerate(values) if state.equals(value, wanted)), -1)
 
 
 def _last_index(state: Evaluation, values: CelValue, wanted: CelValue) -> CelValue:
+    state.spend(len(values))
     return next((place for place in reversed(range(len(values))) if state.equals(values[place], wanted)), -1)
 
 
@@ -80,6 +85,8 @@ def _distinct(state: Evaluation, values: CelValue) -> CelValue:
 
 
 def _sorted(state: Evaluation, values: CelValue) -> CelValue:
+    state.spend(len(values) * len(values).bit_length())
+
     def compare(left: CelValue, right: CelValue) -> int:
         if type(left) is not type(right):
             raise no_overload("sort")

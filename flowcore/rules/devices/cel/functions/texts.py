@@ -22,11 +22,17 @@ _BLANK = (
 )
 #: Longest regular expression: as long as an expression.
 MAX_PATTERN = 10 * 1024
+#: Bytes that one may take: about 40,000 instructions. As many patterns are remembered as are 128 MiB at most.
+_PATTERN_BYTES, _PATTERNS = 2**20, 128
+#: Units for a pattern that is too large. Others: for an instruction that is made, and for so many steps of a search.
+_TOO_LARGE, _STEPS_A_UNIT = 8_000, 1_000
+#: Units for each match that a text may have.
+_MATCH = 4
 _UPPER = {code: code + 32 for code in range(ord("A"), ord("Z") + 1)}
 _LOWER = {code: code - 32 for code in range(ord("a"), ord("z") + 1)}
 
 
-@lru_cache(maxsize=256)
+@lru_cache(maxsize=_PATTERNS)
 def compile_pattern(pattern: str) -> CelValue:
     """A regular expression.
 
@@ -36,24 +42,38 @@ def compile_pattern(pattern: str) -> CelValue:
     if len(pattern) > MAX_PATTERN:
         raise EvaluationError(f"error parsing regexp: it has more than {MAX_PATTERN} characters")
     options = re2.Options()
-    options.log_errors = False
+    options.log_errors, options.max_mem = False, _PATTERN_BYTES
     try:
         return re2.compile(pattern, options=options)
     except re2.error as error:
         raise EvaluationError(f"error parsing regexp: {error}") from None
 
 
-def _matches(_state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
-    return compile_pattern(pattern).search(text) is not None
+def _pattern(state: Evaluation, pattern: CelValue, text: CelValue) -> CelValue:
+    """A regular expression, with what it may cost to make it and to search a text: instructions by characters."""
+    before = compile_pattern.cache_info().misses
+    try:
+        compiled = compile_pattern(pattern)
+    except EvaluationError:
+        state.spend(_TOO_LARGE)
+        raise
+    made = compile_pattern.cache_info().misses - before
+    state.spend(compiled.programsize * made // 2 + compiled.programsize * len(text) // _STEPS_A_UNIT)
+    return compiled
 
 
-def _find(_state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
-    match = compile_pattern(pattern).search(text)
+def _matches(state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
+    return _pattern(state, pattern, text).search(text) is not None
+
+
+def _find(state: Evaluation, text: CelValue, pattern: CelValue) -> CelValue:
+    match = _pattern(state, pattern, text).search(text)
     return "" if match is None else match.group()
 
 
-def _find_all(_state: Evaluation, text: CelValue, pattern: CelValue, most: CelValue = -1) -> CelValue:
-    matches = [match.group() for match in compile_pattern(pattern).finditer(text)]
+def _find_all(state: Evaluation, text: CelValue, pattern: CelValue, most: CelValue = -1) -> CelValue:
+    state.spend(_MATCH * len(text))
+    matches = [match.group() for match in _pattern(state, pattern, text).finditer(text)]
     return matches if most < 0 else matches[:most]
 
 
