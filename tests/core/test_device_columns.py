@@ -159,6 +159,25 @@ def test_a_claim_that_others_may_name_is_no_number() -> None:
     assert len(run_round(known).placements) == 2
 
 
+def test_a_claim_may_ask_for_several_kinds() -> None:
+    """A device of each of two models: both columns are asked for, and both limit how many pods a node takes."""
+    slices = [with_models("n0", "a", "a", "a", "b"), with_models("n1", "a", "b", "b")]
+    claims = claims_for("p", "q", "r")
+    for each in claims:
+        each["spec"]["devices"]["requests"] = [
+            {
+                "name": model,
+                "exactly": {"deviceClassName": GPU, "count": 1, "selectors": cel(f'{MODEL} == "{model}"')},
+            }
+            for model in "ab"
+        ]
+    known = cluster({"n0": 4, "n1": 3}, claims, slices=slices)
+    assert columns_of(known) == {COLUMN: [[3, 1], [0, 0]], f"{COLUMN}-2": [[1, 2], [0, 0]]}
+    result = run_round(known)
+    assert sorted(each.node for each in result.placements) == ["n0", "n1"]
+    check_devices(known, result)
+
+
 def test_tainted_devices_are_left_out() -> None:
     """But for pods that tolerate the taint; they get others too, so that both take devices one by one."""
     tainted = with_models("n0", "a", "a")

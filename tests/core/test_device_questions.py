@@ -78,6 +78,14 @@ def test_a_new_node_has_the_devices_of_the_node_that_it_is_like() -> None:
     assert answer.placed == ["default/waits"]
 
 
+def test_new_nodes_are_tried_that_have_devices() -> None:
+    """Of two shapes that differ in their devices alone, the one with devices; so many as the pods need."""
+    waits = [each for number in range(3) for each in claiming(f"waits-{number}", count=2)]
+    scenario = cluster({"a": 0, "b": 4}, *claiming("runs", "b", 4, *(f"gpu-{number}" for number in range(4))), *waits)
+    answer = answer_headroom(scenario, HeadroomQuery(), CONTEXT)
+    assert [(each.like, each.count, each.pods) for each in answer.scale_ups] == [("b", 2, 3)]
+
+
 def test_why_no_pod_leaves_for_devices() -> None:
     """The pod that has them is as important."""
     scenario = cluster({"a": 1}, *claiming("runs", "a", 1, "gpu-0"), *claiming("waits"))

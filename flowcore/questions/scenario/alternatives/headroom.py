@@ -128,7 +128,8 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
             count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
-    ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
+    nodes, devices = scenario.cluster.nodes.values(), plan.result.after.devices
+    ranked = offers(helped, nodes, permanent, devices, context.now)[: max(0, query.scale_ups)]
     redacted = Redaction(scenario, context)
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
     return HeadroomAnswer(

@@ -139,7 +139,7 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
         if isinstance(drivers, CsiNode):
             edits.put_object(STORAGE_OBJECTS, msgspec.structs.replace(drivers, name=name))
         for resource_slice in slices:
-            edits.put_object(RESOURCE_SLICES, _as_new_slice(resource_slice, name))
+            edits.put_object(RESOURCE_SLICES, as_new_slice(resource_slice, name))
         for pod in permanent:
             pod_name = f"{pod.name}-{name}"
             edits.put_pod(msgspec.structs.replace(pod, name=pod_name, uid=f"{pod.uid}-{name}", node_name=name))
@@ -161,7 +161,7 @@ def as_new(like: Node, name: str) -> Node:
     )
 
 
-def _as_new_slice(resource_slice: ResourceSlice, node: str) -> ResourceSlice:
+def as_new_slice(resource_slice: ResourceSlice, node: str) -> ResourceSlice:
     """The same devices, in a pool of a new node."""
     return msgspec.structs.replace(
         resource_slice,
