@@ -18,10 +18,10 @@ DeviceCounts = Mapping[str, tuple[tuple[str, int], ...]]
 def device_counts(objects: DeviceObjects) -> DeviceCounts:
     """What each node has: nodes with other devices are of another shape."""
     counts: dict[str, dict[str, int]] = {}
-    for each in objects.slices.values():
-        if each.reach.node_name:
-            of_node = counts.setdefault(each.reach.node_name, {})
-            of_node[each.driver] = of_node.get(each.driver, 0) + len(each.devices)
+    for resource_slice in objects.slices.values():
+        if resource_slice.reach.node_name:
+            of_node, driver = counts.setdefault(resource_slice.reach.node_name, {}), resource_slice.driver
+            of_node[driver] = of_node.get(driver, 0) + len(resource_slice.devices)
     return {node: tuple(sorted(of_node.items())) for node, of_node in counts.items()}
 
 
@@ -39,10 +39,10 @@ def with_unused_devices(
     unused = DeviceObjects()
     unused.classes = objects.classes
     unused.claims = {key: claim for key, claim in objects.claims.items() if claim.allocation is None}
-    for each in objects.slices.values():
-        if each.reach.node_name in likes:
-            resource_slice = as_new_slice(each, likes[each.reach.node_name])
-            unused.slices[resource_slice.name] = resource_slice
+    for resource_slice in objects.slices.values():
+        if resource_slice.reach.node_name in likes:
+            unused_slice = as_new_slice(resource_slice, likes[resource_slice.reach.node_name])
+            unused.slices[unused_slice.name] = unused_slice
     pods = tuple(PendingPod(str(place), "", pod_class, "") for place, pod_class in enumerate(classes))
     empty = with_columns(replace(snapshot, devices=unused, pending=pods)).snapshot
     return empty, [pod.pod_class for pod in empty.pending]
