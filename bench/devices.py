@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from statistics import median
 
@@ -164,30 +164,34 @@ def _measured(run: Callable[[], RoundResult]) -> tuple[float, RoundResult]:
     return time.process_time() - before, result
 
 
-def measure(title: str, snapshot: Snapshot, repeat: int) -> Row:
-    """Rounds of one snapshot."""
-    firsts, laters, placed = list[float](), list[float](), 0
-    for number in range(repeat):
-        # A copy of the objects knows nothing of them.
-        devices = DeviceObjects()
-        devices.slices, devices.classes, devices.claims = (
-            dict(known) for known in (snapshot.devices.slices, snapshot.devices.classes, snapshot.devices.claims)
-        )
-        begun = replace(snapshot, devices=devices)
-        seconds, result = _measured(lambda begun=begun: run_round(begun))
-        firsts.append(seconds)
-        changed = next(iter(devices.claims.values()), None)
-        if changed is not None:
-            devices.set_claim((changed.namespace, changed.name), msgspec.structs.replace(changed, uid=f"{number}"))
-        seconds, result = _measured(lambda begun=begun: run_round(begun))
-        laters.append(seconds)
-        placed = len(result.placements)
-    return Row(title, placed, median(firsts), median(laters))
+def _measure_once(snapshot: Snapshot, number: int) -> tuple[float, float, int]:
+    """CPU seconds of a first and of a later round, and how many pods that places."""
+    # A copy of the objects knows nothing of them.
+    devices = DeviceObjects()
+    devices.slices, devices.classes, devices.claims = (
+        dict(known) for known in (snapshot.devices.slices, snapshot.devices.classes, snapshot.devices.claims)
+    )
+    begun = replace(snapshot, devices=devices)
+    first, _ = _measured(lambda: run_round(begun))
+    changed = next(iter(devices.claims.values()), None)
+    if changed is not None:
+        devices.set_claim((changed.namespace, changed.name), msgspec.structs.replace(changed, uid=f"{number}"))
+    later, result = _measured(lambda: run_round(begun))
+    return first, later, len(result.placements)
 
 
-def _ratio(rows: Sequence[Row]) -> dict[str, float]:
-    plain, claims = rows
-    return {"first": claims.first / plain.first, "later": claims.later / plain.later}
+def measure(cases: Mapping[str, Snapshot], repeat: int) -> tuple[list[Row], dict[str, float]]:
+    """Rounds of some snapshots, by turns; and how often the last costs what the first does, the medians."""
+    runs = [{title: _measure_once(snapshot, number) for title, snapshot in cases.items()} for number in range(repeat)]
+    rows = [
+        Row(title, runs[0][title][2], *(median(run[title][part] for run in runs) for part in (0, 1))) for title in cases
+    ]
+    plain, *_, claims = cases
+    ratio = {
+        name: median(run[claims][part] / run[plain][part] for run in runs)
+        for part, name in enumerate(("first", "later"))
+    }
+    return rows, ratio
 
 
 @click.command()
@@ -197,8 +201,7 @@ def _ratio(rows: Sequence[Row]) -> dict[str, float]:
 @click.option("-o", "--output", type=click.Choice(["table", "json"]), default="table", show_default=True)
 def main(nodes: int, pods: int, repeat: int, output: str) -> None:
     """Measures rounds of pods that claim devices."""
-    rows = [measure(title, snapshot, repeat) for title, snapshot in snapshots(nodes, pods).items()]
-    ratio = _ratio(rows)
+    rows, ratio = measure(snapshots(nodes, pods), repeat)
     if output == "json":
         figures = {"conditions": conditions(), "rows": [asdict(row) for row in rows], "ratio": ratio}
         click.echo(msgspec.json.encode(figures))
