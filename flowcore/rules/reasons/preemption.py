@@ -23,7 +23,9 @@ def too_small(pod_class: PodClass, snapshot: Snapshot) -> Bools:
 def only_lacks_room(pod_class: PodClass, verdicts: Verdicts, snapshot: Snapshot) -> bool:
     """Whether a pod that fits on no node would fit on one with more room or devices, so that evictions may help it."""
     out = way_out(verdicts, too_small(pod_class, snapshot))
-    return out is not None and set(out.filters) <= {node_resources_fit.NAME, dynamic_resources.NAME}
+    if out is None or not out.filters:
+        return False
+    return set(out.filters) <= {node_resources_fit.NAME, dynamic_resources.NAME}
 
 
 def why_not_preempting(pod: PendingPod, policy: Policy, now: float) -> str:
