@@ -82,7 +82,8 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     data: tuple[DataSource, ...] = ()
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
     numa: NumaNeeds | None = None
-    #: Its claims to devices (DRA); None: it has none. Each pod with claims is a class of its own.
+    #: Its claims to devices (DRA); None: it has none, or its round has them as amounts. Each pod with claims is a class
+    #: of its own.
     devices: ClaimingPod | None = None
 
     @property

@@ -14,6 +14,7 @@ BENCH = ROOT / "bench"
 OTHERS = {
     "hardening.py": ("--only", "gangs"),
     "small_rounds.py": ("--draws", "10"),
+    "devices.py": ("--nodes", "50", "--pods", "20", "-n", "1"),
     "eviction_methods.py": ("--only", "small", "--draws", "3"),
     "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
 }

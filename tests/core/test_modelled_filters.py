@@ -35,6 +35,10 @@ MODELLED_BY: dict[tuple[str, str], tuple[str, str]] = {
         f"{_PLACEMENTS}.device_room.DeviceRoom.take",
         f"{_PLACEMENTS}.device_room.DeviceRoom.limit",
     ),
+    (dynamic_resources.NAME, "numbers"): (
+        f"{_PLACEMENTS}.free_capacity.FreeCapacity.place",
+        f"{_PLACEMENTS}.free_capacity.FreeCapacity.fit_counts_at",
+    ),
     (pod_topology_spread.NAME, ""): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
     (inter_pod_affinity.NAME, "own terms"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),
     (inter_pod_affinity.NAME, "running pods' terms"): (f"{_COUNTED}.increment", f"{_COUNTED}.max_pods"),

@@ -45,6 +45,7 @@ class DeviceObjects:
         self._changed_slices: set[str] = set()
         self._changed_classes: set[str] = set()
         self._changed_claims: set[ClaimKey] = set()
+        self._unread_claims: set[ClaimKey] = set()
 
     def set_slice(self, name: str, resource_slice: ResourceSlice | None) -> bool:
         """Takes a ResourceSlice; None: it is gone. Whether that is a change."""
@@ -61,8 +62,15 @@ class DeviceObjects:
     def set_claim(self, key: ClaimKey, claim: ResourceClaim | None) -> bool:
         """Takes a ResourceClaim; None: it is gone. Whether that is a change."""
         changed = _set(self.claims, key, claim, self._changed_claims)
+        if changed:
+            self._unread_claims.add(key)
         self._count(changed=changed, published=False)
         return changed
+
+    def take_unread_claims(self) -> set[ClaimKey]:
+        """Claims that changed since the last call, for who keeps something in ``memo``: all of them at first."""
+        unread, self._unread_claims = self._unread_claims, set()
+        return unread
 
     def begin_round(self) -> None:
         """From here on the work of one round has its limits."""

@@ -14,6 +14,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from flowcore.cluster.arrays.device_columns import DeviceColumns
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.node_reports import Reports
 from flowcore.cluster.arrays.numa_room import NumaRoom
@@ -229,6 +230,7 @@ class Snapshot:
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
         devices: what may be allocated of devices, and what is; not to be changed.
         takers: pods that a plan has placed and that take devices, in their order, beside those of ``devices``.
+        columns: the resources that are numbers of devices; None: there are none.
     """
 
     generation: int
@@ -252,6 +254,7 @@ class Snapshot:
     numa: NumaRoom | None = None
     devices: DeviceObjects = field(default_factory=DeviceObjects)
     takers: tuple[DeviceTaker, ...] = ()
+    columns: DeviceColumns | None = None
 
     @cached_property
     def free(self) -> Int64s:
@@ -274,7 +277,13 @@ class Snapshot:
             pending=(),
             measured=None if self.measured is None else self.measured[rows],
             numa=None if self.numa is None else self.numa.of_nodes(rows),
+            columns=None if self.columns is None else self.columns.of_nodes(rows),
         )
+
+    @property
+    def plain_resources(self) -> tuple[str, ...]:
+        """The resources that nodes offer themselves, without columns of devices."""
+        return self.resources if self.columns is None else self.resources[: -len(self.columns.names)]
 
     def vector(self, amounts: Amounts) -> Int64s:
         """int64[R]: amounts in the columns of this snapshot, and 1 in the column ``pods``.

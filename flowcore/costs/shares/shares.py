@@ -74,9 +74,14 @@ class Shares:
         return np.zeros(len(self._snapshot.resources))
 
     def _row(self, amounts: Amounts, missing: float = 0.0) -> Float64s:
-        """float64[R]: amounts in the columns of the snapshot; resources that no node offers are left out."""
-        by_name = dict(amounts)
-        return np.array([by_name.get(name, missing) for name in self._snapshot.resources], dtype=np.float64)
+        """float64[R]: amounts in the columns of the snapshot; resources that no node offers are left out.
+
+        So are numbers of devices: what queues hold of them is not counted.
+        """
+        by_name, plain = dict(amounts), self._snapshot.plain_resources
+        row = np.full(len(self._snapshot.resources), missing)
+        row[: len(plain)] = [by_name.get(name, missing) for name in plain]
+        return row
 
     def request(self, requests: Amounts) -> Float64s:
         """float64[R]: what one pod asks for, or holds."""

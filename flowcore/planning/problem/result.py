@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from operator import attrgetter
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
 from flowcore.model.backfill_history import NO_BACKFILL_HISTORY, BackfillHistory
@@ -10,6 +11,7 @@ from flowcore.model.running_pods import EvictionKind, RunningPod
 from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.contradictions import Contradiction
 from flowcore.planning.problem.left_at_least import LeftAtLeast
+from flowcore.rules.devices.columns.with_columns import WithColumns
 
 
 class Bounded:
@@ -145,3 +147,22 @@ class RoundResult(Bounded):
         if self.unplaced and len({pod.pod_class.priority for pod in pods}) > 1:
             notes = (*notes, BoundNote.PRIORITIES)
         return replace(self, lower_bound=bound, bound_notes=() if bound == self.cost else notes)
+
+
+#: What a placement has beside its pod, its first field. There may be thousands of them.
+_BESIDE_POD = attrgetter(*[field.name for field in fields(Placement)][1:])
+
+
+def without_columns(result: RoundResult, columns: WithColumns) -> RoundResult:
+    """The result of a round with columns of devices for the snapshot without them: its pods claim what they claim."""
+    if columns.snapshot is columns.begun:
+        return result
+    placed = ((placement.pod, placement.node) for placement in result.placements)
+    return replace(
+        result,
+        placements=tuple(Placement(columns.pod(each.pod), *_BESIDE_POD(each)) for each in result.placements),
+        unplaced=tuple(replace(each, pod=columns.pod(each.pod)) for each in result.unplaced),
+        after=columns.without(result.after, placed),
+        evictions=tuple(replace(each, pod=columns.running_pod(each.pod)) for each in result.evictions),
+        proposals=tuple(replace(each, pod=columns.running_pod(each.pod)) for each in result.proposals),
+    )

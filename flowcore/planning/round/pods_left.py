@@ -158,10 +158,14 @@ def _by_level(
 
 
 def _most_asked(snapshot: Snapshot, unplaced: Sequence[Unplaced]) -> tuple[str, int]:
-    """The extended resource of which some pods ask for the largest part of what nodes offer, and how much; "": none."""
+    """The resource, extended or of devices, of which pods ask for the largest part of what nodes offer, and how much.
+
+    "": none.
+    """
     asked: Counter[str] = Counter()
+    devices = () if snapshot.columns is None else snapshot.columns.names
     for requests, pods in Counter(each.pod.pod_class.requests for each in unplaced).items():
-        asked.update({name: amount * pods for name, amount in requests if is_extended(name)})
+        asked.update({name: amount * pods for name, amount in requests if is_extended(name) or name in devices})
     offered = dict(zip(snapshot.resources, snapshot.allocatable.sum(axis=0, dtype=np.float64).tolist(), strict=True))
     resource = max(
         (name for name in asked if offered.get(name)), key=lambda name: asked[name] / offered[name], default=""

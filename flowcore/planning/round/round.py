@@ -45,7 +45,7 @@ from flowcore.planning.problem.passes import (
 )
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
-from flowcore.planning.problem.result import RoundResult
+from flowcore.planning.problem.result import RoundResult, without_columns
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
@@ -54,6 +54,7 @@ from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
+from flowcore.rules.devices.columns.with_columns import with_columns
 from flowcore.rules.verdicts import VerdictCache
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
@@ -117,6 +118,10 @@ class Round:
 
         ``without``: names of methods that do not run (``methods.table``).
         """
+        self._columns = with_columns(snapshot)
+        snapshot = self._columns.snapshot
+        if cache is not None:
+            cache.follow_columns(self._columns.begun, snapshot)
         self._passes = (
             CompileConstraints(),
             CompileWorkloadKinds(),
@@ -380,6 +385,7 @@ class Round:
         result = plan_evictions(self._problem, result, candidate, relaxed)
         result = with_causes_beside_room(self._problem, result)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
+        result = without_columns(result, self._columns)
         queues = self._problem.snapshot.queues
         if queues is None:
             return result
@@ -437,9 +443,11 @@ def run_one_by_one(
 
     This is kube-scheduler's order (plugins/queuesort): each pod takes the cheapest node at its turn.
     """
+    columns = with_columns(snapshot)
     passes = CompileConstraints(), CompileWorkloadKinds(), PlaceReplacements(), WithoutAtomicGroups()
-    problem = apply_all(passes, Problem(snapshot, policies, models))
+    problem = apply_all(passes, Problem(columns.snapshot, policies, models))
     portfolio = Portfolio(problem)
     portfolio.offer(one_by_one(problem, kube_scheduler_order(problem)))
     bound = first_bound(problem.cost_matrix)
-    return build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
+    result = build_result(problem, invert_all(passes, portfolio.best), bound=bound, relaxed=False, steps=0)
+    return without_columns(result, columns)

@@ -2,5 +2,5 @@
 
 `cel` evaluates selectors, `device_selectors` remembers what they say of devices, `allocation` chooses devices for the
 claims of one pod on one node, `pod_claims` finds those of a pod, `node_reach` says which nodes
-reach a device, `claim_verdicts` has kube-scheduler's verdicts.
+reach a device, `claim_verdicts` has kube-scheduler's verdicts, `columns` makes devices that are alike amounts of room.
 """

@@ -64,12 +64,14 @@ class ClaimableDevices:
 
     Attributes:
         allocations: what claims get for planned pods that have nothing in the cluster.
+        waiting: planned pods for which their nodes have no devices yet.
     """
 
     def __init__(self, state: DeviceState, claims: Mapping[ClaimKey, ResourceClaim]) -> None:
         self._claims = claims
         self._state = replace(state, allocated=AllocatedDevices(state.allocated))
         self.allocations: dict[ClaimKey, ClaimAllocation] = {}
+        self.waiting: dict[ClaimingPod, DeviceTaker] = {}
         #: How many planned pods use each claim, and which claims each of them uses.
         self._users = Counter[ClaimKey]()
         self._claims_of_pod: dict[ClaimingPod, tuple[ClaimKey, ...]] = {}
@@ -80,10 +82,15 @@ class ClaimableDevices:
         """An independent copy, in which the same is taken."""
         copied = ClaimableDevices(self._state, self._claims)
         copied._state = replace(self._state, allocated=self._state.allocated.copy())
-        copied.allocations = dict(self.allocations)
+        copied.allocations, copied.waiting = dict(self.allocations), dict(self.waiting)
         copied._users, copied._claims_of_pod = self._users.copy(), dict(self._claims_of_pod)
         copied._versions, copied._memory = dict(self._versions), self._memory
         return copied
+
+    @property
+    def version(self) -> int:
+        """Another number after each change of this one or of a copy, that none of them had before."""
+        return self._memory.versions
 
     # --- questions ---
 
@@ -175,6 +182,7 @@ class ClaimableDevices:
             return
         allocations = self.answer(claims, ReachedNode(taker.node, taker.labels))
         if isinstance(allocations, ClaimRejection):
+            self.waiting[taker.pod] = taker
             return
         for claim, allocation in zip(claims, allocations, strict=True):
             if claim.allocation is None and _key(claim) not in self.allocations:
@@ -200,6 +208,7 @@ class ClaimableDevices:
 
     def release(self, pod: ClaimingPod) -> None:
         """A pod is not planned any more; what it took and no other planned pod uses comes free."""
+        self.waiting.pop(pod, None)
         for key in self._claims_of_pod.pop(pod, ()):
             self._users[key] -= 1
             if not self._users[key]:

@@ -6,7 +6,7 @@ the claims that a template makes for a thousand pods cost one search on each nod
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -21,6 +21,7 @@ from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.claim_verdicts import DeviceState
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
+from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
 from flowcore.rules.devices.nameless_claims import NamelessClaims, named, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
@@ -89,6 +90,7 @@ class DeviceIndex:
 
     Attributes:
         devices: those of the cluster, less what pods take that are on their way.
+        columns: which of them are one resource for some requests, with the same taken.
     """
 
     def __init__(self, objects: DeviceObjects) -> None:
@@ -101,6 +103,7 @@ class DeviceIndex:
         self._allocated = AllocatedDevices()
         #: What claims have, and what is allocated with pods that are on their way.
         self._counted: dict[ClaimKey, ClaimAllocation] = {}
+        self._owners: dict[ClaimKey, str] = {}
         self._known: dict[ClaimKey, ClaimAllocation] = {}
         #: How often something changed, and by pool after how many changes something of it did last.
         self._changes = self._last_change_of_pools = 0
@@ -108,6 +111,7 @@ class DeviceIndex:
         self._answers: GenerationalCache[NamelessClaims, _Answers] = GenerationalCache(_MAX_BYTES)
         self._last_planned: _Planned | None = None
         self._state = self._state_of(SliceIndex(()))
+        self.columns = ColumnSets(self._state.slices, self._selectors)
         self.devices = ClaimableDevices(self._state, objects.claims)
 
     @classmethod
@@ -131,17 +135,16 @@ class DeviceIndex:
         if self._published != objects.published:
             self._follow_published()
         self._version, self._published = objects.version, objects.published
-        self._count({key: claim.allocation for key, claim in objects.claims.items() if claim.allocation is not None})
+        unread = objects.take_unread_claims()
+        changed = unread if self._changes > 1 else set(objects.claims)
+        for key in changed:
+            self._count(key)
+        changed |= self.devices.allocations.keys()
         self.devices = ClaimableDevices(self._state, objects.claims)
         for taker in objects.takers:
             self.devices.take(taker)
-        known = self._counted | self.devices.allocations
-        for key in known.keys() | self._known:
-            before, after = self._known.get(key), known.get(key)
-            if before != after:
-                for pool in pools_of(each for each in (before, after) if each is not None):
-                    self._changed_at[pool] = self._last_change_of_pools = self._changes
-        self._known = known
+        for key in changed | self.devices.allocations.keys():
+            self._note(key, self._counted.get(key) or self.devices.allocations.get(key))
 
     def _follow_published(self) -> None:
         """Takes over slices and classes. What nodes say whose slices are the same still holds."""
@@ -150,20 +153,44 @@ class DeviceIndex:
         pools = {each.pool_id for name in changed for each in (before.get(name), after.get(name)) if each is not None}
         if pools or self._published < 0:
             self._state = self._state_of(self._state.slices.changed(after.values(), pools))
+            self.columns.follow_slices(self._state.slices)
         if self._classes != self._objects.classes:
             self._answers = GenerationalCache(_MAX_BYTES)
         self._slices, self._classes = dict(after), dict(self._objects.classes)
         self._last_change_of_pools = self._changes
 
-    def _count(self, allocations: Mapping[ClaimKey, ClaimAllocation]) -> None:
-        """Takes over what claims have by now."""
-        for key, before in self._counted.items():
-            if allocations.get(key) != before:
+    def _count(self, key: ClaimKey) -> None:
+        """Takes over what a claim has by now."""
+        claim, before = self._objects.claims.get(key), self._counted.pop(key, None)
+        for owner in (self._owners.pop(key, ""), "" if claim is None else claim.controller):
+            self.columns.forget_running(owner)
+        if claim is not None:
+            self._owners[key] = claim.controller
+        after = None if claim is None else claim.allocation
+        if after is not None:
+            self._counted[key] = after
+        if before != after:
+            if before is not None:
                 self._allocated.remove(before)
-        for key, allocation in allocations.items():
-            if self._counted.get(key) != allocation:
-                self._allocated.add(allocation)
-        self._counted = dict(allocations)
+            if after is not None:
+                self._allocated.add(after)
+
+    def _note(self, key: ClaimKey, after: ClaimAllocation | None) -> None:
+        """What a claim has now, with pods that are on their way."""
+        before = self._known.pop(key, None)
+        if after is not None:
+            self._known[key] = after
+        if before == after:
+            return
+        for allocation, number in ((before, -1), (after, 1)):
+            if allocation is not None:
+                self.columns.count(allocation, number)
+                for pool in pools_of((allocation,)):
+                    self._changed_at[pool] = self._last_change_of_pools = self._changes
+
+    def effort_of(self, namespace: str) -> Spend:
+        """Counts what a round spends on the claims of a namespace."""
+        return self._effort.of(namespace)
 
     def devices_beside(self, takers: tuple[DeviceTaker, ...]) -> ClaimableDevices:
         """The devices, less what more planned pods take; not to be changed."""

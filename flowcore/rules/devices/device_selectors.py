@@ -1,4 +1,7 @@
-"""What selectors say of devices: each expression is compiled once, and evaluated once for devices that look alike."""
+"""What selectors say of devices: each is compiled once, and evaluated once for devices that look alike to it.
+
+Devices of one model differ in what no selector reads, such as a serial number.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +22,34 @@ _COMPILED_BYTES, _ANSWER_BYTES = 2**20, 2**27
 _BYTES_A_CHARACTER = 60
 
 
+#: Types of attributes that every expression can have.
+_KNOWN_TYPES = frozenset(("int", "bool", "string"))
+
+
+class _Selector:
+    """A compiled expression, and what it reads of a driver's devices, as these name it."""
+
+    def __init__(self, compiled: CompiledSelector) -> None:
+        self.compiled = compiled
+        self._names: dict[str, frozenset[str]] = {}
+
+    def names(self, driver: str) -> frozenset[str] | None:
+        """Names of the attributes and capacities that it reads; None: perhaps any."""
+        if self.compiled.reads is None:
+            return None
+        names = self._names.get(driver)
+        if names is None:
+            reads = self.compiled.reads
+            own = (name for domain, name in reads if domain == driver)
+            names = self._names[driver] = frozenset((*own, *(f"{domain}/{name}" for domain, name in reads)))
+        return names
+
+
 class DeviceSelectors:
     """Compiled selectors and their answers."""
 
     def __init__(self) -> None:
-        self._compiled: GenerationalCache[str, CompiledSelector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
+        self._compiled: GenerationalCache[str, _Selector | CelProblem] = GenerationalCache(_COMPILED_BYTES)
         self._answers: GenerationalCache[Hashable, bool | CelProblem] = GenerationalCache(_ANSWER_BYTES)
 
     def matches(self, expression: str, driver: str, device: Device, spend: Spend = unlimited) -> bool | CelProblem:
@@ -33,26 +59,33 @@ class DeviceSelectors:
             EffortSpentError: ``spend`` does.
         """
         spend(DEVICE)
-        seen = (driver, device.attributes, device.capacity, device.allow_multiple)
-        answer = self._answers.get((expression, seen))
+        selector = self._compile(expression, spend)
+        if isinstance(selector, CelProblem):
+            return selector
+        seen = (expression, driver, device.allow_multiple, _seen(device, selector.names(driver)))
+        answer = self._answers.get(seen)
         if answer is None:
-            answer, cost = self._evaluate(self._compile(expression, spend), driver, device)
-            self._answers.put((expression, seen), answer, estimate_bytes(answer))
+            answer, cost = selector.compiled.evaluate_with_cost(device_input(driver, device), MAX_COST)
+            self._answers.put(seen, answer, estimate_bytes(answer))
             spend(min(cost, MAX_COST))
         return answer
 
-    @staticmethod
-    def _evaluate(
-        compiled: CompiledSelector | CelProblem, driver: str, device: Device
-    ) -> tuple[bool | CelProblem, int]:
-        if isinstance(compiled, CelProblem):
-            return compiled, 0
-        return compiled.evaluate_with_cost(device_input(driver, device), MAX_COST)
-
-    def _compile(self, expression: str, spend: Spend) -> CompiledSelector | CelProblem:
-        compiled = self._compiled.get(expression)
-        if compiled is None:
+    def _compile(self, expression: str, spend: Spend) -> _Selector | CelProblem:
+        selector = self._compiled.get(expression)
+        if selector is None:
             spend(CHARACTER * len(expression))
             compiled = compile_selector(expression)
-            self._compiled.put(expression, compiled, _BYTES_A_CHARACTER * len(expression))
-        return compiled
+            selector = compiled if isinstance(compiled, CelProblem) else _Selector(compiled)
+            self._compiled.put(expression, selector, _BYTES_A_CHARACTER * len(expression))
+        return selector
+
+
+def _seen(device: Device, names: frozenset[str] | None) -> Hashable:
+    """What an expression that reads these names sees of a device."""
+    if names is None:
+        return device.attributes, device.capacity
+    # A version that is none, or a type that is not known, makes every expression err.
+    seen: list[Hashable] = [each for each in device.attributes if each[0] in names or each[1].kind not in _KNOWN_TYPES]
+    seen.append(None)
+    seen += [each for each in device.capacity if each[0] in names]
+    return tuple(seen)

@@ -53,6 +53,19 @@ def claims_of(
     return tuple(pod_claims)
 
 
+def own_claims(pod: ClaimingPod, claims: Claims) -> tuple[ResourceClaim, ...]:
+    """The claims that go when a pod goes: those made for it that nobody else uses."""
+    made = dict(pod.made)
+    named = (claims.get((pod.namespace, made.get(each.name, ""))) for each in pod.claims if each.template)
+    return tuple(
+        claim
+        for claim in named
+        if claim is not None
+        and claim.controller == pod.uid
+        and all(consumer == pod.uid for consumer in claim.reserved_for)
+    )
+
+
 def _claim(pod: ClaimingPod, named: PodClaim, claims: Claims) -> ResourceClaim | ClaimRejection | None:
     """A claim; None: none is needed."""
     name = named.claim

@@ -10,11 +10,13 @@ import numpy as np
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.model.pods import PodClass
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
+from flowcore.model.resources import Amounts
 from flowcore.rules.devices.allocation.allocator import REASON_INVALID_POOLS, REASON_NONE_FIT
 from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
+from flowcore.rules.devices.search_effort import REASON_LATER
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 
 __all__ = [
@@ -24,6 +26,9 @@ __all__ = [
     "REASON_IN_USE",
     "REASON_NONE_FIT",
     "claimable_devices",
+    "column_reads",
+    "column_rejections",
+    "column_requests",
     "prefilter_rejections",
     "reads",
     "rejections",
@@ -55,6 +60,34 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
         return ()
     rejected = DeviceIndex.of(snapshot.devices).rejected(claims, snapshot.table, snapshot.takers)
     return tuple(Rejection(reason, nodes) for reason, nodes in rejected)
+
+
+def column_requests(pod_class: PodClass, snapshot: Snapshot) -> Amounts:
+    """Numbers of devices that a class requests."""
+    columns = snapshot.columns
+    return () if columns is None else tuple(each for each in pod_class.requests if each[0] in columns.names)
+
+
+def column_reads(pod_class: PodClass, snapshot: Snapshot) -> FilterInputs | None:
+    """The numbers, of these columns."""
+    requests = column_requests(pod_class, snapshot)
+    return FilterInputs((snapshot.columns.key, requests)) if requests and snapshot.columns is not None else None
+
+
+def column_rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
+    """Nodes with fewer free devices than a class requests."""
+    requests, columns = column_requests(pod_class, snapshot), snapshot.columns
+    if not requests or columns is None:
+        return ()
+    short = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    if any(name == columns.later for name, _ in requests):
+        return (Rejection(REASON_LATER, ~short),)
+    for name, number in requests:
+        short |= snapshot.free[:, snapshot.resources.index(name)] < number
+    return (
+        Rejection(REASON_NONE_FIT, short & ~columns.invalid),
+        Rejection(REASON_INVALID_POOLS, short & columns.invalid),
+    )
 
 
 def claimable_devices(snapshot: Snapshot) -> ClaimableDevices:

@@ -28,14 +28,17 @@ def reads(pod_class: PodClass) -> FilterInputs:
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
-    """One rejection per requested resource, short of it anywhere or not; a node can be in several."""
+    """One rejection per requested resource, short of it anywhere or not; a node can be in several.
+
+    Numbers of devices are judged by DynamicResources.
+    """
     requests, free = snapshot.vector(pod_class.requests), snapshot.free
     # No node offers these, so they have no column.
     everywhere = np.ones(len(free), dtype=np.bool_)
     short = dict.fromkeys(not_offered(pod_class, snapshot), everywhere)
     short |= {
         name: free[:, column] < requests[column]
-        for column, name in enumerate(snapshot.resources)
+        for column, name in enumerate(snapshot.plain_resources)
         if requests[column] > 0
     }
     pods = Rejection(TOO_MANY_PODS, short.pop(PODS))

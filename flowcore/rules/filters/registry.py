@@ -94,6 +94,15 @@ DEVICES = Filter(
 )
 
 
+DEVICE_COLUMNS = Filter(
+    dynamic_resources.NAME,
+    lambda pod_class, _signature, snapshot: dynamic_resources.column_reads(pod_class, snapshot),
+    lambda pod_class, _signature, snapshot: dynamic_resources.column_rejections(pod_class, snapshot),
+    part="numbers",
+    state=lambda snapshot: snapshot.used,
+)
+
+
 def _of_volumes(name: str) -> Filter:
     return Filter(
         name,
@@ -155,6 +164,7 @@ IN_ORDER = (
     ),
     RUNNING_TERMS,
     DEVICES,
+    DEVICE_COLUMNS,
     Filter(
         node_declared_features.NAME,
         lambda pod_class, _signature, _snapshot: node_declared_features.reads(pod_class),
@@ -187,7 +197,7 @@ IN_ORDER = (
 
 #: Filters whose rejections hold for a whole round, whatever it places: a volume that a pod cannot have on a node is not
 #: there beside more pods either. No eviction makes room in a NUMA zone before the next report says so, and no device is
-#: free before its claim says so.
+#: free before its claim says so, unless it is one of a number of devices.
 ROUND_INVARIANT = (
     *(each for each in IN_ORDER if each.state is None or each.name in volume_filters.NAMES),
     RUNNING_TERMS,

@@ -8,7 +8,7 @@ from flowcore.cluster.arrays.snapshot import Bools, PendingPod, Snapshot
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy, PreemptionMode
 from flowcore.model.running_pods import RunningPods
-from flowcore.rules.filters import Verdicts, node_resources_fit
+from flowcore.rules.filters import Verdicts, dynamic_resources, node_resources_fit
 from flowcore.rules.reasons.exclusion import way_out
 
 
@@ -21,9 +21,11 @@ def too_small(pod_class: PodClass, snapshot: Snapshot) -> Bools:
 
 
 def only_lacks_room(pod_class: PodClass, verdicts: Verdicts, snapshot: Snapshot) -> bool:
-    """Whether a pod that fits on no node would fit on one with more room, so that evictions may help it."""
+    """Whether a pod that fits on no node would fit on one with more room or devices, so that evictions may help it."""
     out = way_out(verdicts, too_small(pod_class, snapshot))
-    return out is not None and set(out.filters) == {node_resources_fit.NAME}
+    if out is None or not out.filters:
+        return False
+    return set(out.filters) <= {node_resources_fit.NAME, dynamic_resources.NAME}
 
 
 def why_not_preempting(pod: PendingPod, policy: Policy, now: float) -> str:

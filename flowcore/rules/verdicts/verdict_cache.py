@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,6 +18,7 @@ from flowcore.cluster.arrays.snapshot import Int64s, NodeTable, Snapshot
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.rules.filters import node_resources_fit
+from flowcore.rules.filters.dynamic_resources import column_requests
 from flowcore.rules.filters.registry import Filter, run_filter
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
 from flowcore.rules.verdicts.columns import MAX_BYTES, CacheStats, Column, Columns
@@ -89,6 +91,11 @@ class VerdictCache:
         """Call it now and then: forgets what was not asked for since the last call but one."""
         self._columns.age()
 
+    def follow_columns(self, before: Snapshot, state: Snapshot) -> None:
+        """Sets the same state with columns of devices, if the one before was set."""
+        if self._state is before:
+            self.follow(state)
+
     # --- questions ---
 
     def run_filter(
@@ -110,6 +117,15 @@ class VerdictCache:
 
     def counts(self, pod_class: PodClass, snapshot: Snapshot) -> Int64s:
         """int64[N]: how many pods of a class each node takes by their requests (NodeResourcesFit)."""
+        numbers = column_requests(pod_class, snapshot)
+        if numbers:  # what is remembered does not know when these change
+            plain = msgspec.structs.replace(
+                pod_class, requests=tuple(each for each in pod_class.requests if each not in numbers)
+            )
+            columns = [(snapshot.free[:, snapshot.resources.index(name)], number) for name, number in numbers]
+            fitting = [np.maximum(free // number, 0) for free, number in columns]
+            counts: Int64s = np.minimum.reduce([self.counts(plain, snapshot), *fitting])
+            return counts
 
         def count(part: Snapshot, _at: Int64s | None) -> NDArray[Any]:
             return np.minimum(node_resources_fit.counts(pod_class, part), _MAX_COUNT).astype(np.int32)

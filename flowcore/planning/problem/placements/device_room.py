@@ -5,11 +5,13 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
-from flowcore.model.resource_claims import DeviceTaker
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
+from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
+from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
 from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters.dynamic_resources import claimable_devices, taker_on
 
 
@@ -24,9 +26,12 @@ class DeviceRoom:
         self._snapshot = snapshot
         self._devices: ClaimableDevices | None = None
         self._is_own = False
-        #: Positions of nodes of whose devices something was taken; whether that may concern others.
-        self._touched: frozenset[int] = frozenset()
+        #: int64[N], the number of the last change of each node's devices, 0: none; whether some concern other nodes.
+        self._changed_at: Int64s = np.zeros(len(snapshot.table.nodes), dtype=np.int64)
         self._touches_all = False
+        #: By what claims ask for, of each node: after which change it was asked, int64[N], and what it said, bool[N].
+        #: No two rooms have changes of one number, so that all copies have the same answers.
+        self._answers: dict[NamelessClaims, tuple[Int64s, Bools]] = {}
         self.takers: tuple[DeviceTaker, ...] = ()
 
     def shared(self) -> DeviceRoom:
@@ -34,7 +39,7 @@ class DeviceRoom:
         self._is_own = False
         shared = DeviceRoom(self._snapshot)
         shared._devices, shared.takers = self._devices, self.takers
-        shared._touched, shared._touches_all = self._touched, self._touches_all
+        shared._changed_at, shared._touches_all, shared._answers = self._changed_at, self._touches_all, self._answers
         return shared
 
     def limit(self, demand: Demand, counts: Int64s, nodes: Int64s) -> Int64s:
@@ -50,15 +55,29 @@ class DeviceRoom:
         devices = self._devices
         if devices is None:
             return counts
-        everywhere = self._touches_all or devices.has_planned_claim(pod)
-        asked = [
-            place
-            for place, node in enumerate(nodes.tolist())
-            if (everywhere or node in self._touched) and counts[place]
-        ]
-        fits = devices.fitting(pod, (self._node(int(nodes[place])) for place in asked))
-        counts[asked] = fits
+        if self._touches_all or devices.has_planned_claim(pod):
+            asked = np.nonzero(counts)[0]
+            counts[asked] = devices.fitting(pod, map(self._node, nodes[asked].tolist()))
+            return counts
+        asked = np.nonzero((self._changed_at[nodes] > 0) & (counts > 0))[0]
+        if len(asked):
+            counts[asked] = self._fitting(pod, devices, nodes[asked])
         return counts
+
+    def _fitting(self, pod: ClaimingPod, devices: ClaimableDevices, nodes: Int64s) -> Bools:
+        """bool[M]: which of these nodes have devices for a pod; all of them changed, few since the last call."""
+        claims = devices.claims_of(pod)
+        if isinstance(claims, ClaimRejection):
+            return np.zeros(len(nodes), dtype=np.bool_)
+        alike = without_names(claims)
+        if alike not in self._answers:
+            self._answers[alike] = np.zeros_like(self._changed_at), np.zeros(len(self._changed_at), dtype=np.bool_)
+        asked_at, fits = self._answers[alike]
+        stale = nodes[asked_at[nodes] != self._changed_at[nodes]]
+        fits[stale] = devices.fitting(pod, map(self._node, stale.tolist()))
+        asked_at[stale] = self._changed_at[stale]
+        fitting: Bools = fits[nodes]
+        return fitting
 
     def take(self, demand: Demand, nodes: Int64s, counts: Int64s) -> bool:
         """Pods of a demand come to these nodes, int64[M], or leave where a count is below zero.
@@ -72,9 +91,10 @@ class DeviceRoom:
         if not self._is_own or self._devices is None:
             devices = claimable_devices(self._snapshot) if self._devices is None else self._devices
             self._devices, self._is_own = devices.copy(), True
+            self._changed_at = self._changed_at.copy()
         touches_all = False
         for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
-            reached = self._node(node)
+            reached, before = self._node(node), self._devices.version
             if count > 0:
                 taker = taker_on(pod, self._snapshot.table, node)
                 self._devices.take(taker)
@@ -83,8 +103,9 @@ class DeviceRoom:
             elif count < 0:
                 self._devices.release(pod)
                 self.takers = tuple(each for each in self.takers if each.pod != pod)
+            if self._devices.version != before:
+                self._changed_at[node] = self._devices.version
             touches_all |= not self._devices.is_local(pod, reached)
-        self._touched |= frozenset(nodes.tolist())
         self._touches_all |= touches_all
         return touches_all
 

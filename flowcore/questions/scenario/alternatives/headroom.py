@@ -15,6 +15,7 @@ from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
 from flowcore.model.resources import Amounts, is_counted, is_extended, read_list, to_amounts
 from flowcore.planning.round import RoundResult, run_round
+from flowcore.questions.scenario.alternatives.claim_copies import ClaimCopies
 from flowcore.questions.scenario.alternatives.node_shapes import offers
 from flowcore.questions.scenario.alternatives.what_if import PodsAfterPlan, outcome_of
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
@@ -127,7 +128,8 @@ def answer_headroom(scenario: Scenario, query: HeadroomQuery, context: AnswerCon
             count = _CopyCounter(scenario, context, plan.result.after, template).count(query.limit)
     helped = [each for each in plan.result.unplaced if each.more_nodes_help]
     permanent = [pod for pod in scenario.running() if pod.permanent or pod.static]
-    ranked = offers(helped, scenario.cluster.nodes.values(), permanent, context.now)[: max(0, query.scale_ups)]
+    nodes, devices = scenario.cluster.nodes.values(), plan.result.after.devices
+    ranked = offers(helped, nodes, permanent, devices, context.now)[: max(0, query.scale_ups)]
     redacted = Redaction(scenario, context)
     planned = [_planned(scenario, AddNodes(each.count, each.like), before, context) for each in ranked]
     return HeadroomAnswer(
@@ -253,7 +255,8 @@ class _CopyCounter:
     """Counts copies of one pod that find room beside a plan."""
 
     def __init__(self, scenario: Scenario, context: AnswerContext, after: Snapshot, template: PendingPod) -> None:
-        self._space = replace(after, pending=(), gangs={}, running=None)
+        self._claims = ClaimCopies(replace(after, pending=(), gangs={}, running=None), template.pod_class)
+        self._space = self._claims.snapshot
         self._template, self._models = template, context.models
         self._policies = with_learnt_costs(GovernedScenario(scenario).policies, scenario, context.now)
 
@@ -277,14 +280,20 @@ class _CopyCounter:
         if rejected is None or low == limit:
             return Count(low, at_least=low == limit, nodes=nodes)
         # One more beside those that fit: what keeps it out is no other copy that waits with it.
-        alone = rejected if placed is None else self._plan(1, placed.after)
+        alone = rejected if placed is None else self._plan(1, placed.after, low)
         return Count(low, at_least=False, reason=(alone.unplaced or rejected.unplaced)[0].reason, nodes=nodes)
 
-    def _plan(self, copies: int, space: Snapshot | None = None) -> RoundResult:
+    def _plan(self, copies: int, space: Snapshot | None = None, first: int = 0) -> RoundResult:
+        """Plans so many copies, with numbers from ``first`` on."""
         key = self._template.key
         pending = tuple(
-            msgspec.structs.replace(self._template, key=f"{key}-{number}", uid=f"{key}-{number}")
-            for number in range(copies)
+            msgspec.structs.replace(
+                self._template,
+                key=f"{key}-{number}",
+                uid=f"{key}-{number}",
+                pod_class=self._claims.pod_class(number),
+            )
+            for number in range(first, first + copies)
         )
         return run_round(replace(space or self._space, pending=pending), self._policies, self._models)
 
@@ -296,4 +305,8 @@ class _CopyCounter:
         wanted = self._space.vector(requests)
         asks = wanted > 0
         per_node = (self._space.free[:, asks] // wanted[asks]).min(axis=1) if len(self._space.free) else np.zeros(0)
-        return int(np.maximum(per_node, 0).sum())
+        room = int(np.maximum(per_node, 0).sum())
+        if self._template.pod_class.devices is None:
+            return room
+        # Most pods with claims get a device at least.
+        return min(room, sum(len(each.devices) for each in self._space.devices.slices.values()))

@@ -13,15 +13,18 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import NodeTable, Snapshot
 from flowcore.cluster.assembly import build_snapshot
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.planning.round import Unplaced
+from flowcore.questions.scenario.alternatives.unused_devices import DeviceCounts, device_counts, with_unused_devices
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.rules.filters import run_filters
 
+_NO_DEVICES: DeviceCounts = {}
 #: Most nodes of one shape that are suggested.
 MAX_NODES = 100
 
@@ -43,25 +46,31 @@ class Offer:
     value: int
 
 
-def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Iterable[Pod], now: float) -> list[Offer]:
+def offers(
+    unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Iterable[Pod], devices: DeviceObjects, now: float
+) -> list[Offer]:
     """What new nodes are worth to pods that wait, the best first; shapes that take none are left out.
 
     Args:
         unplaced: pods that another node may take.
         nodes: existing ones.
         permanent: running pods of DaemonSets and static pods, which a new node has too.
+        devices: of the existing nodes; new ones are like them.
         now: seconds since the epoch.
     """
-    shapes = node_shapes(nodes, {key for each in {each.pod.pod_class for each in unplaced} for key in label_keys(each)})
+    asked = {key for each in {each.pod.pod_class for each in unplaced} for key in label_keys(each)}
+    shapes = node_shapes(nodes, asked, device_counts(devices))
     here: dict[str, list[Pod]] = defaultdict(list)
     for pod in permanent:
         here[pod.node_name].append(pod)
     table = NodeTable.of(as_new(node, node.name) for node in shapes)
     running = [(node.name, pod.usage, pod.pod_class.host_ports) for node in shapes for pod in here[node.name]]
     fresh = build_snapshot(generation=0, now=now, table=table, running=running, pending=())
+    names = {node.name: node.name for node in shapes}
+    fresh, asking = with_unused_devices(fresh, devices, names, [each.pod.pod_class for each in unplaced])
     classes: dict[tuple[PodClass, int], int] = defaultdict(int)
-    for pod_left in unplaced:
-        classes[pod_left.pod.pod_class, pod_left.price] += 1
+    for pod_class, pod_left in zip(asking, unplaced, strict=True):
+        classes[pod_class, pod_left.price] += 1
     # The dearest first; of these the smallest, so that as many as possible find room.
     order = sorted(classes.items(), key=lambda item: (-item[0][1], sum(amount for _, amount in item[0][0].requests)))
     fits = {pod_class: run_filters(pod_class, fresh).fits for pod_class, _ in classes}
@@ -77,11 +86,12 @@ def offers(unplaced: Sequence[Unplaced], nodes: Iterable[Node], permanent: Itera
     return [per_shape[position] for position in ranked if per_shape[position].pods]
 
 
-def node_shapes(nodes: Iterable[Node], asked: Collection[str]) -> list[Node]:
+def node_shapes(nodes: Iterable[Node], asked: Collection[str], devices: DeviceCounts = _NO_DEVICES) -> list[Node]:
     """One node of each shape: alike in what it has, in taints, and in labels that matter.
 
     Args:
         asked: keys of these labels; the host's name never counts.
+        devices: how many of them nodes have.
     """
     asked = set(asked) - {HOSTNAME}
     shapes: dict[tuple[object, ...], Node] = {}
@@ -89,7 +99,8 @@ def node_shapes(nodes: Iterable[Node], asked: Collection[str]) -> list[Node]:
         if not node.problem:
             fresh = as_new(node, node.name)
             labels = tuple(each for each in node.labels if each[0] in asked)
-            shapes.setdefault((labels, fresh.taints, node.allocatable, node.features), node)
+            shape = labels, fresh.taints, node.allocatable, node.features, devices.get(node.name, ())
+            shapes.setdefault(shape, node)
     return list(shapes.values())
 
 

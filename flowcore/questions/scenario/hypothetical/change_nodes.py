@@ -8,10 +8,11 @@ from itertools import count
 
 import msgspec
 
-from flowcore.cluster.kinds import STORAGE_OBJECTS
+from flowcore.cluster.kinds import RESOURCE_SLICES, STORAGE_OBJECTS
 from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.nodes import Node, Report, Taint
 from flowcore.model.pods import Pod
+from flowcore.model.resource_slices import NodeReach, ResourceSlice
 from flowcore.model.selectors import Labels, value_of
 from flowcore.model.volumes import CsiNode
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
@@ -130,12 +131,15 @@ def add(edits: Edits, change: AddNodes) -> list[str]:
     like = find_node(edits, change.like)
     permanent = [pod for pod in _on(edits, {like.name}) if _is_permanent(pod) and not pod.deleting]
     drivers = edits.scenario.cluster.storage.objects.get(("CSINode", "", like.name))
+    slices = [each for each in edits.scenario.cluster.devices.slices.values() if each.reach.node_name == like.name]
     names = []
     for name in _new_names(edits, like.name, change.count):
         names.append(name)
         edits.put_node(as_new(like, name))
         if isinstance(drivers, CsiNode):
             edits.put_object(STORAGE_OBJECTS, msgspec.structs.replace(drivers, name=name))
+        for resource_slice in slices:
+            edits.put_object(RESOURCE_SLICES, as_new_slice(resource_slice, name))
         for pod in permanent:
             pod_name = f"{pod.name}-{name}"
             edits.put_pod(msgspec.structs.replace(pod, name=pod_name, uid=f"{pod.uid}-{name}", node_name=name))
@@ -154,6 +158,16 @@ def as_new(like: Node, name: str) -> Node:
         taints=taints,
         unschedulable=False,
         report=msgspec.structs.replace(like.report, images=()) if like.report.images else Report(),
+    )
+
+
+def as_new_slice(resource_slice: ResourceSlice, node: str) -> ResourceSlice:
+    """The same devices, in a pool of a new node."""
+    return msgspec.structs.replace(
+        resource_slice,
+        name=f"{resource_slice.name}-{node}",
+        pool=f"{resource_slice.pool}-{node}",
+        reach=NodeReach(node_name=node),
     )
 
 

@@ -6,11 +6,13 @@ from collections.abc import Iterable
 
 import msgspec
 
+from flowcore.cluster.kinds import RESOURCE_CLAIMS
 from flowcore.model.pods import Pod
 from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.hypothetical.changed_pods import PodChange, changed
 from flowcore.questions.scenario.hypothetical.changes import MovePod
 from flowcore.questions.scenario.reading.edits import Edits
+from flowcore.rules.devices.pod_claims import own_claims
 
 
 def find_pod(edits: Edits, key: str, context: AnswerContext) -> Pod:
@@ -47,16 +49,23 @@ def to_waiting(pod: Pod, now: float) -> Pod:
 
 
 def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
-    """Running pods wait; those that are being deleted are gone.
+    """Running pods wait, and claims that are theirs alone have no devices; those that are being deleted are gone.
 
     Args:
         now: seconds since the epoch.
     """
     for pod in pods:
+        _release_devices(edits, pod)
         if pod.deleting:
             edits.remove_pod(pod.key)
         else:
             edits.put_pod(to_waiting(pod, now))
+
+
+def _release_devices(edits: Edits, pod: Pod) -> None:
+    claiming = pod.pod_class.devices
+    for claim in () if claiming is None else own_claims(claiming, edits.scenario.cluster.devices.claims):
+        edits.put_object(RESOURCE_CLAIMS, msgspec.structs.replace(claim, allocation=None, reserved_for=()))
 
 
 def running(edits: Edits, keys: Iterable[str], context: AnswerContext) -> list[Pod]:

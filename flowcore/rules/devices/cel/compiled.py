@@ -36,6 +36,7 @@ from flowcore.rules.devices.cel.syntax import (
     Presence,
     Select,
     Syntax,
+    names_read,
 )
 from flowcore.rules.devices.cel.values import NONE, CelOptional, CelValue, DomainMap, has_key, is_number, type_name
 
@@ -55,12 +56,16 @@ _Evaluate = Callable[[Evaluation], CelValue]
 
 
 class CompiledSelector:
-    """A compiled expression."""
+    """A compiled expression.
 
-    __slots__ = ("_evaluate",)
+    Attributes:
+        reads: domain and name of each attribute and capacity that it reads; None: perhaps any.
+    """
 
-    def __init__(self, evaluate: _Evaluate) -> None:
-        self._evaluate = evaluate
+    __slots__ = ("_evaluate", "reads")
+
+    def __init__(self, evaluate: _Evaluate, reads: frozenset[tuple[str, str]] | None = None) -> None:
+        self._evaluate, self.reads = evaluate, reads
 
     def evaluate(self, device: dict[str, CelValue] | CelProblem, max_cost: int = MAX_COST) -> bool | CelProblem:
         """Whether the expression holds for a device, or why that cannot be told.
@@ -95,7 +100,8 @@ def compile_selector(text: str) -> CompiledSelector | CelProblem:
     if len(text) > MAX_LENGTH:
         return CelProblem("compile", f"it has more than {MAX_LENGTH} characters")
     try:
-        return CompiledSelector(_Compiler().compile(parse(text)))
+        tree = parse(text)
+        return CompiledSelector(_Compiler().compile(tree), names_read(tree))
     except (ExpressionError, EvaluationError) as error:
         return CelProblem("compile", f"compilation failed: {error}"[:MAX_TEXT])
 

@@ -146,3 +146,28 @@ Syntax = (
     | BindName
     | OptionalMap
 )
+
+
+def names_read(tree: object) -> frozenset[tuple[str, str]] | None:
+    """Domain and name of each attribute and capacity of the device that an expression reads; None: perhaps any."""
+    match tree:
+        case Select(Name("device"), "driver" | "allowMultipleAllocations", _):
+            return frozenset()
+        case (
+            Select(Index(Select(Name("device"), "attributes" | "capacity"), Literal(str(domain))), str(name))
+            | Presence(Index(Select(Name("device"), "attributes" | "capacity"), Literal(str(domain))), str(name))
+            | Index(Index(Select(Name("device"), "attributes" | "capacity"), Literal(str(domain))), Literal(str(name)))
+        ):
+            return frozenset(((domain, name),))
+        case Name("device"):
+            return None
+        case Literal():
+            return frozenset()
+    read = frozenset[tuple[str, str]]()
+    parts = tree if isinstance(tree, tuple) else [getattr(tree, name) for name in getattr(tree, "__slots__", ())]
+    for part in parts:
+        names = names_read(part)
+        if names is None:
+            return None
+        read |= names
+    return read

@@ -12,6 +12,7 @@ from flowcore.model.constraint_limits import HOSTNAME
 from flowcore.model.volumes import REGION, ZONE
 from flowcore.questions.diagnosis.fixes.proposals.waiting_pods import Wanted
 from flowcore.questions.scenario.alternatives.node_shapes import label_keys, node_shapes
+from flowcore.questions.scenario.alternatives.unused_devices import device_counts, with_unused_devices
 from flowcore.questions.scenario.hypothetical.change_nodes import as_new
 from flowcore.questions.scenario.hypothetical.changes import AddNodes
 from flowcore.rules.filters import node_resources_fit, run_filters
@@ -27,15 +28,18 @@ def node_additions(wanted: Sequence[Wanted], snapshot: Snapshot) -> Iterator[Add
 
     Rules about pods elsewhere are not judged here, and what DaemonSets take on each node is not counted.
     """
-    shapes = node_shapes(snapshot.table.nodes, {*_DOMAINS, *(key for pods in wanted for key in _label_keys(pods))})
+    asked = {*_DOMAINS, *(key for pods in wanted for key in _label_keys(pods))}
+    shapes = node_shapes(snapshot.table.nodes, asked, device_counts(snapshot.devices))
     if not shapes:
         return
     table = NodeTable.of(as_new(node, f"{node.name}-new") for node in shapes)
     empty = build_snapshot(generation=0, now=snapshot.now, table=table, running=(), pending=())
+    likes = {node.name: f"{node.name}-new" for node in shapes}
+    empty, asking = with_unused_devices(empty, snapshot.devices, likes, [pods.pod.pod_class for pods in wanted])
     needed = np.zeros(len(shapes), dtype=np.float64)
-    for pods in wanted:
-        fits = run_filters(pods.pod.pod_class, empty).fits
-        per_node = node_resources_fit.counts(pods.pod.pod_class, empty)
+    for pods, pod_class in zip(wanted, asking, strict=True):
+        fits = run_filters(pod_class, empty).fits
+        per_node = node_resources_fit.counts(pod_class, empty)
         if _keeps_alone(pods):
             per_node = np.minimum(per_node, 1)
         needed += np.where(fits & (per_node > 0), len(pods.keys) / np.maximum(per_node, 1), np.inf)
