@@ -15,6 +15,7 @@ OTHERS = {
     "hardening.py": ("--only", "gangs"),
     "small_rounds.py": ("--draws", "10"),
     "devices.py": ("--nodes", "50", "--pods", "20", "-n", "1"),
+    "claims.py": ("--nodes", "20", "--pods", "40", "--warm-up", "100"),
     "eviction_methods.py": ("--only", "small", "--draws", "3"),
     "methods.py": ("--only", "tiny: none", "--budget", "0.1"),
 }

@@ -276,6 +276,36 @@ async def test_taken_over(scene: ClusterScenario, plane: tuple[ControlPlane, Api
     await scene.operator.start()
 
 
+async def test_an_urgent_pod_gets_a_device(scene: ClusterScenario) -> None:
+    """One pod leaves for it, and no second one, however long the devices of the first take to come free."""
+    await scene.priority_class("urgent", 1000)
+    await scene.nodes("a", "b", cpu="8")
+    await publish(scene, "a", 1)
+    await publish(scene, "b", 1)
+    await scene.api.create_many([scene.pod(name, resourceClaims=ONE) for name in ("p", "q")])
+    await scene.nodes_of("p", "q")
+    for claim in await claims(scene):
+        path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim['metadata']['name']}"
+        await scene.api.patch(
+            path, {"metadata": {"finalizers": [*claim["metadata"]["finalizers"], "example.com/slow"]}}
+        )
+    await scene.create("u", resourceClaims=ONE, priorityClassName="urgent")
+
+    async def one_left() -> bool:
+        return len(await scene.pods()) == 2
+
+    await until(one_left, 60, lambda: "a victim to be gone")
+    await scene.wait_for_round("later")
+    assert {pod["metadata"]["name"] for pod in await scene.pods()} & {"p", "q"}
+    for claim in await claims(scene):
+        path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim['metadata']['name']}"
+        kept = [each for each in claim["metadata"].get("finalizers", []) if each != "example.com/slow"]
+        await scene.api.patch(path, {"metadata": {"finalizers": kept}})
+    await scene.node_of("u")
+    assert len(set(await allocated(scene))) == 2
+    assert len([pod for pod in await scene.pods() if pod["metadata"]["name"] in "pq"]) == 1
+
+
 async def take(scene: ClusterScenario, claim: str, node: str, device: str) -> None:
     """Another scheduler gives a claim a device."""
     path = f"/apis/{API}/namespaces/{scene.namespace}/resourceclaims/{claim}"

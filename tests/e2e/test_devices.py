@@ -14,7 +14,7 @@ from flowcore.model.policies import SCHEDULER_NAME
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-PLANE = {"scheduler": True, "controller_manager": True}
+PLANE = {"scheduler": True, "controller_manager": True, "kwok": True}
 STEERED: dict[str, str] = {}
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
 ONE = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
@@ -107,4 +107,17 @@ async def test_both_deliveries_take_devices(scene: ClusterScenario) -> None:
     names = [pod["metadata"]["name"] for pod in await scene.pods() if pod["spec"].get("nodeName")]
     await scene.delete(*names)
     await until(three, 90, lambda: "the other three to have them")
+    assert len(set(await allocated(scene))) == 3
+
+
+async def test_an_urgent_pod_gets_a_device(scene: ClusterScenario) -> None:
+    """One pod leaves for it, and kube-scheduler allocates what that had."""
+    await scene.priority_class("urgent", 1000)
+    await scene.nodes("a", "b", cpu="8")
+    names = [f"p{number}" for number in range(3)]
+    await scene.api.create_many([scene.pod(name, "1", resourceClaims=ONE) for name in names])
+    await scene.nodes_of(*names)
+    await scene.create("u", "1", resourceClaims=ONE, priorityClassName="urgent")
+    await scene.node_of("u")
+    assert len([pod for pod in await scene.pods() if pod["metadata"]["name"] in names]) == 2
     assert len(set(await allocated(scene))) == 3

@@ -12,6 +12,7 @@ from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims,
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.leftovers import IDLE_SECONDS
+from thalweg_operator.reservations.victims.freed_devices import SECONDS
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.gang_spec import GangRef
@@ -28,13 +29,13 @@ class Case(FakeCluster):
             self.devices.publish_devices(name, count, later=later)
         self.start()
 
-    def pod(self, name: str, *, of: GangRef | None = None, shares: str = "") -> None:
+    def pod(self, name: str, *, of: GangRef | None = None, shares: str = "", priority: int = 0) -> None:
         """A pod with a claim of its own, or with one that it shares; its uid is its name."""
         claim = shares or f"{name}-gpu"
         if (NAMESPACE, claim) not in self.devices.claims:
             self.devices.make(NAMESPACE, claim, claim, owner="" if shares else name)
         devices = claiming(NAMESPACE, name, name, claim, template=not shares)
-        pod_class = msgspec.structs.replace(sized(100), devices=devices)
+        pod_class = msgspec.structs.replace(sized(100), devices=devices, priority=priority)
         self.create_pod(name, name, pod_class=pod_class, scheduler_name=SCHEDULER_NAME, gang=of)
         self.show()
 
@@ -356,3 +357,43 @@ def test_what_is_decided_is_told_to_the_next_round() -> None:
     assert {case.device("p-gpu"), case.device("q-gpu")} == {
         DeviceId("gpu.example.com", "a", f"gpu-{number}") for number in range(2)
     }
+
+
+def evicted_for(case: Case) -> None:
+    """A pod has the only device, and is gone for an urgent one; nobody has looked at its claim yet."""
+    case.pod("p")
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/p"].node_name == "a"
+    case.pod("u", priority=10)
+    case.round()
+    case.settle()
+    assert f"{NAMESPACE}/p" not in case.api
+    assert (case.phase("u"), case.device("p-gpu")) == (Phase.AWAITING_VICTIM, GPU)
+
+
+def test_devices_of_a_victim_come_free_later() -> None:
+    """No round looks for others to leave before that, and nobody else gets the device."""
+    case = Case()
+    evicted_for(case)
+    case.pod("q", priority=5)
+    case.round()
+    case.settle()
+    assert (case.phase("u"), case.phase("q")) == (Phase.AWAITING_VICTIM, None)
+    case.devices.follow_pods({"u", "q"})
+    case.show()
+    assert case.phase("u") is Phase.HELD
+    case.round()
+    case.settle()
+    assert case.api[f"{NAMESPACE}/u"].node_name == "a"
+    assert case.device("u-gpu") == GPU
+
+
+def test_devices_of_a_victim_that_do_not_come_free() -> None:
+    """The pod is told which claims have them, and is planned anew."""
+    case = Case()
+    evicted_for(case)
+    case.told()
+    case.wait(SECONDS + 2)
+    assert case.phase("u") is None
+    assert case.told()[-1] == f"claims of pods that left for it still have devices after 30 s: {NAMESPACE}/p-gpu"

@@ -157,8 +157,10 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
 def _has_devices(state: State, placement: PlannedPlacement, generation: int) -> bool:
     """Whether the devices that claims are to get are as free as the plan knew them."""
     records, pod = state.ledger.claims, placement.pod
-    if placement.claims is None or (pod.key in records.releasing and records.releasing[pod.key].uid == pod.uid):
+    if pod.key in records.releasing and records.releasing[pod.key].uid == pod.uid:
         return False
+    if placement.claims is None:
+        return placement.waits  # victims have them still; a later round says which ones it gets
     return not records.taken_since(placement.claims, generation, slices=True)
 
 

@@ -45,7 +45,7 @@ def pod_put(state: State, pod: Pod) -> None:
         else:
             ledger.round_wanted = True  # room came free
     ledger.in_flight.seen(key, "" if pod.node_name or pod.terminal else pod.uid)
-    waited = ledger.victim_left(key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
+    waited = victims.victim_left(state, key) if key in ledger.victims and not _is_awaited(ledger, pod) else []
     change = cluster.put_pod(pod, reserved)
     if key in ledger.victims:
         ledger.victim_changed(pod, state.now)
@@ -96,7 +96,7 @@ def pod_removed(state: State, key: str) -> None:
     """A pod is gone."""
     ledger = state.ledger
     before = ledger.reservations.get(key)
-    waited = ledger.victim_left(key) if key in ledger.victims else []
+    waited = victims.victim_left(state, key) if key in ledger.victims else []
     change = state.cluster.remove_pod(key)
     if waited:
         victims.settle(state, waited)
@@ -133,6 +133,7 @@ def object_event(state: State, event: ObjectEvent) -> None:
             ledger.round_wanted |= store.put(cluster, key, value)
             if store is RESOURCE_CLAIMS:
                 allocations.claim_changed(state, key, before, value)
+                victims.settle(state, state.freed_devices.claim_changed(key, value))
             elif store is RESOURCE_SLICES:
                 ledger.claims.slice_changed(key, before, value, cluster.generation)
 

@@ -7,6 +7,7 @@ from flowcore.model.gang_spec import GangKey
 from thalweg_operator.reservations.effects import Evict
 from thalweg_operator.reservations.ledger.reservation import NEVER
 from thalweg_operator.reservations.ledger.state import LedgerState
+from thalweg_operator.reservations.victims.freed_devices import FreedDevices
 from thalweg_operator.reservations.victims.moves import Moves, PartialSince
 
 
@@ -15,6 +16,7 @@ class VictimsState(LedgerState):
 
     Attributes:
         moves: pods that leave and whose replacement has a place, and those of the last hour.
+        freed_devices: what pods wait for whose victims have left.
         evicting, checking: UIDs of pods whose eviction, or its dry run, is under way.
         partial_gangs: gangs that are partially placed, and since when.
         victims_seen, gangs_seen: when all victims, and all partial gangs, were last looked at.
@@ -23,6 +25,7 @@ class VictimsState(LedgerState):
     def __init__(self, cluster: Cluster) -> None:
         super().__init__(cluster)
         self.moves = Moves()
+        self.freed_devices = FreedDevices()
         self.evicting: set[str] = set()
         self.checking: set[str] = set()
         self.partial_gangs: dict[GangKey, PartialSince] = {}

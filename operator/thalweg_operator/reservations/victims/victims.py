@@ -4,8 +4,8 @@ A pod with victims has a reservation in phase AWAITING_VICTIM, and so has every 
 one group. Here the victims of a group are evicted. Where there are several, the API server is first asked whether it
 would evict each of them; if it refuses one, none leaves. What is not wanted any more is given up; also where a node,
 or what runs there, is no longer what the pod was planned with: then the victims stay, and the next round judges again.
-Once all victims of a group have left, its places are kept (HELD) and its pods come into a round again, which judges
-them by every filter as things are then; only then are they bound, or nominated for good.
+Once all victims of a group have left and their devices are free, its places are kept (HELD) and its pods come into a
+round again, which judges them by every filter as things are then; only then are they bound, or nominated for good.
 """
 
 from __future__ import annotations
@@ -65,8 +65,24 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
 
 def look_after_victims(state: VictimsState) -> None:
     """Looks at all pods that wait, for what time and other pods change."""
+    for reservation, reason in state.freed_devices.overdue(state.ledger.reservations, state.now):
+        state.pod_refused(reservation.pod, reason, _code(state.ledger, reservation), steered=_is_steered(reservation))
+        give_up(state, reservation)
     go_on(state, state.ledger.awaiting | state.ledger.held)
     backoff.forget_unevictable(state.ledger, state.now)
+
+
+def victim_left(state: VictimsState, key: str) -> list[str]:
+    """A victim is gone or has ended; keys of the pods that waited for it.
+
+    Args:
+        key: of a pod that is a victim and that the cluster still has.
+    """
+    victim = state.ledger.victims[key].pod
+    waited = state.ledger.victim_left(key)
+    waiting = [state.ledger.reservations[name] for name in waited]
+    state.freed_devices.victim_left(victim, state.cluster.devices.claims, waiting, state.now)
+    return waited
 
 
 def settle(state: VictimsState, keys: Iterable[str]) -> None:
@@ -81,7 +97,7 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
     if state.is_delivering:
         return  # more of a group may come, with victims of its own; the next look settles what is left
     for members in _awaiting(ledger, keys):
-        if any(member.victims for member in members):
+        if any(member.victims or state.freed_devices.awaits(member) for member in members):
             continue
         if not all(may_come(state.cluster, ledger, member) for member in members):
             continue
