@@ -146,11 +146,17 @@ class Destinations:
         fits = run_filters(pod.pod_class, before, signature).fits
         leaving = state.leaving.get(resident)
         relies_on_none = leaving is not None and leaving.kind is EvictionKind.MIGRATION and bool(leaving.for_pods)
-        if at_once or (relies_on_none and len(state.leaving) > 1):
-            # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
-            # replacements of others come when they like: somebody waits for the room of a pod that moves for it.
+        others_move = relies_on_none and any(
+            mover.to >= 0 for number, mover in state.leaving.items() if number != resident
+        )
+        # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
+        # replacements of others come when they like: somebody waits for the room of a pod that moves for it.
+        if at_once or others_move:
             none_yet = state.snapshot([resident], leavers_stay=True, arrivals=(), replaced=not relies_on_none)
             fits = fits & run_filters(pod.pod_class, none_yet, signature).fits
+        if others_move:
+            gone = state.snapshot([resident], arrivals=(), replaced=False)
+            fits = fits & run_filters(pod.pod_class, gone, signature).fits
         if state.leaving.keys() - {resident} or len(at_once) < len(state.arrivals):
             fits = fits & run_filters(pod.pod_class, state.snapshot([resident]), signature).fits
         return nodes[fits[nodes]]
