@@ -19,7 +19,7 @@ from flowcore.api.selectors import (
 )
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
-from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
+from flowcore.model.quantities import nanos, whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     BETA_ZONE,
@@ -300,7 +300,7 @@ def to_capacity(wire: WireCapacity) -> Capacity:
     """A storage capacity; where it does not parse, it is -1, so no claim fits."""
     amount = wire.capacity if wire.maximum_volume_size is None else wire.maximum_volume_size
     try:
-        largest = -1 if amount is None else min(MAX_AMOUNT, whole_from_nanos(nanos(amount)))
+        largest = -1 if amount is None else whole_from_nanos(nanos(amount))
     except ModelError:
         largest = -1
     return Capacity(

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from flowcore.model.quantities import MAX_AMOUNT
 from flowcore.model.resources import Amounts
 
 #: On a pod: ``single``, for one zone with room for the whole pod.
@@ -108,9 +109,9 @@ def largest_of(amounts: Iterable[Amounts]) -> Amounts:
 
 
 def sum_of(amounts: Iterable[Amounts]) -> Amounts:
-    """Each resource with the sum of all these."""
+    """Each resource with the sum of all these, at most as much as an amount can be."""
     sums: dict[str, int] = {}
     for one_pod in amounts:
         for name, amount in one_pod:
-            sums[name] = sums.get(name, 0) + amount
+            sums[name] = min(sums.get(name, 0) + amount, MAX_AMOUNT)
     return tuple(sorted(sums.items()))

@@ -2,7 +2,7 @@
 
 Source: core/v1 Volume, PersistentVolumeClaim and PersistentVolume, storage/v1 StorageClass, CSINode, VolumeAttachment,
 CSIDriver and CSIStorageCapacity. Sizes are in billionths of a byte, exact, as quantities are compared; whole Decimals,
-since those of 17 GiB do not fit the 64 bits of an integer that is sent to the worker.
+since those of 18 GiB do not fit the 64 bits of an integer that is sent to the worker.
 """
 
 from __future__ import annotations

@@ -124,8 +124,14 @@ def test_each_move_of_a_chain_counts(limit: str) -> None:
 @pytest.mark.parametrize("gang", ["", "gang big"])
 @pytest.mark.parametrize("preempts", [False, True])
 @pytest.mark.parametrize("others", [3, 4])
-def test_a_chain_takes_no_moves_that_others_of_the_level_need(others: int, gang: str, *, preempts: bool) -> None:
-    """A chain of three for the first pod would use up the limit; the others need one move each. Nobody is lower."""
+@pytest.mark.parametrize("lower", [False, True])
+def test_a_chain_takes_no_moves_that_others_of_the_level_need(
+    others: int, gang: str, *, preempts: bool, lower: bool
+) -> None:
+    """A chain of three for the first pod would use up the limit; the others need one move each.
+
+    Nobody is lower, or only a static pod, which cannot leave.
+    """
     policy = moving(per_round=others)
     nodes, pods = rungs(3)
     wait = [waiting("big", 8, priority=5, preempts=preempts, gangs=(gang,) if gang else ())]
@@ -135,6 +141,9 @@ def test_a_chain_takes_no_moves_that_others_of_the_level_need(others: int, gang:
         # A pod of a higher priority beside them: an integer program does not decide again for two levels.
         wait.append(waiting(f"easy{number}", 3, gpu=1, priority=9 if number == 3 else 5, preempts=preempts))
     pods = [msgspec.structs.replace(pod, pod_class=msgspec.structs.replace(pod.pod_class, priority=5)) for pod in pods]
+    if lower:
+        nodes.append(node("z", 1))
+        pods.append(running("static", "z", 1, priority=0, static=True, permanent=True, owner="ds"))
     gangs = [Gang(gang, 1)] if gang else []
     result = planned(snapshot(nodes, pods, wait, policy=policy, gangs=gangs), policy)
     assert {each.pod.key for each in result.unplaced} == {"default/big"}
@@ -340,3 +349,32 @@ def test_seldom_is_there_a_better_plan_with_chains() -> None:
         in_chains += any(each.after for each in simulated.result.evictions)
     assert in_chains
     assert worse <= max(1, ALLOWED * DRAWS)
+
+
+def test_a_gang_of_several_priorities_preempts_for_its_highest() -> None:
+    """What runs is as important as its lowest pod, and less important than its highest."""
+    policy = moving()
+    nodes, pods = [node("n1", 4), node("n2", 4)], [running("v", "n1", 4, priority=5), running("k", "n2", 2, priority=5)]
+    gang = ("gang g",)
+    wait = [
+        waiting("hi", 4, priority=10, preempts=True, gangs=gang),
+        waiting("lo", 2, priority=5, preempts=True, gangs=gang),
+    ]
+    result = planned(snapshot(nodes, pods, wait, policy=policy, gangs=[Gang("gang g", 2)]), policy)
+    assert {(each.pod.key, each.node) for each in result.placements} == {("default/hi", "n1"), ("default/lo", "n2")}
+    assert [each.pod.key for each in result.evictions] == ["default/v"]
+
+
+def test_no_move_relies_on_a_pod_that_moves_later() -> None:
+    """R must be near a, which moves for b1: so r may not move for b2 to where a was near."""
+    policy = moving()
+    near = InterPodConstraints(affinity=(AffinityTerm("zone", selects("a"), ("default",)),))
+    pods = [
+        running("a", "n1x", 4, labels=(("app", "a"),)),
+        running("r", "n5x", 2, labels=(("app", "r"),), constraints=near),
+    ]
+    wait = [waiting("b2", 8, gpu=2, priority=3), waiting("b1", 8, gpu=1)]
+    nodes = [node("n1x", 8, gpu=1), node("n5x", 8, gpu=2), node("n2y", 4), node("n3x", 2)]
+    result = planned(snapshot(nodes, pods, wait, policy=policy), policy)
+    assert [each.pod.key for each in result.evictions] == ["default/a"]
+    assert [each.pod.key for each in result.placements] == ["default/b1"]

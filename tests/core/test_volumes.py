@@ -96,7 +96,7 @@ def test_a_volume_whose_capacity_cannot_be_read_is_large_enough_for_no_claim() -
     assert found.size < 0
 
 
-@pytest.mark.parametrize("size", ["1500m", "17Gi", "16Ei"])
+@pytest.mark.parametrize("size", ["1500m", "32Gi", "16Ei"])
 def test_any_size_is_sent_and_kept_exactly(size: str) -> None:
     """The worker and saved state get what was read; a size in billionths of a byte is no number of 64 bits."""
     read = [

@@ -18,6 +18,7 @@ from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
+from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.fit_checks import is_plain
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.rules.filters import round_invariant_fits, run_filters, static_fits
@@ -143,11 +144,19 @@ class Destinations:
         at_once = [arrival for arrival in state.arrivals if arrival.at_once]
         before = state.snapshot([resident], leavers_stay=True, arrivals=at_once)
         fits = run_filters(pod.pod_class, before, signature).fits
-        if at_once or len(state.leaving) > (resident in state.leaving):
-            # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
-            # replacements of others come when they like.
-            none_yet = state.snapshot([resident], leavers_stay=True, arrivals=(), replaced=False)
+        leaving = state.leaving.get(resident)
+        relies_on_none = leaving is not None and leaving.kind is EvictionKind.MIGRATION and bool(leaving.for_pods)
+        others_move = relies_on_none and any(
+            mover.to >= 0 for number, mover in state.leaving.items() if number != resident
+        )
+        # Some of them may still wait for rules: the order of the plan says so once all of it is decided. And
+        # replacements of others come when they like: somebody waits for the room of a pod that moves for it.
+        if at_once or others_move:
+            none_yet = state.snapshot([resident], leavers_stay=True, arrivals=(), replaced=not relies_on_none)
             fits = fits & run_filters(pod.pod_class, none_yet, signature).fits
+        if others_move:
+            gone = state.snapshot([resident], arrivals=(), replaced=False)
+            fits = fits & run_filters(pod.pod_class, gone, signature).fits
         if state.leaving.keys() - {resident} or len(at_once) < len(state.arrivals):
             fits = fits & run_filters(pod.pod_class, state.snapshot([resident]), signature).fits
         return nodes[fits[nodes]]

@@ -36,7 +36,7 @@ from flowcore.planning.evictions.rules.rule_evictions import evict_for_rules
 from flowcore.planning.evictions.search.leavers import prices_beside, resident_room
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
 from flowcore.planning.evictions.search.search import Search
-from flowcore.planning.evictions.state import Checkpoint, EvictionState
+from flowcore.planning.evictions.state import Arrival, Checkpoint, EvictionState
 from flowcore.planning.evictions.take_back import take_back
 from flowcore.planning.evictions.waiting import Waiting, affordable, restrict_to_gang_domains, waiting_after
 from flowcore.planning.methods.relaxation import RelaxedSolution
@@ -118,7 +118,7 @@ class _EvictionRound:
         waiting = waiting_after(problem, result)
         restricted = restrict_to_gang_domains(problem, result, waiting)
         self._waiting, demands = affordable(problem, candidate, waiting, restricted)
-        highest = max((each.priority for each in self._waiting), default=-(2**31))
+        highest = max(map(self._highest, self._waiting), default=-(2**31))
         revocable = _revocable(problem, result, highest)
         self._is_small = is_small(problem, result, candidate, self._waiting) and not (broken or lasting.any_broken)
         if self._is_small:
@@ -181,12 +181,12 @@ class _EvictionRound:
             if self._state.arrivals != before:  # others than before have room now, or victims that are enough
                 for waiting in self._waiting:
                     self._place(search, waiting)
-        order = self._drop_what_breaks_rules(groups)
+        order = self._drop_what_breaks_rules(search, groups)
         if self._try_again(search):
-            order = self._drop_what_breaks_rules(groups)
+            order = self._drop_what_breaks_rules(search, groups)
         take_back(self._state, lambda: first_rejected(self._state, order) is None)
         if self._place_revoked(search):
-            last = self._drop_what_breaks_rules(groups)
+            last = self._drop_what_breaks_rules(search, groups)
             take_back(self._state, lambda: first_rejected(self._state, last) is None)
         if self._state.changed:
             self._fill_and_check(search, groups)
@@ -295,7 +295,7 @@ class _EvictionRound:
             ((demand, pods),) = waiting.demands
             policy, now = self._policy(demand), self._problem.snapshot.now
             left = [pod for pod in pods if pod.key not in arrived]
-            may_evict = self._any_lower(waiting)
+            may_evict = self._any_evictable(waiting)
             preempting = [pod for pod in left if may_evict and may_preempt(pod, policy, now)]
             others = [pod for pod in left if not (may_evict and may_preempt(pod, policy, now))]
             if waves != CHAINS:
@@ -303,9 +303,11 @@ class _EvictionRound:
             if others:
                 search.place_all(demand, others, preempts=False, waves=waves)
             return
-        preempts = self._any_lower(waiting) and self._may_all_preempt(waiting)
+        preempts = self._any_evictable(waiting) and self._may_all_preempt(waiting)
         if waiting.demands[0][1][0].key in arrived or (preempts and waves == CHAINS):
             return
+        if waves == CHAINS and not search.may_chain(self._highest(waiting)):
+            return  # it was tried without
         if preempts or waves == CHAINS:
             waves = ANY_PLACES  # it has none of the places that it was tried on
         checkpoint = self._state.checkpoint()
@@ -317,9 +319,20 @@ class _EvictionRound:
                 return
             self._state.roll_back(checkpoint)
 
-    def _any_lower(self, waiting: Waiting) -> bool:
-        """Whether there is anybody who could be evicted for it."""
-        return self._reclaims is not None or bool((self._state.residents.priorities < waiting.priority).any())
+    def _any_evictable(self, waiting: Waiting) -> bool:
+        """Whether there is anybody who could be evicted for it: by preemption, or for the share of its queue."""
+        has_queue = self._reclaims is not None and any(pod.queue for _, pods in waiting.demands for pod in pods)
+        return has_queue or self._least_evictable < self._highest(waiting)
+
+    @cached_property
+    def _least_evictable(self) -> int:
+        """The lowest priority of a pod that may be evicted."""
+        residents = self._state.residents
+        return int(residents.priorities[residents.evictable].min(initial=2**31))
+
+    def _highest(self, waiting: Waiting) -> int:
+        """The highest priority of what waits: it chooses victims by that of each pod."""
+        return max(self._problem.demands[demand].group.pod_class.priority for demand, _ in waiting.demands)
 
     def _try_again(self, search: Search) -> bool:
         """Places pods that rules kept out: others have left and come since. Whether there were any."""
@@ -388,7 +401,7 @@ class _EvictionRound:
     def _fill_and_check(self, search: Search, groups: Mapping[str, Waiting]) -> None:
         self._fill(search)
         arrived = len(self._state.arrivals)
-        order = self._drop_what_breaks_rules(groups)
+        order = self._drop_what_breaks_rules(search, groups)
         if len(self._state.arrivals) < arrived:
             take_back(self._state, lambda: first_rejected(self._state, order) is None)
 
@@ -423,15 +436,33 @@ class _EvictionRound:
 
     # --- verification ---
 
-    def _drop_what_breaks_rules(self, groups: Mapping[str, Waiting]) -> ArrivalOrder:
-        """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later."""
-        order = order_arrivals(self._state)
-        while (arrival := first_rejected(self._state, order)) is not None:
+    def _drop_what_breaks_rules(self, search: Search, groups: Mapping[str, Waiting]) -> ArrivalOrder:
+        """Pods that a filter rejects after all, with the rest of their group; who left for them is taken back later.
+
+        And pods for which others move that a filter rejects where they go: what they need near has moved since.
+        """
+        state = self._state
+        order = order_arrivals(state)
+        while True:
+            arrival = first_rejected(state, order) or self._first_without_place(search.destinations)
+            if arrival is None:
+                return order
             waiting = groups.get(arrival.pod.key)
             pods = [arrival.pod] if waiting is None else [pod for _, pods in waiting.demands for pod in pods]
-            self._state.drop_arrivals({pod.key for pod in pods})
-            order = order_arrivals(self._state)
-        return order
+            state.drop_arrivals({pod.key for pod in pods})
+            order = order_arrivals(state)
+
+    def _first_without_place(self, destinations: Destinations) -> Arrival | None:
+        """The first arrival for which a pod moves that its next node rejects, as all of the plan is now; None: none."""
+        state = self._state
+        arrivals = {arrival.pod.key: arrival for arrival in state.arrivals}
+        for resident, leaving in state.leaving.items():
+            waiting = next((arrivals[key] for key in leaving.for_pods if key in arrivals), None)
+            if waiting is None or leaving.kind is not EvictionKind.MIGRATION or leaving.to < 0:
+                continue
+            if not len(destinations.passing(resident, np.array([leaving.to], dtype=np.int64))):
+                return waiting
+        return None
 
     def _passes_all(self) -> bool:
         """Whether every filter passes for all that comes, in its order."""

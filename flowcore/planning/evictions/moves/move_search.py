@@ -53,7 +53,7 @@ class MoveSearch:
     def _place(self, this: NodeSearch, pod: PendingPod, waves: int) -> bool:
         """The same; ``waves``: how many pods may leave one after the other, 1: each has a place that is free."""
         state, chains = self._state, self._chains
-        if waves > 1 and not (chains.may_look and self._may_begin(this.priority)):
+        if waves > 1 and not (chains.may_look and self.may_begin(this.priority)):
             return False
         candidates = self._candidates(this, in_chains=waves > 1)
         if candidates and waves > 1:
@@ -83,7 +83,7 @@ class MoveSearch:
                         heapq.heappush(candidates, candidate)
         return False
 
-    def _may_begin(self, priority: int) -> bool:
+    def may_begin(self, priority: int) -> bool:
         """Whether any pod could be the first of a chain: it goes where room is free."""
         return bool(self._destinations.may_fit(self._moves.mask(priority)).any())
 

@@ -87,6 +87,10 @@ class Search:
             placed += took
         return placed
 
+    def may_chain(self, priority: int) -> bool:
+        """Whether any pod could be the first of a chain of moves for pods of a priority."""
+        return self._moves.any and self._move_search.may_begin(priority)
+
     def _counts_lost_work(self, demand: int) -> bool:
         return self._state.demands[demand].policy.preemption.victims is VictimOrder.LEAST_LOST_WORK
 

@@ -76,13 +76,15 @@ def serve(
         try:
             with time_limit(request.deadline):
                 reply = run_request(replica, request, models)
+            body = reply_encoder.encode(reply)
         except RoundExpired as error:
             reply = failed_reply(request, str(error), "timeout")
         except MemoryError:
             reply = failed_reply(request, f"the worker reached its memory limit of {short_bytes(memory)}", "memory")
         except Exception as error:  # noqa: BLE001 - the operator decides; this process goes on
             reply = failed_reply(request, repr(error))
-        body = reply_encoder.encode(reply)
+        if reply.problem:
+            body = reply_encoder.encode(reply)
         sink.write(LENGTH.pack(len(body)) + body)
         sink.flush()
         for folder in folders(request, records) if not reply.problem else ():

@@ -167,6 +167,10 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
         return  # they will go
     if all(place_waits(state, record.pod) for record in staying):
         return  # others leave before them; once these are gone the place opens, or the plan is given up
+    lost = next((record.to for record in staying if _has_lost_place(state, record)), "")
+    if lost:
+        _not_in_time(state, members, f"the place on node {lost} for its replacement is not kept any more")
+        return
     if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)
@@ -314,12 +318,17 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
         return is_independent_eviction(state, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
-    if record.departure in MOVES and record.to and not is_place_kept(state, place_key(record.pod)):
+    if _has_lost_place(state, record):
         return False
     # In a chain it leaves also for the place of the next one, which is needed only as long as the waiting pod is.
     pods = record.for_pods.difference(state.moves.awaited) or record.for_pods
     waiting = [ledger.reservations[key] for key in pods]
     return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
+
+
+def _has_lost_place(state: VictimsState, record: VictimRecord) -> bool:
+    """Whether a pod that moves has no place any more for its replacement."""
+    return record.departure in MOVES and bool(record.to) and not is_place_kept(state, place_key(record.pod))
 
 
 def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
