@@ -162,6 +162,12 @@ class WireMadeClaim(Wire):
     resource_claim_name: str | None = None
 
 
+class WireExtendedClaim(Wire):
+    """The claim that was made for the extended resources of a pod."""
+
+    resource_claim_name: str = ""
+
+
 class WirePodStatus(Wire):
     phase: str | None = None
     start_time: datetime | None = None
@@ -173,6 +179,7 @@ class WirePodStatus(Wire):
     allocated_resources: Quantities | None = None
     qos_class: str | None = None
     resource_claim_statuses: list[WireMadeClaim] | None = None
+    extended_resource_claim_status: WireExtendedClaim | None = None
 
 
 class WirePodAnnotations(WireGangAnnotations):

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from flowcore.api.pod_objects import WireContainer, WireContainerStatus, WirePodSpec, WirePodStatus
+from flowcore.model.devices import may_be_devices
 from flowcore.model.pods import HostPort
-from flowcore.model.resources import NanoList, pod_total, raise_to, read_list
+from flowcore.model.quantities import whole_from_nanos
+from flowcore.model.resource_claims import ExtendedRequests
+from flowcore.model.resources import Amounts, NanoList, pod_total, raise_to, read_list
 
 
 def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoList:
@@ -50,6 +53,49 @@ def requests_of(spec: WirePodSpec, status: WirePodStatus | None = None) -> NanoL
         resized = effective(pod_level, actual, allocated)
         pod_level = {name: resized.get(name, 0) for name in pod_level}
     return pod_total(containers, init_containers, pod_level, read_list(spec.overhead, "spec.overhead"))
+
+
+def extended_requests_of(spec: WirePodSpec, requests: Amounts) -> ExtendedRequests:
+    """What a claim would ask for in place of each extended resource of a pod, sorted by resource.
+
+    Source: kube-scheduler plugins/dynamicresources/extendeddynamicresources.go (createRequestsAndMappings). Init
+    containers have the devices of containers that start later, and one more request for what the largest of them lacks.
+
+    Args:
+        requests: of the pod.
+
+    Raises:
+        ModelError: a quantity does not parse or is negative.
+    """
+    resources = [name for name, _ in requests if may_be_devices(name)]
+    if not resources:
+        return ()
+    starting = spec.init_containers or []
+    containers = [
+        read_list(container.resources.requests if container.resources else None, f"containers[{place}]")
+        for place, container in enumerate((*starting, *(spec.containers or ())))
+    ]
+    ends = {place for place, container in enumerate(starting) if container.restart_policy != "Always"}
+    return tuple((resource, _device_requests(resource, containers, ends)) for resource in resources)
+
+
+def _device_requests(resource: str, containers: list[NanoList], ends: set[int]) -> tuple[tuple[str, int], ...]:
+    """Names and numbers of the requests for one resource.
+
+    Args:
+        containers: requests of each, init containers first.
+        ends: places of init containers that end before others start.
+    """
+    asked = [whole_from_nanos(container.get(resource, 0)) for container in containers]
+    names = [
+        f"container-{place}-request-{sorted(container).index(resource)}" if resource in container else ""
+        for place, container in enumerate(containers)
+    ]
+    stays = [0 if place in ends else number for place, number in enumerate(asked)]
+    lacks = {place: asked[place] - sum(stays[place:]) for place in sorted(ends)}
+    most = max(lacks, key=lambda place: lacks[place], default=None)
+    requests = [] if most is None or lacks[most] <= 0 else [(names[most], lacks[most])]
+    return (*requests, *((names[place], number) for place, number in enumerate(stays) if number))
 
 
 def has_resize(status: WirePodStatus) -> bool:

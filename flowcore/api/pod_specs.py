@@ -12,16 +12,16 @@ from flowcore.api.node_features import needed_features
 from flowcore.api.pod_limits import over_limit
 from flowcore.api.pod_numa import numa_needs
 from flowcore.api.pod_objects import WireNodeAffinity, WireOwner, WirePod, WirePodMeta, WirePodSpec, WirePodStatus
-from flowcore.api.pod_requests import host_ports_of, images_of, repositories_of, requests_of
+from flowcore.api.pod_requests import extended_requests_of, host_ports_of, images_of, repositories_of, requests_of
 from flowcore.api.resource_claims import to_claiming_pod
 from flowcore.api.selectors import to_node_term
 from flowcore.api.volumes import to_volumes
 from flowcore.model.data import DataSource
-from flowcore.model.devices import needs_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pods import PodClass, PreferredTerm, Toleration
+from flowcore.model.resource_claims import ExtendedRequests
 from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.shared_gpus import asks_hami
@@ -64,6 +64,7 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
     scheduling_group: WireSchedulingGroup | None
     storage_reason: str
     asked: dict[str, Quantities] | None
+    extended: ExtendedRequests
 
 
 def controller_of(meta: WirePodMeta) -> WireOwner:
@@ -87,10 +88,12 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     excess = over_limit(spec, meta.labels or {})
     unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(volumes)
     requests: Amounts = ()
+    extended: ExtendedRequests = ()
     unreadable, numa, numa_problem = "", None, None
     try:
         requests = intern(to_amounts(requests_of(spec)))
-        unsupported_reason = unsupported_reason or needs_devices(requests, {}) or asks_hami(requests)
+        extended = intern(extended_requests_of(spec, requests))
+        unsupported_reason = unsupported_reason or asks_hami(requests)
     except ModelError as error:
         unreadable = str(error)
     if not unreadable:
@@ -129,6 +132,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         scheduling_group=spec.scheduling_group,
         storage_reason=_storage_reason(spec),
         asked=_asked(spec),
+        extended=extended,
     )
 
 

@@ -25,6 +25,7 @@ from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import DURING_EXECUTION, EVICTABLE, GATE, DuringExecution
 from flowcore.model.quantities import MAX_AMOUNT
+from flowcore.model.resource_claims import ClaimingPod
 from flowcore.model.resources import CPU, EPHEMERAL_STORAGE, MEMORY, Amounts, to_amounts
 
 #: Usage of a bound pod whose requests cannot be read: it fills its node, so that no unknown room is given away.
@@ -97,7 +98,7 @@ def to_read_pod(
         namespace=namespace,
         name=meta.name,
         uid=meta.uid or "",
-        pod_class=reading.pod_class,
+        pod_class=_holding_class(reading.pod_class, meta, status) if node_name else reading.pod_class,
         labels=intern(to_labels(meta.labels)),
         scheduler_name=reading.scheduler_name,
         node_name=intern(node_name) if node_name else "",
@@ -136,7 +137,17 @@ def to_read_pod(
         usage_class=reading.usage_class,
         checkpointed=checkpointed,
         holds_shared_gpu=holds_shared_gpu(namespace, meta.labels),
+        extended=reading.extended,
     )
+
+
+def _holding_class(pod_class: PodClass, meta: WirePodMeta, status: WirePodStatus) -> PodClass:
+    """The class of a pod with a node: devices of its extended resources are those of one more claim of its own."""
+    extended = status.extended_resource_claim_status
+    if extended is None:
+        return pod_class
+    claiming = pod_class.devices or ClaimingPod(meta.namespace or "default", meta.name, meta.uid or "")
+    return msgspec.structs.replace(pod_class, devices=claiming.with_extended_claim(made=extended.resource_claim_name))
 
 
 def _first_bad(

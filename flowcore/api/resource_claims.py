@@ -142,8 +142,13 @@ class WireWriter(Wire):
     fields_v1: Any = msgspec.field(default=None, name="fieldsV1")
 
 
+class WireDeviceClaimAnnotations(Wire):
+    extended: str | None = msgspec.field(default=None, name="resource.kubernetes.io/extended-resource-claim")
+
+
 class WireDeviceClaimMeta(WireMeta):
     owner_references: list[WireOwner] | None = None
+    annotations: WireDeviceClaimAnnotations | None = None
     managed_fields: list[WireWriter] | None = None
 
 
@@ -183,6 +188,7 @@ def to_resource_claim(wire: WireDeviceClaim) -> ResourceClaim:
         is_ours=allocation is not None and any(map(_wrote_allocation, meta.managed_fields or ())),
         awaited=() if allocation is None else tuple(_awaited(allocation, status.devices or ())),
         failure="" if allocation is None else _failure(allocation, status.devices or ()),
+        is_extended=meta.annotations is not None and meta.annotations.extended == "true",
     )
 
 

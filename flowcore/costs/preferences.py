@@ -110,9 +110,11 @@ def _offers_more(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     """bool[N]: nodes that offer an extended resource that the pod does not request."""
     asked = {name for name, _ in pod_class.requests}
     offers = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
+    devices = {} if snapshot.columns is None else snapshot.columns.extended
     for column, name in enumerate(snapshot.plain_resources):
         if is_extended(name) and name not in asked and name != BANDWIDTH:
-            offers |= snapshot.allocatable[:, column] > 0
+            offered = snapshot.allocatable[:, column] > 0
+            offers |= offered & ~devices[name] if name in devices else offered
     return offers
 
 

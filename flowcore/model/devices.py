@@ -1,7 +1,7 @@
-"""Devices that are claimed (DRA): which pods need them, so that these are left to kube-scheduler.
+"""Device classes, and pods whose extended resources are devices of a class where nodes do not offer them.
 
-Source: resource/v1 DeviceClass; kube-scheduler plugins/dynamicresources/extendeddynamicresources.go. The gate
-DRAExtendedResource is on by default in 1.36.
+Source: resource/v1 DeviceClass; kube-scheduler plugins/dynamicresources/extendeddynamicresources.go;
+dynamic-resource-allocation deviceclass/extendedresourcecache. The gate DRAExtendedResource is on by default in 1.36.
 """
 
 from __future__ import annotations
@@ -11,10 +11,13 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from flowcore.model.pods import Pod
-from flowcore.model.resources import Amounts
+from flowcore.model.resource_claims import ClaimingPod, ClaimRequest, DeviceRequest
+from flowcore.model.resources import is_extended
 
 #: Asking for this prefix with a DeviceClass's name after it is asking for a device of the class.
 IMPLICIT_PREFIX = "deviceclass.resource.kubernetes.io/"
+
+_UNREAD = "ResourceSlices and ResourceClaims cannot be read"
 
 
 class DeviceClass(msgspec.Struct, frozen=True, gc=False):
@@ -24,47 +27,70 @@ class DeviceClass(msgspec.Struct, frozen=True, gc=False):
         extended_resource: the resource name that pods may ask for instead of claiming, or "".
         selectors: CEL expressions that all hold for its devices; None for one of a kind that is not known.
         config: what drivers are told of its devices, as JSON.
+        created: seconds since the epoch; 0: unknown.
     """
 
     name: str
     extended_resource: str = ""
     selectors: tuple[str | None, ...] = ()
     config: tuple[str, ...] = ()
+    created: float = 0.0
+
+
+def may_be_devices(resource: str) -> bool:
+    """Whether a DeviceClass may back a resource (IsDRAExtendedResourceName)."""
+    return is_extended(resource) or resource.startswith(IMPLICIT_PREFIX)
 
 
 def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:
-    """Extended resource -> the DeviceClass that backs it."""
-    return {each.extended_resource: each.name for each in classes if each.extended_resource}
-
-
-def needs_devices(requests: Amounts, device_class_by_resource: Mapping[str, str]) -> str:
-    """Why a pod with these requests is left to kube-scheduler, "" when it need not be.
-
-    Args:
-        device_class_by_resource: of ``device_resources``.
-    """
-    for name, _ in requests:
-        device_class = (
-            name[len(IMPLICIT_PREFIX) :] if name.startswith(IMPLICIT_PREFIX) else device_class_by_resource.get(name)
-        )
-        if device_class is not None:
-            return (
-                f"its extended resource {name} is backed by the DeviceClass {device_class}: devices are allocated by "
-                "kube-scheduler"
-            )
-    return ""
+    """Extended resource -> the DeviceClass that backs it: of several the newest, then the first by name."""
+    backing = dict[str, str]()
+    for each in sorted(classes, key=lambda each: (-each.created, each.name)):
+        backing[IMPLICIT_PREFIX + each.name] = each.name
+        if each.extended_resource:
+            backing.setdefault(each.extended_resource, each.name)
+    return backing
 
 
 def with_devices(pod: Pod, device_class_by_resource: Mapping[str, str], *, claims_known: bool = True) -> Pod:
-    """The pod as it is once DeviceClasses are known: one whose devices cannot be planned is left to kube-scheduler.
+    """A waiting pod as it is once DeviceClasses are known: what is a device on some nodes is one more claim of it.
+
+    A pod whose devices cannot be planned is left to kube-scheduler.
 
     Args:
         device_class_by_resource: of ``device_resources``.
         claims_known: whether ResourceSlices and ResourceClaims can be read.
     """
-    unsupported = pod.unsupported_reason or needs_devices(pod.pod_class.requests, device_class_by_resource)
-    if not (unsupported or claims_known or pod.pod_class.devices is None):
-        unsupported = "its resource claims are not planned: ResourceSlices and ResourceClaims cannot be read"
-    return (
-        pod if unsupported == pod.unsupported_reason else msgspec.structs.replace(pod, unsupported_reason=unsupported)
+    backed = [(name, device_class_by_resource[name]) for name, _ in pod.extended if name in device_class_by_resource]
+    if backed:
+        resource, device_class = backed[0]
+        what = f"its extended resource {resource} is backed by the DeviceClass {device_class}"
+        pod = _claiming(pod, dict(backed), what)
+        return pod if claims_known else _unsupported(pod, f"{what}: {_UNREAD}")
+    if not claims_known and pod.pod_class.devices is not None:
+        return _unsupported(pod, f"its resource claims are not planned: {_UNREAD}")
+    return pod
+
+
+def _unsupported(pod: Pod, reason: str) -> Pod:
+    return pod if pod.unsupported_reason else msgspec.structs.replace(pod, unsupported_reason=reason)
+
+
+def _claiming(pod: Pod, backing: Mapping[str, str], what: str) -> Pod:
+    requests = [
+        ClaimRequest(name, DeviceRequest(name, backing[resource], count=count), resource=resource)
+        for resource, asked in pod.extended
+        if resource in backing
+        for name, count in asked
+    ]
+    claiming = pod.pod_class.devices or ClaimingPod(pod.namespace, pod.name, pod.uid)
+    claiming = claiming.with_extended_claim(tuple(sorted(requests, key=lambda request: request.name)))
+    unbindable = (
+        f"{what}, and the binder makes no claim for it; a policy with delivery: Extender plans such pods and leaves "
+        "claim and allocation to kube-scheduler"
+    )
+    return msgspec.structs.replace(
+        pod,
+        pod_class=msgspec.structs.replace(pod.pod_class, devices=claiming),
+        unbindable_reason=pod.unbindable_reason or unbindable,
     )

@@ -16,7 +16,7 @@ from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.policies import Delivery, DuringExecution
-from flowcore.model.resource_claims import ClaimingPod
+from flowcore.model.resource_claims import ClaimingPod, ExtendedRequests
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
@@ -184,6 +184,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     checkpointed: float = 0.0
     #: It holds a GPU for pods of KAI-Scheduler that share it: while they run the GPU is not free, whoever evicts it.
     holds_shared_gpu: bool = False
+    #: What it asks for of extended resources, as requests of a claim, should a DeviceClass back them.
+    extended: ExtendedRequests = ()
 
     @property
     def key(self) -> str:

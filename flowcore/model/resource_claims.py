@@ -17,6 +17,12 @@ MAX_CONSUMERS = 256
 
 EXACT_COUNT, ALL = "ExactCount", "All"
 
+#: The claim that kube-scheduler makes for a pod's extended resources, before it has a name; no object has such a name.
+EXTENDED_RESOURCES = "<extended-resources>"
+
+#: Extended resource -> what a claim would ask for in its place: names and numbers of its requests.
+ExtendedRequests = tuple[tuple[str, tuple[tuple[str, int], ...]], ...]
+
 
 class DeviceToleration(msgspec.Struct, frozen=True, gc=False):
     """Taints of devices that a request puts up with. An empty key or effect means any.
@@ -60,11 +66,14 @@ class ClaimRequest(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         exactly: what is asked for; None if there are alternatives, or if it asks in a way that is not known.
         first_available: alternatives, the preferred first.
+        resource: the extended resource in whose place it is; a node that offers this itself needs no device for it. "":
+            none.
     """
 
     name: str
     exactly: DeviceRequest | None = None
     first_available: tuple[DeviceRequest, ...] = ()
+    resource: str = ""
 
     @property
     def alternatives(self) -> tuple[DeviceRequest, ...]:
@@ -142,6 +151,7 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
         is_ours: Thalweg wrote the allocation, by what the API server remembers of writers.
         awaited: devices of the allocation, each with the conditions that its driver has not reported yet.
         failure: what a driver says of a device that will never be ready; "": nothing.
+        is_extended: kube-scheduler made it for the extended resources of its controller, a pod.
     """
 
     namespace: str
@@ -156,6 +166,7 @@ class ResourceClaim(msgspec.Struct, frozen=True, gc=False):
     is_ours: bool = False
     awaited: tuple[str, ...] = ()
     failure: str = ""
+    is_extended: bool = False
 
     @property
     def key(self) -> str:
@@ -202,6 +213,8 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         made: name in the pod -> the claim that was made from its template, "" if none is needed; from
             ``status.resourceClaimStatuses``.
+        extended: what the claim asks for that kube-scheduler makes for its extended resources, on a node that offers
+            none of them; the claim is the last of ``claims``. (): there is none, or the cluster has it.
     """
 
     namespace: str
@@ -209,11 +222,36 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
     uid: str
     claims: tuple[PodClaim, ...] = ()
     made: tuple[tuple[str, str], ...] = ()
+    extended: tuple[ClaimRequest, ...] = ()
 
     @property
     def key(self) -> str:
         """As messages name it."""
         return f"{self.namespace}/{self.name}"
+
+    @property
+    def extended_resources(self) -> tuple[str, ...]:
+        """The extended resources that are devices on nodes which do not offer them, sorted."""
+        return tuple(sorted({request.resource for request in self.extended})) if self.extended else ()
+
+    def with_extended_claim(self, requests: tuple[ClaimRequest, ...] = (), made: str = "") -> ClaimingPod:
+        """The pod with a claim for its extended resources, as one from a template.
+
+        Args:
+            requests: of a claim that is not made yet.
+            made: name of the claim; "": it is not made yet.
+        """
+        pod = self.without_extended_claim
+        claims = (*pod.claims, PodClaim(EXTENDED_RESOURCES, template=EXTENDED_RESOURCES))
+        names = (*pod.made, (EXTENDED_RESOURCES, made)) if made else pod.made
+        return msgspec.structs.replace(pod, claims=claims, made=names, extended=requests)
+
+    @property
+    def without_extended_claim(self) -> ClaimingPod:
+        """The pod with the claims that it names itself."""
+        claims = tuple(claim for claim in self.claims if claim.name != EXTENDED_RESOURCES)
+        made = tuple(each for each in self.made if each[0] != EXTENDED_RESOURCES)
+        return msgspec.structs.replace(self, claims=claims, made=made, extended=())
 
 
 class DeviceTaker(msgspec.Struct, frozen=True, gc=False):
@@ -222,9 +260,11 @@ class DeviceTaker(msgspec.Struct, frozen=True, gc=False):
     Attributes:
         labels: of the node.
         claims: what its claims get there; empty: that is not decided.
+        offered: extended resources of the pod that the node offers itself.
     """
 
     pod: ClaimingPod
     node: str
     labels: Labels = ()
     claims: tuple[PlannedClaim, ...] = ()
+    offered: tuple[str, ...] = ()

@@ -1,8 +1,9 @@
-"""Devices that are one resource with a count in a round: columns of a snapshot beside its resources."""
+"""Resources of a round that nodes do not offer themselves: devices as columns, and extended resources by devices."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,13 +18,17 @@ class DeviceColumns:
         later: the column for pods whose devices are not searched yet, of which no node has anything; "": there is none.
         invalid: bool[N], nodes with a pool from which nothing can be allocated.
         key: equal for the columns of one snapshot, whichever of its nodes they are of.
+        extended: extended resources that a DeviceClass backs, each with bool[N], the nodes that do not offer it: there
+            pods need devices, and have as much of the resource as they like.
     """
 
     names: tuple[str, ...]
     later: str
     invalid: NDArray[np.bool_]
     key: object
+    extended: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
 
     def of_nodes(self, rows: NDArray[np.int64]) -> DeviceColumns:
         """The columns of some nodes."""
-        return replace(self, invalid=self.invalid[rows])
+        extended = {name: nodes[rows] for name, nodes in self.extended.items()}
+        return replace(self, invalid=self.invalid[rows], extended=extended)

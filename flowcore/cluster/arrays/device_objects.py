@@ -26,6 +26,7 @@ class DeviceObjects:
     Attributes:
         slices, classes: by name.
         claims: by namespace and name.
+        extended: uid of a pod -> the claim that kube-scheduler made for its extended resources.
         takers: pods that are to take devices and whose claims may not say so yet, in their order.
         version: another number after each change.
         published: another number after each change of a slice or of a class.
@@ -38,6 +39,7 @@ class DeviceObjects:
         self.slices: dict[str, ResourceSlice] = {}
         self.classes: dict[str, DeviceClass] = {}
         self.claims: dict[ClaimKey, ResourceClaim] = {}
+        self.extended: dict[str, ClaimKey] = {}
         self.takers: tuple[DeviceTaker, ...] = ()
         self.version = self.published = self.rounds = 0
         self.is_searched = True
@@ -61,9 +63,14 @@ class DeviceObjects:
 
     def set_claim(self, key: ClaimKey, claim: ResourceClaim | None) -> bool:
         """Takes a ResourceClaim; None: it is gone. Whether that is a change."""
+        before = self.claims.get(key)
         changed = _set(self.claims, key, claim, self._changed_claims)
         if changed:
             self._unread_claims.add(key)
+            if before is not None and before.is_extended:
+                self.extended.pop(before.controller, None)
+            if claim is not None and claim.is_extended:
+                self.extended[claim.controller] = key
         self._count(changed=changed, published=False)
         return changed
 

@@ -230,7 +230,7 @@ class Snapshot:
         numa: what is free in the NUMA zones of nodes; None: no node reports them. Not to be changed.
         devices: what may be allocated of devices, and what is; not to be changed.
         takers: pods that a plan has placed and that take devices, in their order, beside those of ``devices``.
-        columns: the resources that are numbers of devices; None: there are none.
+        columns: the resources that are devices; None: there are none.
     """
 
     generation: int
@@ -283,7 +283,8 @@ class Snapshot:
     @property
     def plain_resources(self) -> tuple[str, ...]:
         """The resources that nodes offer themselves, without columns of devices."""
-        return self.resources if self.columns is None else self.resources[: -len(self.columns.names)]
+        devices = 0 if self.columns is None else len(self.columns.names)
+        return self.resources[: len(self.resources) - devices]
 
     def vector(self, amounts: Amounts) -> Int64s:
         """int64[R]: amounts in the columns of this snapshot, and 1 in the column ``pods``.

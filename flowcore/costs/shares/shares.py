@@ -53,6 +53,8 @@ class Shares:
                 stays[name] = np.maximum(held[name] - self._row(usage.leaving), 0.0)
         # Of a resource that a node does not offer its pods take nothing from others: GPUs that HAMi hands out.
         closed = snapshot.table.unschedulable[:, np.newaxis] | (snapshot.allocatable == 0)
+        for name, nodes in {} if snapshot.columns is None else snapshot.columns.extended.items():
+            closed[:, snapshot.resources.index(name)] |= nodes
         offered = np.where(closed, snapshot.used, snapshot.allocatable)
         of_others = snapshot.used.astype(np.float64).sum(axis=0) - sum(held.values(), self._zeros)
         self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)

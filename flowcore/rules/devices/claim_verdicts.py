@@ -1,7 +1,7 @@
 """Whether a node has the devices of a pod's claims, with kube-scheduler's verdicts and words.
 
-Source: kube-scheduler plugins/dynamicresources (Filter). Not here: extended resources that a DeviceClass backs, claims
-of a PodGroup, and how long an allocated device may take until its driver confirms it.
+Source: kube-scheduler plugins/dynamicresources (Filter, filterExtendedResources). Not here: claims of a PodGroup, and
+how long an allocated device may take until its driver confirms it.
 """
 
 from __future__ import annotations
@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+import msgspec
+
 from flowcore.model.devices import DeviceClass
-from flowcore.model.resource_claims import ClaimAllocation, ResourceClaim
+from flowcore.model.resource_claims import EXTENDED_RESOURCES, ClaimAllocation, ResourceClaim
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import Unallocatable, allocate
 from flowcore.rules.devices.allocation.pools import SliceIndex
@@ -57,7 +59,9 @@ def node_devices(
     Raises:
         EffortSpentError: ``spend`` does.
     """
-    waiting = [claim for claim in claims if claim.allocation is None]
+    waiting = [needed_on(node, claim) for claim in claims if claim.allocation is None]
+    if not any(claim.requests for claim in waiting) and all(claim.name == EXTENDED_RESOURCES for claim in claims):
+        return tuple(ClaimAllocation() for _ in claims)
     pools = state.slices.pools(node) if waiting else ()
     chosen = allocate(waiting, node, pools, state.classes, state.allocated, state.selectors, spend=spend)
     if isinstance(chosen, Unallocatable):
@@ -66,6 +70,14 @@ def node_devices(
         return ClaimRejection(REASON_ELSEWHERE)
     fresh = iter(chosen)
     return tuple(next(fresh) if claim.allocation is None else claim.allocation for claim in claims)
+
+
+def needed_on(node: ReachedNode, claim: ResourceClaim) -> ResourceClaim:
+    """A claim without requests in whose place the node offers an extended resource itself."""
+    if not node.offered:
+        return claim
+    requests = tuple(request for request in claim.requests if request.resource not in node.offered)
+    return claim if len(requests) == len(claim.requests) else msgspec.structs.replace(claim, requests=requests)
 
 
 def _is_available(allocation: ClaimAllocation | None, node: ReachedNode) -> bool:

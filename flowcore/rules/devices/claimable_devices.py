@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 import msgspec
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import (
+    EXTENDED_RESOURCES,
     MAX_CONSUMERS,
     ClaimAllocation,
     ClaimingPod,
@@ -30,8 +32,9 @@ _MOST_ANSWERS = 2**18
 _LATER = ClaimRejection(REASON_LATER)
 
 
-#: Number of a node's pools, numbers of the states of these, and the node if an allocation says which nodes reach it.
-_Place = tuple[int, tuple[int, ...], ReachedNode | None]
+#: Number of a node's pools, numbers of the states of these, and what it offers itself in place of devices, or the node
+#: if an allocation says which nodes reach it.
+_Place = tuple[int, tuple[int, ...], ReachedNode | tuple[str, ...]]
 
 
 @dataclass(slots=True)
@@ -61,14 +64,20 @@ class ClaimableDevices:
     Args:
         state: what there is; it is read, not changed.
         claims: of the cluster, by namespace and name.
+        extended: uid of a pod -> the claim that was made for its extended resources.
 
     Attributes:
         allocations: what claims get for planned pods that have nothing in the cluster.
         waiting: planned pods for which their nodes have no devices yet.
     """
 
-    def __init__(self, state: DeviceState, claims: Mapping[ClaimKey, ResourceClaim]) -> None:
-        self._claims = claims
+    def __init__(
+        self,
+        state: DeviceState,
+        claims: Mapping[ClaimKey, ResourceClaim],
+        extended: Mapping[str, ClaimKey] = MappingProxyType({}),
+    ) -> None:
+        self._claims, self._extended = claims, extended
         self._state = replace(state, allocated=AllocatedDevices(state.allocated))
         self.allocations: dict[ClaimKey, ClaimAllocation] = {}
         self.waiting: dict[ClaimingPod, DeviceTaker] = {}
@@ -80,7 +89,7 @@ class ClaimableDevices:
 
     def copy(self) -> ClaimableDevices:
         """An independent copy, in which the same is taken."""
-        copied = ClaimableDevices(self._state, self._claims)
+        copied = ClaimableDevices(self._state, self._claims, self._extended)
         copied._state = replace(self._state, allocated=self._state.allocated.copy())
         copied.allocations, copied.waiting = dict(self.allocations), dict(self.waiting)
         copied._users, copied._claims_of_pod = self._users.copy(), dict(self._claims_of_pod)
@@ -96,7 +105,7 @@ class ClaimableDevices:
 
     def claims_of(self, pod: ClaimingPod) -> tuple[ResourceClaim, ...] | ClaimRejection:
         """The claims of a pod as they are beside the planned pods, or why no node can take it."""
-        claims = claims_of(pod, self._claims, self._state.classes)
+        claims = claims_of(pod, self._claims, self._state.classes, self._extended)
         if isinstance(claims, ClaimRejection) or not self._users:
             return claims
         for claim in claims:
@@ -133,7 +142,7 @@ class ClaimableDevices:
         for node in nodes:
             reached = self._state.slices.node_pools(node)
             versions = tuple(self._versions.get(pool.pool_id, 0) for pool in reached.pools)
-            key = reached.number, versions, node if is_allocated else None
+            key = reached.number, versions, node if is_allocated else node.offered
             fit = answers.get(key)
             if fit is None:
                 answer = self.answer(claims, node, spend)
@@ -157,7 +166,7 @@ class ClaimableDevices:
 
     def has_planned_claim(self, pod: ClaimingPod) -> bool:
         """Whether a planned pod uses a claim of this pod too."""
-        claims = claims_of(pod, self._claims, self._state.classes)
+        claims = claims_of(pod, self._claims, self._state.classes, self._extended)
         return not isinstance(claims, ClaimRejection) and any(_key(claim) in self._users for claim in claims)
 
     def is_local(self, pod: ClaimingPod, node: ReachedNode) -> bool:
@@ -180,7 +189,7 @@ class ClaimableDevices:
         claims = self.claims_of(taker.pod)
         if taker.pod in self._claims_of_pod or isinstance(claims, ClaimRejection):
             return
-        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels))
+        allocations = self.answer(claims, ReachedNode(taker.node, taker.labels, taker.offered))
         if isinstance(allocations, ClaimRejection):
             self.waiting[taker.pod] = taker
             return
@@ -194,12 +203,18 @@ class ClaimableDevices:
         """It is decided what a pod gets, whether or not the cluster changed since then."""
         if taker.pod in self._claims_of_pod:
             return
-        claims = [planned for planned in taker.claims if planned.key in self._claims]
-        for planned in claims:
-            if self._claims[planned.key].allocation is None and planned.key not in self.allocations:
-                self._allocate(planned.key, planned.allocation)
-            self._users[planned.key] += 1
-        self._claims_of_pod[taker.pod] = tuple(planned.key for planned in claims)
+        keys = list[ClaimKey]()
+        for planned in taker.claims:
+            is_made = planned.name != EXTENDED_RESOURCES
+            key = planned.key if is_made else _key_of_extended(planned.namespace, taker.pod.uid)
+            claim = self._claims.get(key)
+            if is_made and claim is None:
+                continue
+            if (claim is None or claim.allocation is None) and key not in self.allocations:
+                self._allocate(key, planned.allocation)
+            self._users[key] += 1
+            keys.append(key)
+        self._claims_of_pod[taker.pod] = tuple(keys)
 
     def _allocate(self, claim: ClaimKey, allocation: ClaimAllocation) -> None:
         self.allocations[claim] = allocation
@@ -235,4 +250,11 @@ def has_allocation(claims: Iterable[ResourceClaim]) -> bool:
 
 
 def _key(claim: ResourceClaim) -> ClaimKey:
+    if claim.name == EXTENDED_RESOURCES:
+        return _key_of_extended(claim.namespace, claim.controller)
     return claim.namespace, claim.name
+
+
+def _key_of_extended(namespace: str, pod: str) -> ClaimKey:
+    """Of a claim that is not made yet; ``pod``: its uid."""
+    return namespace, f"{EXTENDED_RESOURCES}/{pod}"

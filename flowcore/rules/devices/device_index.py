@@ -23,8 +23,8 @@ from flowcore.rules.devices.claim_verdicts import DeviceState
 from flowcore.rules.devices.claimable_devices import ClaimableDevices, has_allocation, pools_of
 from flowcore.rules.devices.columns.column_sets import ColumnSets
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.nameless_claims import NamelessClaims, named, without_names
-from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.nameless_claims import NamelessClaims, extended_resources, named, without_names
+from flowcore.rules.devices.node_reach import ReachedNode, reached_node
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.devices.search_effort import LOOK_UP, REASON_LATER, EffortSpentError, SearchEffort, Spend
 
@@ -33,6 +33,8 @@ _MEMO = "index"
 #: Bytes of the answers that are kept, twice, and of one node's answer.
 _MAX_BYTES, _ANSWER_BYTES = 2**26, 250
 
+#: Number of a node's pools, and what it offers itself in place of devices; for claims with allocations the node.
+_Place = tuple[int, ReachedNode | tuple[str, ...]]
 #: Reasons, each with the nodes that it holds for, bool[N].
 Rejected = Sequence[tuple[str, Bools]]
 
@@ -61,12 +63,12 @@ class _Answers:
     """What nodes say to claims that ask for the same.
 
     Attributes:
-        by_place: number of a node's pools, for claims with allocations also the node -> the number of the last change
-            that the answer is of, and the reason; "": it has the devices.
+        by_place: of each place the number of the last change that the answer is of, and the reason; "": it has the
+            devices.
         rejected: nodes of a table.
     """
 
-    by_place: dict[tuple[int, ReachedNode | None], tuple[int, str]] = field(default_factory=dict)
+    by_place: dict[_Place, tuple[int, str]] = field(default_factory=dict)
     rejected: _RejectedNodes | None = None
 
 
@@ -112,7 +114,7 @@ class DeviceIndex:
         self._last_planned: _Planned | None = None
         self._state = self._state_of(SliceIndex(()))
         self.columns = ColumnSets(self._state.slices, self._selectors)
-        self.devices = ClaimableDevices(self._state, objects.claims)
+        self.devices = ClaimableDevices(self._state, objects.claims, objects.extended)
 
     @classmethod
     def of(cls, objects: DeviceObjects) -> DeviceIndex:
@@ -140,7 +142,7 @@ class DeviceIndex:
         for key in changed:
             self._count(key)
         changed |= self.devices.allocations.keys()
-        self.devices = ClaimableDevices(self._state, objects.claims)
+        self.devices = ClaimableDevices(self._state, objects.claims, objects.extended)
         for taker in objects.takers:
             self.devices.take(taker)
         for key in changed | self.devices.allocations.keys():
@@ -253,16 +255,16 @@ class DeviceIndex:
         counted = self.devices.allocations
         taken = pools_of(each for key, each in planned.devices.allocations.items() if counted.get(key) != each)
         rejected = {reason: nodes.copy() for reason, nodes in self._rejected(claims, table, spend)}
-        answers: dict[tuple[int, ReachedNode | None], ClaimRejection | None] = {}
-        is_allocated = has_allocation(claims)
+        answers: dict[_Place, ClaimRejection | None] = {}
+        is_allocated, extended = has_allocation(claims), extended_resources(claims)
         for row, node in enumerate(table.nodes):
-            reached = ReachedNode(node.name, node.labels)
+            reached = reached_node(node, extended)
             node_pools = self._state.slices.node_pools(reached)
             if all(pool.pool_id not in taken for pool in node_pools.pools):
                 continue
             for nodes in rejected.values():
                 nodes[row] = False
-            place = node_pools.number, reached if is_allocated else None
+            place = node_pools.number, reached if is_allocated else reached.offered
             if place not in answers:
                 answer = planned.devices.answer(claims, reached, spend)
                 answers[place] = answer if isinstance(answer, ClaimRejection) else None
@@ -278,11 +280,11 @@ class DeviceIndex:
         except EffortSpentError:
             return _all_later(table)
         rejected: dict[str, list[int]] = {}
-        is_allocated, places = has_allocation(claims), set[tuple[int, ReachedNode | None]]()
+        is_allocated, extended, places = has_allocation(claims), extended_resources(claims), set[_Place]()
         for row, node in enumerate(table.nodes):
-            reached = ReachedNode(node.name, node.labels)
+            reached = reached_node(node, extended)
             node_pools = self._state.slices.node_pools(reached)
-            place = node_pools.number, reached if is_allocated else None
+            place = node_pools.number, reached if is_allocated else reached.offered
             places.add(place)
             changed = max((self._changed_at.get(pool.pool_id, 0) for pool in node_pools.pools), default=0)
             known = answers.by_place.get(place)

@@ -29,6 +29,7 @@ def without_names(claims: Sequence[ResourceClaim]) -> NamelessClaims:
             is_ours=False,
             awaited=(),
             failure="",
+            is_extended=False,
         )
         for place, claim in enumerate(claims)
     )
@@ -40,3 +41,8 @@ def named(reason: str, claims: Sequence[ResourceClaim]) -> str:
         name = _NAME.format(place)
         reason = reason.replace(f"{_NAMESPACE}/{name}", claim.key).replace(name, claim.name)
     return reason
+
+
+def extended_resources(claims: Sequence[ResourceClaim]) -> tuple[str, ...]:
+    """The extended resources in whose place claims are, sorted: nodes that offer them need fewer devices."""
+    return tuple(sorted({request.resource for claim in claims for request in claim.requests if request.resource}))

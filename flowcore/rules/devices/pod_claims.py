@@ -1,22 +1,28 @@
 """The claims of a pod, and whether the pod may use them at all.
 
-Source: kube-scheduler plugins/dynamicresources (foreachPodResourceClaim, PreFilter), dynamic-resource-allocation
-resourceclaim. A claim without room for one more consumer is in use: kube-scheduler 1.36 hears that from the API server
-when it binds, here the pod waits with the words that kube-scheduler has for a claim in use.
+Source: kube-scheduler plugins/dynamicresources (foreachPodResourceClaim, PreFilter, filterExtendedResources),
+dynamic-resource-allocation resourceclaim. A claim without room for one more consumer is in use: kube-scheduler 1.36
+hears that from the API server when it binds, here the pod waits with the words that kube-scheduler has for a claim in
+use.
+
+A pod whose extended resources are devices has one more claim, which kube-scheduler makes when it binds the pod. One
+that has devices before was left by an attempt that failed: kube-scheduler deletes it first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 
 from flowcore.model.devices import DeviceClass
-from flowcore.model.resource_claims import MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
+from flowcore.model.resource_claims import EXTENDED_RESOURCES, MAX_CONSUMERS, ClaimingPod, PodClaim, ResourceClaim
 
 #: Codes of kube-scheduler's verdicts.
 UNRESOLVABLE, ERROR = "UnschedulableAndUnresolvable", "Error"
 
 REASON_IN_USE = "resourceclaim in use"
+REASON_LEFT_OVER = "cannot schedule extended resource claim"
 
 #: Namespace and name -> claim.
 Claims = Mapping[tuple[str, str], ResourceClaim]
@@ -36,11 +42,20 @@ class ClaimRejection:
 
 
 def claims_of(
-    pod: ClaimingPod, claims: Claims, classes: Mapping[str, DeviceClass]
+    pod: ClaimingPod,
+    claims: Claims,
+    classes: Mapping[str, DeviceClass],
+    extended: Mapping[str, tuple[str, str]] = MappingProxyType({}),
 ) -> tuple[ResourceClaim, ...] | ClaimRejection:
-    """The claims of a pod in its order, or why no node can take the pod."""
+    """The claims of a pod in its order, or why no node can take the pod.
+
+    Args:
+        extended: uid of a pod -> the claim that was made for its extended resources.
+    """
     pod_claims = list[ResourceClaim]()
     for named in pod.claims:
+        if named.name == EXTENDED_RESOURCES and pod.extended:
+            continue
         claim = _claim(pod, named, claims)
         if isinstance(claim, ClaimRejection):
             return claim
@@ -50,7 +65,12 @@ def claims_of(
         rejection = _usable(pod, claim, classes)
         if rejection is not None:
             return rejection
-    return tuple(pod_claims)
+    if not pod.extended:
+        return tuple(pod_claims)
+    made = claims.get(extended.get(pod.uid, ("", "")))
+    if made is not None and made.allocation is not None:
+        return ClaimRejection(REASON_LEFT_OVER)
+    return (*pod_claims, ResourceClaim(pod.namespace, EXTENDED_RESOURCES, controller=pod.uid, requests=pod.extended))
 
 
 def own_claims(pod: ClaimingPod, claims: Claims) -> tuple[ResourceClaim, ...]:

@@ -15,6 +15,7 @@ from flowcore.rules.devices.allocation.allocator import REASON_INVALID_POOLS, RE
 from flowcore.rules.devices.claim_verdicts import NAME, REASON_ELSEWHERE
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.device_index import DeviceIndex
+from flowcore.rules.devices.node_reach import device_taker
 from flowcore.rules.devices.pod_claims import REASON_IN_USE, ClaimRejection
 from flowcore.rules.devices.search_effort import REASON_LATER
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
@@ -97,5 +98,4 @@ def claimable_devices(snapshot: Snapshot) -> ClaimableDevices:
 
 def taker_on(pod: ClaimingPod, table: NodeTable, row: int) -> DeviceTaker:
     """A pod that is planned to the node of a row."""
-    node = table.nodes[row]
-    return DeviceTaker(pod, node.name, node.labels)
+    return device_taker(pod, table.nodes[row])

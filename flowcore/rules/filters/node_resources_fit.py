@@ -1,14 +1,17 @@
 """NodeResourcesFit: what a pod asks for must be free, exact fits included.
 
-Source: kube-scheduler plugins/noderesources/fit.go (fitsRequest). A resource that the pod does not ask for never
-rejects it, even where the node is overcommitted already; every pod takes one of ``pods``.
+Source: kube-scheduler plugins/noderesources/fit.go (fitsRequest, shouldDelegateResourceToDRA). A resource that the pod
+does not ask for never rejects it, even where the node is overcommitted already; every pod takes one of ``pods``. An
+extended resource that a DeviceClass backs is left to DynamicResources on nodes that do not offer it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from flowcore.cluster.arrays.snapshot import Int64s, Snapshot
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, Snapshot
 from flowcore.model.pods import PodClass
 from flowcore.model.resources import BASE_RESOURCES, PODS
 from flowcore.rules.filters.rejection import FilterInputs, Rejection
@@ -22,9 +25,26 @@ def insufficient(resource: str) -> str:
     return f"Insufficient {resource}"
 
 
-def reads(pod_class: PodClass) -> FilterInputs:
-    """What the class asks for."""
-    return FilterInputs(pod_class.requests)
+def reads(pod_class: PodClass, snapshot: Snapshot) -> FilterInputs:
+    """What the class asks for, and what of it is left to devices."""
+    columns = snapshot.columns
+    if columns is not None and any(name in columns.extended for name, _ in pod_class.requests):
+        return FilterInputs((pod_class.requests, columns.key))
+    extended = () if pod_class.devices is None else pod_class.devices.extended_resources
+    return FilterInputs((pod_class.requests, extended) if extended else pod_class.requests)
+
+
+def left_to_devices(pod_class: PodClass, snapshot: Snapshot) -> Mapping[str, Bools]:
+    """Extended resources that a DeviceClass backs, each with bool[N], the nodes where devices decide."""
+    if snapshot.columns is not None and snapshot.columns.extended:
+        return snapshot.columns.extended
+    nodes = len(snapshot.table.nodes)
+    return {
+        name: snapshot.allocatable[:, snapshot.resources.index(name)] == 0
+        if name in snapshot.resources
+        else np.ones(nodes, dtype=np.bool_)
+        for name in (() if pod_class.devices is None else pod_class.devices.extended_resources)
+    }
 
 
 def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]:
@@ -33,6 +53,7 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
     Numbers of devices are judged by DynamicResources.
     """
     requests, free = snapshot.vector(pod_class.requests), snapshot.free
+    left = left_to_devices(pod_class, snapshot)
     # No node offers these, so they have no column.
     everywhere = np.ones(len(free), dtype=np.bool_)
     short = dict.fromkeys(not_offered(pod_class, snapshot), everywhere)
@@ -41,6 +62,9 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
         for column, name in enumerate(snapshot.plain_resources)
         if requests[column] > 0
     }
+    for name, nodes in left.items():
+        if name in short:
+            short[name] = short[name] & ~nodes
     pods = Rejection(TOO_MANY_PODS, short.pop(PODS))
     # The order depends on names alone, so a verdict reads the same whether a resource has a column by now.
     first = [name for name in BASE_RESOURCES if name in short]
@@ -49,15 +73,23 @@ def rejections(pod_class: PodClass, snapshot: Snapshot) -> tuple[Rejection, ...]
 
 
 def not_offered(pod_class: PodClass, snapshot: Snapshot) -> list[str]:
-    """Requested resources that no node offers."""
-    return sorted(name for name, amount in pod_class.requests if amount > 0 and name not in snapshot.resources)
+    """Requested resources that no node offers, and no device."""
+    lacking = [name for name, amount in pod_class.requests if amount > 0 and name not in snapshot.resources]
+    devices = () if pod_class.devices is None or not lacking else pod_class.devices.extended_resources
+    return sorted(name for name in lacking if name not in devices)
 
 
 def counts(pod_class: PodClass, snapshot: Snapshot) -> Int64s:
     """int64[N]: how many pods of a class each node takes, alone."""
     if not_offered(pod_class, snapshot):
         return np.zeros(len(snapshot.table.nodes), dtype=np.int64)
-    return count_fitting(snapshot.vector(pod_class.requests), snapshot.free)
+    requests, free = snapshot.vector(pod_class.requests), snapshot.free
+    if snapshot.columns is None:
+        for name, nodes in left_to_devices(pod_class, snapshot).items():
+            if name in snapshot.resources:
+                free = free.copy()
+                free[nodes, snapshot.resources.index(name)] = requests[snapshot.resources.index(name)] * 2**31
+    return count_fitting(requests, free)
 
 
 def count_fitting(wanted: Int64s, free: Int64s) -> Int64s:

@@ -63,7 +63,7 @@ PORTS = Filter(
 
 RESOURCES = Filter(
     node_resources_fit.NAME,
-    lambda pod_class, _signature, _snapshot: node_resources_fit.reads(pod_class),
+    lambda pod_class, _signature, snapshot: node_resources_fit.reads(pod_class, snapshot),
     lambda pod_class, _signature, snapshot: node_resources_fit.rejections(pod_class, snapshot),
     state=lambda snapshot: snapshot.used,
 )

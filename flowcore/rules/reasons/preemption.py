@@ -16,7 +16,11 @@ def too_small(pod_class: PodClass, snapshot: Snapshot) -> Bools:
     """bool[N]: nodes that would not hold the pod when they are empty."""
     if node_resources_fit.not_offered(pod_class, snapshot):
         return np.ones(len(snapshot.table.nodes), dtype=np.bool_)
-    small: Bools = np.any(snapshot.allocatable < snapshot.vector(pod_class.requests), axis=1)
+    lacking: Bools = snapshot.allocatable < snapshot.vector(pod_class.requests)
+    for name, nodes in node_resources_fit.left_to_devices(pod_class, snapshot).items():
+        if name in snapshot.resources:
+            lacking[nodes, snapshot.resources.index(name)] = False
+    small: Bools = np.any(lacking, axis=1)
     return small
 
 

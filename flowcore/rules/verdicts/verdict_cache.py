@@ -131,7 +131,7 @@ class VerdictCache:
             return np.minimum(node_resources_fit.counts(pod_class, part), _MAX_COUNT).astype(np.int32)
 
         name = node_resources_fit.NAME
-        key = ("counts", pod_class.requests)
+        key = ("counts", node_resources_fit.reads(pod_class, snapshot).class_key)
         return self.values(name, key, self._events(name), snapshot, count).astype(np.int64)
 
     def values(

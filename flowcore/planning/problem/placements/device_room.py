@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
+
 import msgspec
 import numpy as np
 
@@ -10,7 +12,7 @@ from flowcore.model.resource_claims import ClaimingPod, DeviceTaker
 from flowcore.planning.problem.demands.demands import Demand
 from flowcore.rules.devices.claimable_devices import ClaimableDevices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
-from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.node_reach import ReachedNode, reached_node
 from flowcore.rules.devices.pod_claims import ClaimRejection
 from flowcore.rules.filters.dynamic_resources import claimable_devices, taker_on
 
@@ -57,7 +59,7 @@ class DeviceRoom:
             return counts
         if self._touches_all or devices.has_planned_claim(pod):
             asked = np.nonzero(counts)[0]
-            counts[asked] = devices.fitting(pod, map(self._node, nodes[asked].tolist()))
+            counts[asked] = devices.fitting(pod, self._nodes(pod, nodes[asked]))
             return counts
         asked = np.nonzero((self._changed_at[nodes] > 0) & (counts > 0))[0]
         if len(asked):
@@ -74,7 +76,7 @@ class DeviceRoom:
             self._answers[alike] = np.zeros_like(self._changed_at), np.zeros(len(self._changed_at), dtype=np.bool_)
         asked_at, fits = self._answers[alike]
         stale = nodes[asked_at[nodes] != self._changed_at[nodes]]
-        fits[stale] = devices.fitting(pod, map(self._node, stale.tolist()))
+        fits[stale] = devices.fitting(pod, self._nodes(pod, stale))
         asked_at[stale] = self._changed_at[stale]
         fitting: Bools = fits[nodes]
         return fitting
@@ -94,7 +96,7 @@ class DeviceRoom:
             self._changed_at = self._changed_at.copy()
         touches_all = False
         for node, count in zip(nodes.tolist(), counts.tolist(), strict=True):
-            reached, before = self._node(node), self._devices.version
+            (reached,), before = self._nodes(pod, [node]), self._devices.version
             if count > 0:
                 taker = taker_on(pod, self._snapshot.table, node)
                 self._devices.take(taker)
@@ -109,6 +111,6 @@ class DeviceRoom:
         self._touches_all |= touches_all
         return touches_all
 
-    def _node(self, row: int) -> ReachedNode:
-        node = self._snapshot.table.nodes[row]
-        return ReachedNode(node.name, node.labels)
+    def _nodes(self, pod: ClaimingPod, rows: Iterable[int]) -> Iterator[ReachedNode]:
+        nodes, extended = self._snapshot.table.nodes, pod.extended_resources
+        return (reached_node(nodes[row], extended) for row in rows)

@@ -55,5 +55,5 @@ def _shared(objects: DeviceObjects) -> DeviceObjects:
     """The same objects, to which claims can be added."""
     shared = DeviceObjects()
     shared.slices, shared.classes, shared.takers = objects.slices, objects.classes, objects.takers
-    shared.claims = dict(objects.claims)
+    shared.claims, shared.extended = dict(objects.claims), dict(objects.extended)
     return shared

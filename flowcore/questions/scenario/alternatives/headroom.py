@@ -10,6 +10,7 @@ import msgspec
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import PendingPod, Snapshot
+from flowcore.model.devices import may_be_devices
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass, Toleration
 from flowcore.model.policies import SCHEDULER_NAME
@@ -189,6 +190,11 @@ def _copy(scenario: Scenario, query: HeadroomQuery, context: AnswerContext) -> P
         scheduler_name=SCHEDULER_NAME,
         usage=requests,
         created=context.now,
+        extended=tuple(
+            (name, ((f"container-0-request-{place}", amount),))
+            for place, (name, amount) in enumerate(requests)
+            if may_be_devices(name)
+        ),
     )
 
 
@@ -299,14 +305,16 @@ class _CopyCounter:
 
     def _room(self) -> int:
         """More copies than this find no room for what they request, whatever other rules say."""
-        requests = self._template.pod_class.requests
+        devices = self._template.pod_class.devices
+        extended = () if devices is None else devices.extended_resources
+        requests = tuple(each for each in self._template.pod_class.requests if each[0] not in extended)
         if not {name for name, _ in requests} <= set(self._space.resources):
             return 0
         wanted = self._space.vector(requests)
         asks = wanted > 0
         per_node = (self._space.free[:, asks] // wanted[asks]).min(axis=1) if len(self._space.free) else np.zeros(0)
         room = int(np.maximum(per_node, 0).sum())
-        if self._template.pod_class.devices is None:
+        if devices is None:
             return room
         # Most pods with claims get a device at least.
         return min(room, sum(len(each.devices) for each in self._space.devices.slices.values()))

@@ -33,8 +33,13 @@ def to_waiting(pod: Pod, now: float) -> Pod:
     Args:
         now: seconds since the epoch.
     """
+    pod_class, claiming = pod.pod_class, pod.pod_class.devices
+    if claiming is not None and claiming != claiming.without_extended_claim:
+        own = claiming.without_extended_claim
+        pod_class = msgspec.structs.replace(pod_class, devices=own if own.claims else None)
     return msgspec.structs.replace(
         pod,
+        pod_class=pod_class,
         node_name="",
         created=now,
         usage=pod.pod_class.requests,
@@ -51,6 +56,9 @@ def to_waiting(pod: Pod, now: float) -> Pod:
 def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
     """Running pods wait, and claims that are theirs alone have no devices; those that are being deleted are gone.
 
+    A claim for extended resources goes with its pod: another one is made for the next.
+
+
     Args:
         now: seconds since the epoch.
     """
@@ -65,7 +73,8 @@ def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
 def _release_devices(edits: Edits, pod: Pod) -> None:
     claiming = pod.pod_class.devices
     for claim in () if claiming is None else own_claims(claiming, edits.scenario.cluster.devices.claims):
-        edits.put_object(RESOURCE_CLAIMS, msgspec.structs.replace(claim, allocation=None, reserved_for=()))
+        freed = msgspec.structs.replace(claim, allocation=None, reserved_for=(), is_extended=False)
+        edits.put_object(RESOURCE_CLAIMS, freed)
 
 
 def running(edits: Edits, keys: Iterable[str], context: AnswerContext) -> list[Pod]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 from flowcore.model.resource_claims import AttributeConstraint, ClaimingPod, ClaimRequest, ResourceClaim
@@ -30,10 +31,15 @@ class Claimed:
 
 
 class ClaimedNumbers:
-    """Answers for pods of one round."""
+    """Answers for pods of one round.
 
-    def __init__(self, devices: ClaimableDevices, classes: Classes) -> None:
-        self._devices, self._classes = devices, classes
+    Args:
+        offered: extended resources that nodes offer themselves. In whose place a pod needs devices on some nodes only:
+            no number says that.
+    """
+
+    def __init__(self, devices: ClaimableDevices, classes: Classes, offered: AbstractSet[str] = frozenset()) -> None:
+        self._devices, self._classes, self._offered = devices, classes, offered
         self._of_content: dict[_Content, tuple[Numbers, tuple[RequestKind, ...]]] = {}
         self._of_pod: dict[tuple[str, tuple[_Content, ...]], Claimed] = {}
 
@@ -46,7 +52,8 @@ class ClaimedNumbers:
         if not waiting:
             return None
         # Claims that others may use too, and devices that the pod has already, say more than numbers.
-        if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
+        by_one = len(waiting) < len(claims) or any(named.claim for named in pod.claims)
+        if by_one or not self._offered.isdisjoint(pod.extended_resources):
             return Claimed(pod.namespace, claims, (), self._sum(tuple(waiting)).kinds)
         return self._sum(claims)
 

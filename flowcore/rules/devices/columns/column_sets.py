@@ -19,7 +19,7 @@ from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.columns.request_kinds import RequestKind
 from flowcore.rules.devices.columns.selected_devices import SelectedDevices
 from flowcore.rules.devices.device_selectors import DeviceSelectors
-from flowcore.rules.devices.node_reach import ReachedNode
+from flowcore.rules.devices.node_reach import ReachedNode, reached_node
 from flowcore.rules.devices.search_effort import Spend, unlimited
 
 #: Kinds that are remembered: each holds up to 200 bytes for each device of the cluster.
@@ -157,4 +157,4 @@ def _compared(selected: SelectedDevices, second: SelectedDevices) -> bool | None
 
 
 def _reached(table: NodeTable) -> list[ReachedNode]:
-    return [ReachedNode(node.name, node.labels) for node in table.nodes]
+    return [reached_node(node) for node in table.nodes]

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.resource_claims import DeviceTaker
+from flowcore.rules.devices.node_reach import device_taker
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.transitions import Phase
 
@@ -39,4 +40,4 @@ class DeviceTakers:
         for reservation in self._ledger.reservations.values():
             pod, node = reservation.pod.pod_class.devices, self._cluster.nodes.get(reservation.node)
             if pod is not None and node is not None and reservation.phase not in _HELD:
-                yield DeviceTaker(pod, node.name, node.labels, reservation.claims)
+                yield device_taker(pod, node, reservation.claims)
