@@ -121,14 +121,15 @@ class Oracle:
         filters: Sequence[str] = (),
         namespaces: Sequence[Mapping[str, Any]] = (),
         storage: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
+        devices: Mapping[str, Sequence[Mapping[str, Any]]] | None = None,
     ) -> Verdicts:
         """Asks whether each pending pod fits each node, with `pods` on their nodes.
 
         `filters` are names of plugins, such as NodeResourcesFit, and each is judged separately. Without names the
-        default profile is judged as a whole, without DynamicResources; it stops at the first plugin that rejects. No
-        pending pod is placed before another is judged. `storage` holds persistentVolumes, persistentVolumeClaims,
-        storageClasses, csiNodes, volumeAttachments, csiDrivers and csiStorageCapacities under these names. Raises
-        OracleError.
+        default profile is judged as a whole; it stops at the first plugin that rejects. No pending pod is placed before
+        another is judged. `storage` holds persistentVolumes, persistentVolumeClaims, storageClasses, csiNodes,
+        volumeAttachments, csiDrivers and csiStorageCapacities under these names, `devices` slices, classes and claims:
+        DynamicResources is judged with these alone. Raises OracleError.
         """
         case = {
             "nodes": nodes,
@@ -137,6 +138,7 @@ class Oracle:
             "filters": filters,
             "namespaces": namespaces,
             "storage": storage or {},
+            "deviceObjects": devices,
         }
         answer = self._request(case)
         if answer.verdicts is None:

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 PLANE = {"scheduler": True, "controller_manager": True, "kwok": True}
 STEERED: dict[str, str] = {}
 API, DRIVER = "resource.k8s.io/v1", "gpu.example.com"
+RESOURCE, IMPLICIT = "example.com/h100", "deviceclass.resource.kubernetes.io/h100"
 ONE = [{"name": "gpu", "resourceClaimTemplateName": "one"}]
 
 
@@ -33,7 +34,7 @@ async def published(scene: ClusterScenario) -> AsyncIterator[None]:
     """One device on a, two on b, none on c; a class of them and a template for claims of one."""
     expression = f'device.driver == "{DRIVER}" && device.attributes["{DRIVER}"].model == "h100"'
     gpu = {"apiVersion": API, "kind": "DeviceClass", "metadata": {"name": "h100"},
-           "spec": {"selectors": [{"cel": {"expression": expression}}]}}  # fmt: skip
+           "spec": {"selectors": [{"cel": {"expression": expression}}], "extendedResourceName": RESOURCE}}  # fmt: skip
     request = {"name": "r", "exactly": {"deviceClassName": "h100", "allocationMode": "ExactCount", "count": 1}}
     template = {"apiVersion": API, "kind": "ResourceClaimTemplate",
                 "metadata": {"name": "one", "namespace": scene.namespace},
@@ -120,4 +121,26 @@ async def test_an_urgent_pod_gets_a_device(scene: ClusterScenario) -> None:
     await scene.create("u", "1", resourceClaims=ONE, priorityClassName="urgent")
     await scene.node_of("u")
     assert len([pod for pod in await scene.pods() if pod["metadata"]["name"] in names]) == 2
+    assert len(set(await allocated(scene))) == 3
+
+
+async def test_pods_that_ask_for_an_extended_resource(scene: ClusterScenario) -> None:
+    """Those that we steer get devices by claims that kube-scheduler makes, or what a node offers; ours wait."""
+    await scene.nodes("a", "b", cpu="8")
+    await scene.nodes("c", cpu="8", extended={RESOURCE: "1"})
+    rejected = await count(scene.operator, "thalweg_steered_total", "rejected")
+    names = [f"p{number}" for number in range(4)]
+    await scene.api.create_many([scene.pod(name, "1", extended={RESOURCE: "1"}) for name in names])
+    assert sorted((await scene.nodes_of(*names)).values()) == ["a", "b", "b", "c"]
+    assert await allocated(scene) == [("a", "gpu-0"), ("b", "gpu-0"), ("b", "gpu-1")]
+    assert await count(scene.operator, "thalweg_steered_total", "rejected") == rejected
+    pods = {pod["metadata"]["name"]: pod for pod in await scene.pods()}
+    made = [pod["spec"]["nodeName"] for pod in pods.values() if "extendedResourceClaimStatus" in pod["status"]]
+    assert sorted(made) == ["a", "b", "b"]
+    await scene.create("p4", "1", extended={IMPLICIT: "1"})
+    await scene.reason_of("p4", "0/3 nodes are available: 3 cannot allocate all claims")
+    await scene.create("ours", "1", extended={RESOURCE: "1"}, scheduler=SCHEDULER_NAME)
+    await scene.reason_of("ours", f"its extended resource {RESOURCE} is backed by the DeviceClass h100", "Extender")
+    await scene.delete(next(name for name, pod in pods.items() if pod["spec"]["nodeName"] == "b"))
+    await scene.node_of("p4")
     assert len(set(await allocated(scene))) == 3

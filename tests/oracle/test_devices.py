@@ -1,8 +1,9 @@
-"""Selectors and allocations of devices, against kube-scheduler's own evaluation and structured allocator."""
+"""Selectors, allocations of devices and extended resources, against kube-scheduler's own code."""
 
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
@@ -10,9 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support.draw_devices import (
     DOMAIN,
+    DRIVERS,
     EXPRESSIONS,
     NODE,
     DeviceCase,
+    cel,
     device_cases,
     reached_node,
     read_claims,
@@ -22,13 +25,19 @@ from support.draw_devices import (
 from support.profiles import examples
 from thalweg_controlplane import Oracle, OracleDevices
 
+from flowcore.api import Interner, WireNode, WirePod, to_node, to_pod
 from flowcore.api.claim_allocations import WireDeviceConfig, allocation_object
+from flowcore.cluster.arrays.snapshot import NodeTable
+from flowcore.cluster.assembly import build_snapshot
+from flowcore.cluster.cluster import Cluster
 from flowcore.model.resource_claims import ClaimAllocation
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.allocation.allocator import REASON_NONE_FIT, Unallocatable, allocate
 from flowcore.rules.devices.allocation.pools import SliceIndex
 from flowcore.rules.devices.cel import CelProblem
 from flowcore.rules.devices.device_selectors import DeviceSelectors
+from flowcore.rules.devices.pod_claims import REASON_LEFT_OVER
+from flowcore.rules.filters import run_filters
 
 #: What expressions are made of: each by its type, with the types of its parts after a dollar.
 _PARTS: dict[str, tuple[str, ...]] = {
@@ -201,3 +210,133 @@ def test_claims_get_the_devices_that_kube_scheduler_gives_them(oracle: Oracle, c
         assert ours.reason.split(" CEL ")[0] == reason.split(" CEL ")[0]
     else:
         assert ours.reason == reason
+
+
+# --- extended resources that a DeviceClass backs ---
+
+RESOURCES = ("example.com/gpu", "example.com/nic", "deviceclass.resource.kubernetes.io/gpu", "example.com/none")
+
+
+@dataclass(frozen=True)
+class ExtendedCase:
+    """Nodes that offer some resources, devices of some nodes, and pods that wait."""
+
+    nodes: list[dict[str, Any]]
+    slices: list[dict[str, Any]]
+    classes: list[dict[str, Any]]
+    claims: list[dict[str, Any]]
+    pods: list[dict[str, Any]]
+
+
+@st.composite
+def _amounts_of(draw: st.DrawFn, most: int) -> dict[str, str]:
+    names = draw(st.lists(st.sampled_from(RESOURCES), unique=True, max_size=2))
+    return {name: str(draw(st.integers(0, most))) for name in names}
+
+
+@st.composite
+def _extended_pod(draw: st.DrawFn, name: str) -> dict[str, Any]:
+    def container(number: int, *, starts: bool) -> dict[str, Any]:
+        requests = {"cpu": "1"} | draw(_amounts_of(2))
+        made = {"name": f"c{number}", "resources": {"requests": requests}}
+        return made | ({"restartPolicy": "Always"} if starts and draw(st.booleans()) else {})
+
+    starting = [container(number, starts=True) for number in range(draw(st.integers(0, 2)))]
+    staying = [container(2 + number, starts=False) for number in range(draw(st.integers(1, 2)))]
+    metadata = {"name": name, "namespace": "default", "uid": name}
+    return {"metadata": metadata, "spec": {"initContainers": starting, "containers": staying}}
+
+
+@st.composite
+def extended_cases(draw: st.DrawFn) -> ExtendedCase:
+    """Drivers of GPUs and NICs; of two classes for one resource the newer counts."""
+    nodes, slices, results = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, Any]]()
+    for place in range(2):
+        name = f"n{place}"
+        allocatable = {"cpu": "16", "memory": "16Gi", "pods": "10"} | draw(_amounts_of(3))
+        nodes.append({"metadata": {"name": name, "labels": {}}, "status": {"allocatable": allocatable}})
+        for driver in DRIVERS:
+            devices = [{"name": f"d{number}"} for number in range(draw(st.integers(0, 3)))]
+            pool = {"name": f"{name}-{driver}", "generation": 1, "resourceSliceCount": 1}
+            spec = {"driver": driver, "pool": pool, "nodeName": name, "devices": devices}
+            slices.append({"metadata": {"name": pool["name"]}, "spec": spec})
+            if devices and draw(st.booleans()):
+                results.append({"request": "r", "driver": driver, "pool": pool["name"], "device": "d0"})
+    names = draw(st.lists(st.sampled_from(("gpu", "nic", "newer")), unique=True))
+    classes = [
+        {
+            "metadata": {"name": name, "creationTimestamp": f"2026-01-0{1 + draw(st.integers(0, 1))}T00:00:00Z"},
+            "spec": {
+                "extendedResourceName": "example.com/nic" if name == "nic" else "example.com/gpu",
+                "selectors": cel(f'device.driver == "{DRIVERS[name != "gpu"]}"'),
+            },
+        }
+        for name in names
+    ]
+    pods = [draw(_extended_pod(f"p{number}")) for number in range(2)]
+    allocation = {"devices": {"results": results}}
+    claims = [
+        {
+            "metadata": {"name": "held", "namespace": "default", "uid": "held"},
+            "spec": {"devices": {"requests": []}},
+            "status": {"allocation": allocation},
+        }
+    ]
+    if draw(st.integers(0, 5)) == 0:
+        metadata = {
+            "name": "left",
+            "namespace": "default",
+            "uid": "left",
+            "annotations": {"resource.kubernetes.io/extended-resource-claim": "true"},
+            "ownerReferences": [{"apiVersion": "v1", "kind": "Pod", "name": "p0", "uid": "p0", "controller": True}],
+        }
+        request = {"name": "r", "exactly": {"deviceClassName": "gpu", "allocationMode": "ExactCount", "count": 1}}
+        left = {"devices": {"results": [{"request": "r", "driver": "x", "pool": "x", "device": "x"}]}}
+        claims.append({"metadata": metadata, "spec": {"devices": {"requests": [request]}},
+                       "status": {"allocation": left}})  # fmt: skip
+    return ExtendedCase(nodes, slices, classes, claims, pods)
+
+
+def _ours(case: ExtendedCase) -> dict[str, dict[str, tuple[bool, str, str]]]:
+    """Of each pod and node: whether it fits, the filter that rejects it, and the reason."""
+    intern, cluster = Interner(), Cluster()
+    for manifest in case.nodes:
+        cluster.put_node(to_node(msgspec.convert(manifest, WireNode), intern))
+    for resource_slice in read_slices(case.slices):
+        cluster.set_resource_slice(resource_slice.name, resource_slice)
+    for name, device_class in read_classes(case.classes).items():
+        cluster.set_device_class(name, device_class)
+    for claim in read_claims(case.claims):
+        cluster.set_resource_claim((claim.namespace, claim.name), claim)
+    for manifest in case.pods:
+        cluster.put_pod(to_pod(msgspec.convert(manifest, WirePod), intern))
+    table = NodeTable.of(cluster.nodes.values())
+    known = build_snapshot(generation=1, now=0.0, table=table, running=(), pending=())
+    known = replace(known, devices=cluster.devices)
+    answers = {}
+    for pod in cluster.waiting.values():
+        verdicts = run_filters(pod.pod_class, known, pod.signature)
+        answers[pod.key] = {
+            node.name: (bool(verdicts.fits[row]), *verdicts.of_node(row)) for row, node in enumerate(table.nodes)
+        }
+    return answers
+
+
+def _in_any_order(reason: str) -> str:
+    return ", ".join(sorted(reason.split(", ")))
+
+
+@settings(max_examples=examples(300), deadline=None)
+@given(case=extended_cases())
+def test_extended_resources_are_judged_as_by_kube_scheduler(oracle: Oracle, case: ExtendedCase) -> None:
+    """The whole default profile, DynamicResources in it: the same filter and the same words for each pod and node."""
+    devices = {"slices": case.slices, "classes": case.classes, "claims": case.claims}
+    theirs = oracle.judge(case.nodes, [], case.pods, devices=devices)[""]
+    ours = _ours(case)
+    for pod, verdicts in theirs.items():
+        for node, verdict in verdicts.items():
+            fits, name, reason = ours[pod][node]
+            if reason == REASON_LEFT_OVER and verdict.filter == "NodeResourcesFit":
+                continue  # said of all nodes, before any filter
+            expected = (verdict.fits, verdict.filter, _in_any_order(verdict.reason))
+            assert (fits, name, _in_any_order(reason)) == expected, f"{pod} on {node}"

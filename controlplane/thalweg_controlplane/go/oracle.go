@@ -49,6 +49,8 @@ type oracleCase struct {
 	Budgets []*policyv1.PodDisruptionBudget `json:"budgets"`
 	// Devices asks the allocator of devices, in place of verdicts: see devices.go.
 	Devices *devicesCase `json:"devices"`
+	// DeviceObjects brings DynamicResources into the profile: see claims.go.
+	DeviceObjects *deviceObjects `json:"deviceObjects"`
 }
 
 // An oracleStorage is what the volume plugins read beside pods and nodes.
@@ -222,8 +224,8 @@ func fromStatus(status *fwk.Status) verdict {
 	return verdict{Filter: status.Plugin(), Reason: strings.Join(reasons, ", "), Code: status.Code().String()}
 }
 
-// framework builds the default profile, or that profile cut down to one filter. DynamicResources
-// stays out: it needs live claims and slices, and such pods are kube-scheduler's to judge.
+// framework builds the default profile, or that profile cut down to one filter. Without objects about devices
+// DynamicResources stays out.
 func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot, question oracleCase, filter string) (framework.Framework, error) {
 	profile := *o.profile.DeepCopy()
 	if filter != "" {
@@ -244,7 +246,8 @@ func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot
 	} else {
 		kept := profile.Plugins.MultiPoint.Enabled[:0]
 		for _, plugin := range profile.Plugins.MultiPoint.Enabled {
-			if plugin.Name != names.DynamicResources && plugin.Name != names.DefaultPreemption {
+			isLeftOut := plugin.Name == names.DynamicResources && question.DeviceObjects == nil
+			if !isLeftOut && plugin.Name != names.DefaultPreemption {
 				kept = append(kept, plugin)
 			}
 		}
@@ -252,8 +255,13 @@ func (o *oracle) framework(ctx context.Context, snapshot *internalcache.Snapshot
 	}
 	clients := fake.NewClientset()
 	factory := informers.NewSharedInformerFactory(clients, 0)
+	var devices fwk.SharedDRAManager
+	if question.DeviceObjects != nil {
+		devices = question.DeviceObjects.manager(ctx)
+	}
 	built, err := frameworkruntime.NewFramework(ctx, o.registry, &profile,
 		frameworkruntime.WithClientSet(clients),
+		frameworkruntime.WithSharedDRAManager(devices),
 		frameworkruntime.WithInformerFactory(factory),
 		frameworkruntime.WithSnapshotSharedLister(snapshot),
 		frameworkruntime.WithPodNominator(noNominations{}),
