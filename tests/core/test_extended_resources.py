@@ -370,6 +370,27 @@ def test_an_urgent_pod_gets_the_device_of_a_running_pod() -> None:
     assert eviction.pod in known.running.pods if known.running else False
 
 
+@pytest.mark.parametrize("alike", [True, False], ids=["columns", "one by one"])
+def test_a_running_pod_that_has_the_resource_from_its_node_claims_no_device(*, alike: bool) -> None:
+    """So no move takes it to a node with devices, though waiting pods may go there; a round gives it back as it was."""
+    nodes = [roomy_node("n0a", gpu=2), roomy_node("n1b", gpu=1), roomy_node("n2c")]
+    asked = asking("p", resource=IMPLICIT if alike else RESOURCE)
+    pods = [asked, asking("q", resource=RESOURCE)]
+    known = snapshot_with_running(nodes, [running("runs", "n0a", 1, gpu=1), running("plain", "n0a", 1)], pods)
+    known = replace(known, devices=devices_of([slice_of("n2c", 3)], [], (CLASS,)))
+    widened = with_columns(known)
+    assert known.running is not None
+    assert widened.snapshot.running is not None
+    by_key = {pod.key: pod for pod in widened.snapshot.running.pods}
+    fits = run_filters(by_key["default/runs"].pod_class, widened.snapshot).fits
+    assert fits.tolist() == [True, True, False]
+    assert run_filters(by_key["default/plain"].pod_class, widened.snapshot).fits.all()
+    assert tuple(map(widened.running_pod, widened.snapshot.running.pods)) == known.running.pods
+    result = run_round(known)
+    assert len(result.placements) == len(pods) - (not result.placements)
+    assert result.after.running == known.running
+
+
 @st.composite
 def mixed_clusters(draw: st.DrawFn) -> Snapshot:
     """Nodes with devices, with the resource, with both or none; pods that ask in three ways; some devices are had."""

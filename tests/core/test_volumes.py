@@ -13,7 +13,6 @@ from support.verdicts import read_pods, snapshot_of
 
 from flowcore.api import STORAGE_KINDS, to_storage_object
 from flowcore.cluster.changes import ClusterChanges
-from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.policies import Delivery
 from flowcore.model.quantities import nanos
 from flowcore.model.volumes import ZONE, Claim, PersistentVolume
@@ -192,11 +191,3 @@ def test_a_spoiled_field_anywhere_raises_no_more_than_a_validation_error(case: C
     except msgspec.ValidationError:
         return
     assert len(found) == len(case.pending)
-
-
-def test_a_resource_that_a_device_class_backs_is_kube_schedulers_to_give() -> None:
-    """Under the name that the class gives, or under the class's own with the prefix for it."""
-    backed = device_resources([DeviceClass("gpu", "example.com/gpu"), DeviceClass("other")])
-    assert needs_devices((("cpu", 1), ("memory", 1), ("example.com/fpga", 1)), backed) == ""
-    assert "example.com/gpu is backed by the DeviceClass gpu" in needs_devices((("example.com/gpu", 1),), backed)
-    assert "the DeviceClass any" in needs_devices((("deviceclass.resource.kubernetes.io/any", 1),), {})

@@ -213,6 +213,7 @@ INVALIDATES: tuple[Row, ...] = (
     Row(Event.NODE_LABELS, _POLICY, Stale.LABELS, "it changes its domain with all its pods, or is for others"),
     Row(Event.NAMESPACE_LABELS, _POLICY, Stale.NAMESPACES, "other pods are among those that a policy counts"),
     Row(Event.NODE_ADDED, _DEVICES, Stale.EVERYWHERE, "there is no verdict for it"),
+    Row(Event.NODE_ALLOCATABLE, _DEVICES, Stale.EVERYWHERE, "it may offer a resource that is devices on other nodes"),
     Row(Event.NODE_LABELS, _DEVICES, Stale.EVERYWHERE, "slices, devices and allocations name nodes by labels"),
     Row(Event.RESOURCE_SLICE, _DEVICES, Stale.EVERYWHERE, "it says which devices there are and who reaches them"),
     Row(Event.RESOURCE_CLAIM, _DEVICES, Stale.EVERYWHERE, "it asks for other devices, gets them, or gives them back"),

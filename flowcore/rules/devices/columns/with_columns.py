@@ -24,7 +24,11 @@ from flowcore.model.resources import Amounts
 from flowcore.model.running_pods import RunningPod
 from flowcore.rules.devices.columns.claimed_numbers import Claimed, ClaimedNumbers
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS
-from flowcore.rules.devices.columns.extended_resources import offered_by_nodes, with_extended_resources
+from flowcore.rules.devices.columns.extended_resources import (
+    WithExtendedResources,
+    resources_by_devices,
+    with_extended_resources,
+)
 from flowcore.rules.devices.columns.request_kinds import Numbers, RequestKind
 from flowcore.rules.devices.device_index import DeviceIndex
 from flowcore.rules.devices.node_reach import device_taker
@@ -88,12 +92,12 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
     """The snapshot with a column for each set of interchangeable devices that pending pods claim."""
     if all(pod.pod_class.devices is None for pod in snapshot.pending):
         return WithColumns(snapshot, snapshot)
-    begun, extended = snapshot, _extended_resources(snapshot.pending)
-    offered = offered_by_nodes(begun, extended)
-    snapshot = with_extended_resources(begun, extended)
+    begun = snapshot
+    extended = with_extended_resources(begun, resources_by_devices(pod.pod_class for pod in begun.pending))
+    snapshot = extended.snapshot
     index = DeviceIndex.of(snapshot.devices)
     devices = index.devices_beside(snapshot.takers)
-    numbers = ClaimedNumbers(devices, snapshot.devices.classes, offered)
+    numbers = ClaimedNumbers(devices, snapshot.devices.classes, extended.offered)
     by_pod, on_their_way = dict[str, Claimed](), list[tuple[str, Claimed]]()
     for pod in snapshot.pending:
         if pod.pod_class.devices is not None and (claimed := numbers.of(pod.pod_class.devices)) is not None:
@@ -105,23 +109,17 @@ def with_columns(snapshot: Snapshot) -> WithColumns:
     everybody = tuple({id(claimed): claimed for claimed in everybody}.values())  # most are of few templates
     kinds = {kind for claimed in everybody for kind in claimed.kinds}
     if len(kinds) > MOST_KINDS:
-        return WithColumns(snapshot, begun)
+        return WithColumns(snapshot, begun, {}, extended.running)
     index.columns.retain(kinds)
     later = _not_searched(index, snapshot, everybody)
     searched = (claimed for claimed in everybody if later.isdisjoint(claimed.kinds))
     taking = [claimed for claimed in searched if claimed.numbers or _has_a_node(claimed, index, snapshot)]
     columns = _columns(index, snapshot, taking)
     if not (columns or later):
-        return WithColumns(snapshot, begun)
-    widening = _Widening(begun, snapshot, index, numbers, columns, later)
+        return WithColumns(snapshot, begun, {}, extended.running)
+    widening = _Widening(begun, extended, index, numbers, columns, later)
     widening.add_waiting(on_their_way)
     return widening.widened(by_pod)
-
-
-def _extended_resources(pods: Iterable[PendingPod]) -> set[str]:
-    """Extended resources that are devices on nodes which do not offer them, of some pods."""
-    claiming = (pod.pod_class.devices for pod in pods)
-    return {name for each in claiming if each is not None for name in each.extended_resources}
 
 
 def _has_a_node(claimed: Claimed, index: DeviceIndex, snapshot: Snapshot) -> bool:
@@ -173,13 +171,15 @@ class _Widening:
     def __init__(
         self,
         begun: Snapshot,
-        snapshot: Snapshot,
+        extended: WithExtendedResources,
         index: DeviceIndex,
         claimed: ClaimedNumbers,
         columns: Mapping[RequestKind, RequestKind],
         later: AbstractSet[RequestKind],
     ) -> None:
-        self._begun, self._snapshot, self._index, self._claimed = begun, snapshot, index, claimed
+        snapshot = extended.snapshot
+        self._begun, self._extended, self._snapshot = begun, extended, snapshot
+        self._index, self._claimed = index, claimed
         firsts = list(dict.fromkeys(columns.values()))
         self._selected = [index.columns.selected(kind, snapshot.table) for kind in firsts]
         self._column_of = {kind: firsts.index(first) for kind, first in columns.items()}
@@ -237,6 +237,7 @@ class _Widening:
                 pending.append(pod)
         running = {pod.key: pod for pod in self._running_with_devices()}
         after = self._all_using(running)
+        begun_columns = snapshot.columns
         widened = replace(
             snapshot,
             resources=(*snapshot.resources, *names),
@@ -248,15 +249,15 @@ class _Widening:
             else replace(snapshot.running, pods=tuple(after.get(pod.key, pod) for pod in snapshot.running.pods)),
             persistent_usage=self._persistent_usage(),
             columns=DeviceColumns(
-                names,
+                names if begun_columns is None else (*begun_columns.names, *names),
                 names[-1] if self._later else "",
                 self._index.columns.invalid(snapshot.table),
                 object(),
-                {} if snapshot.columns is None else snapshot.columns.extended,
+                {} if begun_columns is None else begun_columns.extended,
             ),
         )
         snapshot.devices.is_searched &= not self._later
-        return WithColumns(widened, self._begun, originals, running)
+        return WithColumns(widened, self._begun, originals, running | self._extended.running)
 
     def _requested(self, claimed: Claimed) -> Amounts:
         amounts = self._amounts_of.get(id(claimed))
