@@ -329,7 +329,7 @@ def test_pods_with_claims_are_judged_by_the_storage_objects_of_the_dump() -> Non
     assert "blocked" not in first
 
 
-def test_a_resource_that_a_device_class_of_the_dump_backs_is_left_to_kube_scheduler() -> None:
+def test_a_resource_that_a_device_class_of_the_dump_backs_is_not_for_the_binder() -> None:
     """Wherever the DeviceClass stands; other pods are not concerned."""
     devices = {
         "apiVersion": "resource.k8s.io/v1",

@@ -62,9 +62,9 @@ def manifest(name: str, *containers: Manifest, init: tuple[Manifest, ...] = (), 
     return {"metadata": metadata, "spec": {"containers": list(containers), "initContainers": list(init), **spec}}
 
 
-def asking(name: str, number: int = 1, resource: str = RESOURCE, **fields: Any) -> PendingPod:
+def asking(name: str, number: int = 1, resource: str = RESOURCE, cpu: int = 1000, **fields: Any) -> PendingPod:
     """A waiting pod as a round sees it; further words are fields of PodClass."""
-    pod = Pod("default", name, name, PodClass((("cpu", 1000), (resource, number)), **fields))
+    pod = Pod("default", name, name, PodClass((("cpu", cpu), (resource, number)), **fields))
     pod = msgspec.structs.replace(pod, extended=((resource, (("container-0-request-1", number),)),))
     pod = with_devices(pod, BACKING)
     return PendingPod(pod.key, pod.uid, pod.pod_class, BUILT_IN.name, 0.0, PodSignature("default"))
@@ -341,11 +341,10 @@ def test_limits_of_queues_count_what_devices_serve() -> None:
 def test_nodes_with_devices_only_are_no_idle_gpu_nodes() -> None:
     """Preferences of other pods are the same beside a pod whose extended resources are devices."""
     plain = PendingPod("default/x", "x", PodClass((("cpu", 1000),)), BUILT_IN.name, 0.0, PodSignature("default"))
-    nodes = [node("devices"), node("offers", gpu=1)]
-    alone = run_round(cluster(nodes, [plain], {"devices": 1}))
-    beside = run_round(cluster(nodes, [plain, asking("p")], {"devices": 1}))
-    costs = [next(each.cost for each in result.placements if each.pod.uid == "x") for result in (alone, beside)]
-    assert costs[0] == costs[1]
+    nodes = [node("a-offers", gpu=1), node("b-devices")]
+    for pods in ([plain], [plain, asking("p")]):
+        result = run_round(cluster(nodes, pods, {"b-devices": 1}))
+        assert {each.pod.uid: each.node for each in result.placements}["x"] == "b-devices"
 
 
 def test_an_urgent_pod_gets_the_device_of_a_running_pod() -> None:
@@ -357,25 +356,20 @@ def test_an_urgent_pod_gets_the_device_of_a_running_pod() -> None:
     low = msgspec.structs.replace(low, pod_class=pod_class, usage=requests)
     held = made_for("low", "n0a", "gpu-0")
     held["metadata"]["ownerReferences"][0]["uid"] = held["status"]["reservedFor"][0]["uid"] = low.uid
-    urgent = asking("urgent", priority=10)
-    urgent = msgspec.structs.replace(
-        urgent, pod_class=msgspec.structs.replace(urgent.pod_class, requests=(("cpu", 1), (RESOURCE, 1)))
-    )
+    urgent = asking("urgent", cpu=1, priority=10)
     known = snapshot_with_running([roomy_node("n0a"), roomy_node("n1b")], [low, running("plain", "n0a", 1)], [urgent])
     known = replace(known, devices=devices_of([slice_of("n0a", 1)], [held], (CLASS,)))
     result = run_round(known)
     assert [each.node for each in result.placements] == ["n0a"]
-    (eviction,) = result.evictions
-    assert eviction.pod.key == "default/low"
-    assert eviction.pod in known.running.pods if known.running else False
+    assert known.running is not None
+    assert [each.pod for each in result.evictions] == [pod for pod in known.running.pods if pod.key == "default/low"]
 
 
-@pytest.mark.parametrize("alike", [True, False], ids=["columns", "one by one"])
-def test_a_running_pod_that_has_the_resource_from_its_node_claims_no_device(*, alike: bool) -> None:
+@pytest.mark.parametrize("offers", [True, False], ids=["one by one", "columns"])
+def test_a_running_pod_that_has_the_resource_from_its_node_claims_no_device(*, offers: bool) -> None:
     """So no move takes it to a node with devices, though waiting pods may go there; a round gives it back as it was."""
-    nodes = [roomy_node("n0a", gpu=2), roomy_node("n1b", gpu=1), roomy_node("n2c")]
-    asked = asking("p", resource=IMPLICIT if alike else RESOURCE)
-    pods = [asked, asking("q", resource=RESOURCE)]
+    nodes = [roomy_node("n0a", gpu=2 * offers), roomy_node("n1b", gpu=int(offers)), roomy_node("n2c")]
+    pods = [asking("p", cpu=1), asking("q", cpu=1)]
     known = snapshot_with_running(nodes, [running("runs", "n0a", 1, gpu=1), running("plain", "n0a", 1)], pods)
     known = replace(known, devices=devices_of([slice_of("n2c", 3)], [], (CLASS,)))
     widened = with_columns(known)
@@ -383,12 +377,23 @@ def test_a_running_pod_that_has_the_resource_from_its_node_claims_no_device(*, a
     assert widened.snapshot.running is not None
     by_key = {pod.key: pod for pod in widened.snapshot.running.pods}
     fits = run_filters(by_key["default/runs"].pod_class, widened.snapshot).fits
-    assert fits.tolist() == [True, True, False]
+    assert fits.tolist() == [offers, offers, False]
     assert run_filters(by_key["default/plain"].pod_class, widened.snapshot).fits.all()
     assert tuple(map(widened.running_pod, widened.snapshot.running.pods)) == known.running.pods
     result = run_round(known)
-    assert len(result.placements) == len(pods) - (not result.placements)
+    assert len(result.placements) == len(pods)
     assert result.after.running == known.running
+
+
+def test_an_urgent_pod_gets_what_a_node_offers_where_others_have_devices() -> None:
+    """A pod that has the resource from its node leaves for it; devices that somebody has do not come free."""
+    low = running("low", "n0a", 1, gpu=1)
+    nodes = [roomy_node("n0a", gpu=1), roomy_node("n1b")]
+    known = snapshot_with_running(nodes, [low], [asking("p", cpu=1, priority=9)])
+    known = replace(known, devices=devices_of([slice_of("n1b", 1)], [made_for("x", "n1b", "gpu-0")], (CLASS,)))
+    result = run_round(known)
+    assert [each.node for each in result.placements] == ["n0a"]
+    assert [each.pod.key for each in result.evictions] == ["default/low"]
 
 
 @st.composite
@@ -483,8 +488,7 @@ def scenario(gpus: dict[str, int], *pods: Manifest) -> Scenario:
         "apiVersion": "scheduling.thalweg/v1alpha1",
         "kind": "FlowSchedulingPolicy",
         "metadata": {"name": "steered", "uid": "u", "generation": 1},
-        "spec": {"selects": {"podSelector": {}, "schedulerNames": ["thalweg", "default-scheduler"]},
-                 "delivery": "Extender"},
+        "spec": {"selects": {"schedulerNames": ["default-scheduler"]}, "delivery": "Extender"},
     }  # fmt: skip
     slices = [{**api, "kind": "ResourceSlice", **slice_of(name, number)} for name, number in gpus.items()]
     nodes = [manifest_node(name, "z", cpu="16") for name in gpus]
@@ -505,18 +509,19 @@ def on_device(name: str, on: str, device: str) -> list[Manifest]:
 
 
 def test_headroom_counts_devices() -> None:
-    """Of pods like one that runs, like one that waits, and by what they request."""
+    """Of pods like one that runs, and like one that waits. What we bind ourselves gets none."""
     known = scenario({"a": 4, "b": 3, "c": 0}, *on_device("runs", "a", "gpu-0"), asking_manifest("waits", number=2))
     before = state_of(known)
     for query, fits in (
         (HeadroomQuery(like="default/runs", scale_ups=0), 4),
         (HeadroomQuery(like="default/waits", scale_ups=0), 1),
-        (HeadroomQuery(requests={RESOURCE: "1"}, namespace="default", scale_ups=0), 4),
     ):
         answer = answer_headroom(known, query, CONTEXT)
         assert (answer.fits, sum(answer.nodes.values())) == (fits, fits), answer.reason
         assert "c" not in answer.nodes
         assert "cannot allocate all claims" in answer.reason
+    ours = answer_headroom(known, HeadroomQuery(requests={RESOURCE: "1"}, scale_ups=0), CONTEXT)
+    assert (ours.fits, "the binder makes no claim" in ours.reason) == (0, True)
     assert state_of(known) == before
 
 

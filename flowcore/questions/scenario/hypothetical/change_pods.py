@@ -56,9 +56,6 @@ def to_waiting(pod: Pod, now: float) -> Pod:
 def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
     """Running pods wait, and claims that are theirs alone have no devices; those that are being deleted are gone.
 
-    A claim for extended resources goes with its pod: another one is made for the next.
-
-
     Args:
         now: seconds since the epoch.
     """
@@ -73,8 +70,7 @@ def evict(edits: Edits, pods: Iterable[Pod], now: float) -> None:
 def _release_devices(edits: Edits, pod: Pod) -> None:
     claiming = pod.pod_class.devices
     for claim in () if claiming is None else own_claims(claiming, edits.scenario.cluster.devices.claims):
-        freed = msgspec.structs.replace(claim, allocation=None, reserved_for=(), is_extended=False)
-        edits.put_object(RESOURCE_CLAIMS, freed)
+        edits.put_object(RESOURCE_CLAIMS, msgspec.structs.replace(claim, allocation=None, reserved_for=()))
 
 
 def running(edits: Edits, keys: Iterable[str], context: AnswerContext) -> list[Pod]:

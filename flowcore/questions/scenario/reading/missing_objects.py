@@ -70,12 +70,18 @@ def pods_with_unknown_claims(scenario: Scenario, pods: Iterable[Pod]) -> dict[st
     lacks_volumes, lacks_devices = _lacks(scenario, Claim, _CLAIM), _lacks_device_claims(scenario)
     for pod in pods:
         volumes = ", ".join(each.name for each in pod.pod_class.volumes if isinstance(each, ClaimVolume))
-        devices = ", ".join(each.name for each in pod.pod_class.devices.claims) if pod.pod_class.devices else ""
+        devices = ", ".join(_named_claims(pod))
         if volumes and lacks_volumes:
             reasons[pod.key] = f"its volume claims ({volumes}) cannot be judged: {_no_claims(scenario)}"
         elif devices and lacks_devices:
             reasons[pod.key] = f"its resource claims ({devices}) cannot be judged: {_no_device_claims(scenario)}"
     return reasons
+
+
+def _named_claims(pod: Pod) -> list[str]:
+    """The resource claims that a pod names; none is there yet for its extended resources."""
+    devices = pod.pod_class.devices
+    return [] if devices is None else [claim.name for claim in devices.without_extended_claim.claims]
 
 
 def without_claims(scenario: Scenario, verdicts: Verdicts) -> Verdicts:
@@ -139,8 +145,9 @@ def _devices(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
     claiming = [pod.key for pod in pods if pod.pod_class.devices is not None]
     if not claiming:
         return
-    if _lacks_device_claims(scenario):
-        yield f"{_pods(claiming)}: resource claims are not judged: {_no_device_claims(scenario)}"
+    naming = [pod.key for pod in pods if _named_claims(pod)]
+    if naming and _lacks_device_claims(scenario):
+        yield f"{_pods(naming)}: resource claims are not judged: {_no_device_claims(scenario)}"
     elif not scenario.cluster.devices.slices and _may_lack(scenario, RESOURCE_SLICE.kind):
         why = f"the files contain no ResourceSlice (add them: {_ADD_DEVICES})"
         yield f"{_pods(claiming)}: {why if scenario.unread is None else 'you may not list ResourceSlices'}"
