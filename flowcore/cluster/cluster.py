@@ -208,6 +208,10 @@ class Cluster:
         (self.leaving.add if leaving else self.leaving.discard)(key)
         self.occupancy.change_pods(self.counted_signature(pod), pod.node_name, 1)
 
+    def as_waiting(self, pod: Pod) -> Pod:
+        """A pod as it is among those that wait, or would be if it waited: DeviceClasses say what of it is devices."""
+        return with_devices(pod, self._backing_class, claims_known=self._claims_known)
+
     def counted_signature(self, pod: Pod) -> PodSignature:
         """The signature that a bound pod counts with."""
         if pod.key in self.leaving:
@@ -235,7 +239,7 @@ class Cluster:
         if pod.node_name or pod.terminal:
             self._stop_waiting(key)
             return False, False
-        pod = with_devices(pod, self._backing_class, claims_known=self._claims_known)
+        pod = self.as_waiting(pod)
         (self._claiming.discard if pod.pod_class.devices is None else self._claiming.add)(key)
         before = self.waiting.get(key)
         if before is not None:

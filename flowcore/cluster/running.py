@@ -33,6 +33,7 @@ def to_running_pod(
         unevictable_reason = "pods of KAI-Scheduler share the GPU that it holds"
     if not unevictable_reason and len(budgets) > 1:
         unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
+    replacement = "" if policy is None or not pod.extended else _unplanned_replacement(cluster, pod, policy)
     return RunningPod(
         key=pod.key,
         uid=pod.uid,
@@ -45,10 +46,10 @@ def to_running_pod(
         owner=pod.owner,
         gang="" if pod.gang is None else pod.gang.key.display_name,
         budgets=budgets,
-        immovable_reason=_immovable_reason(pod, policy, now),
+        immovable_reason=_immovable_reason(pod, policy, now, replacement),
         unevictable_reason=unevictable_reason,
         queue=cluster.queues.of(pod, cluster.namespaces),
-        during_execution=_during_execution(pod, policy),
+        during_execution=_during_execution(pod, policy, replacement),
         checkpointed=pod.checkpointed,
     )
 
@@ -58,28 +59,38 @@ def is_future_checkpoint(checkpointed: float, now: float) -> bool:
     return checkpointed > now + MAX_FUTURE
 
 
-def _during_execution(pod: Pod, policy: Policy | None) -> DuringExecution:
+def _unplanned_replacement(cluster: Cluster, pod: Pod, policy: Policy) -> str:
+    """Why the replacement of a pod with extended resources would not be planned; "": it would."""
+    waiting = cluster.as_waiting(pod)
+    return waiting.unsupported_reason or ("" if policy.delivery.binds_claims else waiting.unbindable_reason)
+
+
+def _during_execution(pod: Pod, policy: Policy | None, replacement: str) -> DuringExecution:
     """A pod that is never moved stays, and so does one whose policy only observes.
 
     Its age and ``spec.rescheduling.mode`` do not matter.
+
+    Args:
+        replacement: why another pod in its place would not be planned; "": it would.
     """
     if policy is not None and ReschedulingReason.BROKEN_RULES not in policy.rescheduling.reasons:
         return DuringExecution.IGNORE
-    stays = pod.immovable_reason or pod.gang is not None or pod.unsupported_reason or pod.unbindable_reason
+    unplanned = pod.unsupported_reason or pod.unbindable_reason or replacement
+    stays = pod.immovable_reason or pod.gang is not None or unplanned
     if policy is None or not policy.delivery.acts or stays:
         return DuringExecution.IGNORE
     return pod.during_execution or policy.during_execution
 
 
-def _immovable_reason(pod: Pod, policy: Policy | None, now: float) -> str:
+def _immovable_reason(pod: Pod, policy: Policy | None, now: float, replacement: str) -> str:
     if policy is None or policy.rescheduling.mode is ReschedulingMode.OFF:
         return "no policy moves it"
     if pod.immovable_reason:
         return pod.immovable_reason
     if pod.gang is not None:
         return "it belongs to a gang"
-    if pod.unsupported_reason or pod.unbindable_reason:
-        return pod.unsupported_reason or pod.unbindable_reason
+    if unplanned := pod.unsupported_reason or pod.unbindable_reason or replacement:
+        return unplanned
     if now - (pod.started or pod.created) < policy.rescheduling.min_age:
         return f"it has run for less than spec.rescheduling.minAge of policy {policy.name}"
     return ""

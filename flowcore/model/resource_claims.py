@@ -234,6 +234,11 @@ class ClaimingPod(msgspec.Struct, frozen=True, gc=False):
         """The extended resources that are devices on nodes which do not offer them, sorted."""
         return tuple(sorted({request.resource for request in self.extended})) if self.extended else ()
 
+    @property
+    def has_extended_claim(self) -> bool:
+        """Whether it has a claim for its extended resources, made or not."""
+        return any(claim.name == EXTENDED_RESOURCES for claim in self.claims)
+
     def with_extended_claim(self, requests: tuple[ClaimRequest, ...] = (), made: str = "") -> ClaimingPod:
         """The pod with a claim for its extended resources, as one from a template.
 

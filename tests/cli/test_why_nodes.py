@@ -329,8 +329,8 @@ def test_pods_with_claims_are_judged_by_the_storage_objects_of_the_dump() -> Non
     assert "blocked" not in first
 
 
-def test_a_resource_that_a_device_class_of_the_dump_backs_is_not_for_the_binder() -> None:
-    """Wherever the DeviceClass stands; other pods are not concerned."""
+def test_a_resource_that_a_device_class_of_the_dump_backs_is_devices() -> None:
+    """Wherever the DeviceClass stands, on nodes that do not offer it; not for the binder; others are not concerned."""
     devices = {
         "apiVersion": "resource.k8s.io/v1",
         "kind": "DeviceClass",
@@ -339,11 +339,15 @@ def test_a_resource_that_a_device_class_of_the_dump_backs_is_not_for_the_binder(
     }
     asking = pod("p")
     asking["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    none = {"fits": False, "filter": "DynamicResources", "reason": "cannot allocate all claims"}
     for objects in ([devices, asking, pod("q")], [asking, pod("q"), devices]):
-        found = {entry["pod"]: entry.get("blocked", "") for entry in why_nodes(node("a"), *objects)}
-        assert found["default/p"].startswith("its extended resource example.com/gpu is backed by the DeviceClass gpu")
-        assert not found["default/q"]
-    assert "blocked" in why_nodes(node("a"), devices, asking, names=("default/p",))[0]
+        assert why_nodes(node("a"), *objects) == [
+            {"pod": "default/p", "nodes": {"a": none}},
+            {"pod": "default/q", "nodes": {"a": FITS}},
+        ]
+    ours = {**asking, "spec": {**asking["spec"], "schedulerName": "thalweg"}}
+    (entry,) = why_nodes(node("a"), devices, ours, names=("default/p",))
+    assert entry["blocked"].startswith("its extended resource example.com/gpu is backed by the DeviceClass gpu")
 
 
 def test_a_storage_object_that_cannot_be_read_is_named() -> None:

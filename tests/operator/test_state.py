@@ -430,21 +430,22 @@ def test_a_storage_event_asks_for_a_round_where_a_waiting_pod_may_be_placed(
 
 
 def test_pods_follow_the_device_classes() -> None:
-    """One that waits is left to kube-scheduler for as long as its resource is known to be backed."""
+    """One that waits needs devices for as long as its resource is known to be backed, and has its room anyway."""
     state, changes = DrivenLedger(), []
     state.upsert_node(Node("n0", allocatable=(("example.com/gpu", 1), ("pods", 9))))
-    state.upsert_pod(pod := Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),))))
+    pod = Pod("default", "a", "u", PodClass(requests=(("example.com/gpu", 1),)))
+    pod = msgspec.structs.replace(pod, extended=(("example.com/gpu", (("container-0-request-0", 1),)),))
+    state.upsert_pod(pod)
     state.request_round = lambda _: changes.append(1)
     state.set_device_class("other", DeviceClass("other"))
     assert not changes
     state.set_device_class("gpu", DeviceClass("gpu", "example.com/gpu"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unsupported_reason
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unbindable_reason
     assert changes
-    assert not state.reserve(pod, "n0")
     state.upsert_pod(msgspec.structs.replace(pod, unschedulable_message="why"))
-    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unsupported_reason
+    assert "backed by the DeviceClass gpu" in state.waiting[pod.key].unbindable_reason
     state.set_device_class("gpu", None)
-    assert state.waiting[pod.key].unsupported_reason == ""
+    assert state.waiting[pod.key].unbindable_reason == ""
     assert state.reserve(pod, "n0")
 
 

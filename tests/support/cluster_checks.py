@@ -32,7 +32,7 @@ def quantity(text: str | int) -> Decimal:
 
 
 def requests(pod: Mapping[str, Any]) -> Counter[str]:
-    """What a pod takes on its node, itself as one of `pods`."""
+    """What a pod takes on its node, itself as one of `pods`, without extended resources that it has by devices."""
     spec, total = pod["spec"], Counter({"pods": Decimal(1)})
     for container in spec["containers"]:
         for name, amount in _container_requests(container).items():
@@ -40,6 +40,9 @@ def requests(pod: Mapping[str, Any]) -> Counter[str]:
     for container in spec.get("initContainers", ()):
         for name, amount in _container_requests(container).items():
             total[name] = max(total[name], quantity(amount))
+    by_devices = pod.get("status", {}).get("extendedResourceClaimStatus", {}).get("requestMappings", ())
+    for mapping in by_devices:
+        total.pop(mapping["resourceName"], None)
     return total  # type: ignore[return-value]
 
 

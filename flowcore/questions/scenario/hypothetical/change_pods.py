@@ -34,7 +34,7 @@ def to_waiting(pod: Pod, now: float) -> Pod:
         now: seconds since the epoch.
     """
     pod_class, claiming = pod.pod_class, pod.pod_class.devices
-    if claiming is not None and claiming != claiming.without_extended_claim:
+    if claiming is not None and claiming.has_extended_claim:
         own = claiming.without_extended_claim
         pod_class = msgspec.structs.replace(pod_class, devices=own if own.claims else None)
     return msgspec.structs.replace(

@@ -19,7 +19,6 @@ import numpy as np
 from flowcore.cluster.arrays.device_columns import DeviceColumns
 from flowcore.cluster.arrays.snapshot import Bools, Snapshot
 from flowcore.model.pods import PodClass
-from flowcore.model.resource_claims import EXTENDED_RESOURCES
 from flowcore.model.running_pods import RunningPod
 
 #: More than the devices of all pods of a node.
@@ -80,7 +79,7 @@ def _had_from_node(pod: RunningPod, snapshot: Snapshot, by_devices: Mapping[str,
     devices, row = pod.pod_class.devices, snapshot.table.index.get(pod.node)
     if not asked or row is None:
         return asked
-    holds = devices is not None and any(claim.name == EXTENDED_RESOURCES for claim in devices.claims)
+    holds = devices is not None and devices.has_extended_claim
     return tuple(name for name in asked if not (holds and by_devices[name][row]))
 
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
+from flowcore.model.devices import may_be_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod
 from flowcore.model.resources import PODS
@@ -38,7 +39,7 @@ def fits(
         for removed in fewer:
             amounts.subtract(dict(removed.usage if removed.node_name else removed.pod_class.requests))
     for name, amount in pod.pod_class.requests:
-        if amount > allocatable.get(name, 0) - amounts[name]:
+        if amount > allocatable.get(name, 0) - amounts[name] and not _is_by_devices(pod, name, allocatable):
             return False
     if not pod.pod_class.host_ports:
         return True
@@ -46,6 +47,14 @@ def fits(
     ports.update(port for added in more for port in added.pod_class.host_ports)
     ports.subtract(port for removed in fewer for port in removed.pod_class.host_ports)
     return not clash(pod.pod_class.host_ports, [port for port, count in ports.items() if count > 0])
+
+
+def _is_by_devices(pod: Pod, resource: str, allocatable: Mapping[str, int]) -> bool:
+    """Whether a pod has an extended resource by devices on a node; whether these are there is for a round to say."""
+    devices = pod.pod_class.devices
+    if devices is None or not devices.has_extended_claim or allocatable.get(resource):
+        return False
+    return resource in devices.extended_resources if devices.extended else may_be_devices(resource)
 
 
 def fits_now(cluster: Cluster, pod: Pod, node: str, more: Sequence[Pod] = (), fewer: Sequence[Pod] = ()) -> bool:

@@ -117,6 +117,6 @@ def _unknown(cluster: Cluster, extender_pod: ExtenderPod) -> Advice:
 
 def watched_pod(cluster: Cluster, extender_pod: ExtenderPod) -> Pod | None:
     """The pod as our watch shows it; None unless the watch shows it by this name and UID, and pending."""
-    pod = cluster.pods.get(extender_pod.key)
-    known = pod is not None and pod.uid == extender_pod.uid and extender_pod.key in cluster.waiting
+    pod = cluster.waiting.get(extender_pod.key)
+    known = pod is not None and pod.uid == extender_pod.uid
     return pod if known and extender_pod.namespace in cluster.namespaces else None
