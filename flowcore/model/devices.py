@@ -45,10 +45,10 @@ def may_be_devices(resource: str) -> bool:
 def device_resources(classes: Iterable[DeviceClass]) -> dict[str, str]:
     """Extended resource -> the DeviceClass that backs it: of several the newest, then the first by name."""
     backing = dict[str, str]()
-    for each in sorted(classes, key=lambda each: (-each.created, each.name)):
-        backing[IMPLICIT_PREFIX + each.name] = each.name
-        if each.extended_resource:
-            backing.setdefault(each.extended_resource, each.name)
+    for device_class in sorted(classes, key=lambda known: (-known.created, known.name)):
+        backing[IMPLICIT_PREFIX + device_class.name] = device_class.name
+        if device_class.extended_resource:
+            backing.setdefault(device_class.extended_resource, device_class.name)
     return backing
 
 

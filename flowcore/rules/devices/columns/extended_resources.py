@@ -46,7 +46,7 @@ def with_extended_resources(snapshot: Snapshot, resources: AbstractSet[str]) -> 
     by_devices = {name: _not_offering(snapshot, name) for name in sorted(resources)}
     running = () if snapshot.running is None else snapshot.running.pods
     kept = {pod.key: (pod, names) for pod in running if (names := _had_from_node(pod, snapshot, by_devices))}
-    of_node = {name: f"{name} of the node" for _, names in kept.values() for name in names}
+    of_node = {name: f"{name}/of-node" for _, names in kept.values() for name in names}
     missing = [name for name in by_devices if name not in snapshot.resources]
     names = (*snapshot.resources, *missing, *of_node.values())
     nothing = np.zeros((len(snapshot.table.nodes), len(names) - len(snapshot.resources)), dtype=np.int64)

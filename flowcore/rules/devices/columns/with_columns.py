@@ -257,7 +257,7 @@ class _Widening:
             ),
         )
         snapshot.devices.is_searched &= not self._later
-        return WithColumns(widened, self._begun, originals, running | self._extended.running)
+        return WithColumns(widened, self._begun, originals, {**running, **self._extended.running})
 
     def _requested(self, claimed: Claimed) -> Amounts:
         amounts = self._amounts_of.get(id(claimed))
