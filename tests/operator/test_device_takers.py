@@ -1,10 +1,18 @@
 """The worker knows which pods are on their way and take devices, though their claims do not say so yet."""
 
+import msgspec
+import pytest
 from support.fake_cluster.driven_ledger import DrivenLedger
 from support.model import node
 
+from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.running import to_running_pod
+from flowcore.model.devices import DeviceClass
 from flowcore.model.pods import Pod, PodClass
+from flowcore.model.policies import Delivery, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.resource_claims import ClaimingPod, DeviceTaker, PodClaim
+
+GPU = "nvidia.com/gpu"
 
 CLAIMING = ClaimingPod("default", "p", "p", (PodClaim("gpu", claim="c"),))
 CLAIMANT = Pod("default", "p", "p", PodClass(devices=CLAIMING))
@@ -42,3 +50,45 @@ def test_pods_with_claims_are_left_alone_while_claims_cannot_be_read() -> None:
     assert state.waiting["default/late"].unsupported_reason
     assert state.cluster.set_claims_known(known=True)
     assert not any(pod.unsupported_reason for pod in state.waiting.values())
+
+
+def test_pods_that_have_an_extended_resource_by_devices() -> None:
+    """They get a place on a node that does not offer the resource, of any amount, and one that does by what it offers.
+
+    The worker is told which of them need devices there; a resource that no class backs is the node's to offer.
+    """
+    state = DrivenLedger()
+    state.upsert_node(node("devices"))
+    state.upsert_node(node("offers", gpu=1))
+    state.set_device_class("gpu", DeviceClass("gpu", GPU))
+    pods = [_asking(f"p{number}") for number in range(3)]
+    for pod in pods:
+        state.upsert_pod(pod)
+    assert state.reserve(pods[0], "devices")
+    assert state.reserve(pods[1], "offers")
+    assert not state.reserve(pods[2], "offers")
+    assert state.holds(pods[0].key)
+    told = {taker.pod.uid: (taker.node, taker.offered) for taker in state.device_takers.update(fresh=True) or ()}
+    assert told == {"p0": ("devices", ()), "p1": ("offers", (GPU,))}
+    state.upsert_pod(unbacked := _asking("fpga", "example.com/fpga"))
+    assert not state.reserve(unbacked, "devices")
+
+
+@pytest.mark.parametrize("delivery", [Delivery.BINDER, Delivery.EXTENDER])
+def test_a_running_pod_moves_only_if_another_one_would_be_planned(delivery: Delivery) -> None:
+    """Nobody of delivery Binder leaves for a place that no replacement of it gets."""
+    cluster = Cluster()
+    cluster.put_node(node("offers", gpu=1))
+    running = msgspec.structs.replace(_asking("p"), node_name="offers", started=1.0)
+    cluster.put_pod(running)
+    policy = Policy("x", delivery=delivery, rescheduling=ReschedulingPolicy(mode=ReschedulingMode.ACT))
+    assert to_running_pod(cluster, running, policy, 10_000.0).immovable_reason == ""
+    cluster.set_device_class("gpu", DeviceClass("gpu", GPU))
+    reason = to_running_pod(cluster, running, policy, 10_000.0).immovable_reason
+    assert ("the binder makes no claim" in reason) == (delivery is Delivery.BINDER)
+    assert bool(reason) == (delivery is Delivery.BINDER)
+
+
+def _asking(name: str, resource: str = GPU) -> Pod:
+    pod = Pod("default", name, name, PodClass(((resource, 1),)), usage=((resource, 1),))
+    return msgspec.structs.replace(pod, extended=((resource, (("container-0-request-0", 1),)),))

@@ -205,6 +205,9 @@ def claiming(claim: str) -> ClaimingPod:
 
 
 CLAIMING = PodClass(devices=claiming("gpu")), PodSignature()
+#: A pod that has an extended resource by devices, and the node once it offers the resource itself.
+BY_DEVICES = ClaimingPod("default", "p", "p").with_extended_claim((msgspec.structs.replace(ONE, resource="x/gpu"),))
+OFFERING = msgspec.structs.replace(A, allocatable=(*A.allocatable, ("x/gpu", 1)))
 #: For each row of the table a change after which its filter says something else.
 SCENARIOS: dict[tuple[str, str], Scenario] = {
     ("POD_ADDED", "NodeResourcesFit"): ([A], [web("w", "a1")], (FIT, PodSignature())),
@@ -265,6 +268,9 @@ SCENARIOS: dict[tuple[str, str], Scenario] = {
         [A, B, GPU, WANTED, msgspec.structs.replace(DEVICES, reach=NodeReach(terms=IN_ZONE_B))],
         [node("b1")],
         CLAIMING,
+    ),
+    ("NODE_ALLOCATABLE", "DynamicResources"): (
+        [A, GPU], [OFFERING], (PodClass((("x/gpu", 1),), devices=BY_DEVICES), PodSignature()),
     ),
     ("RESOURCE_SLICE", "DynamicResources"): ([A, GPU, WANTED], [DEVICES], CLAIMING),
     ("RESOURCE_CLAIM", "DynamicResources"): (
