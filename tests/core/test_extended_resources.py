@@ -310,17 +310,25 @@ def test_devices_that_are_alike_are_a_column() -> None:
     check(known, result)
 
 
-def test_where_some_nodes_offer_the_resource_pods_take_devices_one_by_one() -> None:
-    """What a node offers itself and what devices there are is given out, and no more."""
+@pytest.mark.parametrize("claims", [0, 1], ids=["columns", "one by one"])
+def test_where_some_nodes_offer_the_resource(claims: int) -> None:
+    """What a node offers itself and what devices there are is given out, and no more.
+
+    Pods of one class are planned together, unless another pod claims the same devices: that needs them everywhere.
+    """
     nodes = [node("devices", 64_000), node("offers", 64_000, gpu=3)]
-    known = cluster(nodes, [asking(f"p{number}") for number in range(9)], {"devices": 2, "offers": 2})
+    pods = [*(asking(f"p{number}") for number in range(9)), *[claiming("t")] * claims]
+    known = cluster(nodes, pods, {"devices": 2, "offers": 2}, [claim("t", owner="t")])
     widened = with_columns(known).snapshot
     assert widened.columns is not None
-    assert not widened.columns.names
+    assert bool(widened.columns.names) == (not claims)
+    assert len({pod.pod_class for pod in widened.pending}) == (len(pods) if claims else 1)
     result = run_round(known)
-    assert Counter(each.node for each in result.placements) == {"devices": 2, "offers": 3}
-    (reason,) = {each.reason for each in result.unplaced}
-    assert f"1 Insufficient {RESOURCE}, 1 cannot allocate all claims" in reason
+    placed = Counter(each.node for each in result.placements if each.pod.uid != "t")
+    assert placed["offers"] == 3
+    assert len(result.placements) in (5, 5 + claims)
+    reasons = {each.reason for each in result.unplaced}
+    assert all(f"1 Insufficient {RESOURCE}, 1 cannot allocate all claims" in reason for reason in reasons)
     assert result.after.resources == known.resources
     check(known, result)
 
@@ -365,7 +373,7 @@ def test_an_urgent_pod_gets_the_device_of_a_running_pod() -> None:
     assert [each.pod for each in result.evictions] == [pod for pod in known.running.pods if pod.key == "default/low"]
 
 
-@pytest.mark.parametrize("offers", [True, False], ids=["one by one", "columns"])
+@pytest.mark.parametrize("offers", [True, False])
 def test_a_running_pod_that_has_the_resource_from_its_node_claims_no_device(*, offers: bool) -> None:
     """So no move takes it to a node with devices, though waiting pods may go there; a round gives it back as it was."""
     nodes = [roomy_node("n0a", gpu=2 * offers), roomy_node("n1b", gpu=int(offers)), roomy_node("n2c")]

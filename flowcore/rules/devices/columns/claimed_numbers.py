@@ -34,8 +34,7 @@ class ClaimedNumbers:
     """Answers for pods of one round.
 
     Args:
-        offered: extended resources that nodes offer themselves. In whose place a pod needs devices on some nodes only:
-            no number says that.
+        offered: extended resources that some nodes offer themselves.
     """
 
     def __init__(self, devices: ClaimableDevices, classes: Classes, offered: AbstractSet[str] = frozenset()) -> None:
@@ -52,8 +51,7 @@ class ClaimedNumbers:
         if not waiting:
             return None
         # Claims that others may use too, and devices that the pod has already, say more than numbers.
-        by_one = len(waiting) < len(claims) or any(named.claim for named in pod.claims)
-        if by_one or not self._offered.isdisjoint(pod.extended_resources):
+        if len(waiting) < len(claims) or any(named.claim for named in pod.claims):
             return Claimed(pod.namespace, claims, (), self._sum(tuple(waiting)).kinds)
         return self._sum(claims)
 
@@ -84,5 +82,6 @@ class ClaimedNumbers:
     def _claim(self, content: _Content) -> tuple[Numbers, tuple[RequestKind, ...]]:
         known = self._of_content.get(content)
         if known is None:
-            known = self._of_content[content] = numbers_of(*content, self._classes), kinds_of(content[0], self._classes)
+            numbers = numbers_of(*content, self._classes, self._offered)
+            known = self._of_content[content] = numbers, kinds_of(content[0], self._classes, self._offered)
         return known

@@ -36,7 +36,8 @@ class ColumnSets:
         self._selected: dict[RequestKind, SelectedDevices] = {}
         #: The table and the slices that each kind was asked for last.
         self._asked: dict[RequestKind, tuple[NodeTable, SliceIndex]] = {}
-        #: Whether two kinds may get the same devices, True, or none in common, False; None: some in common.
+        #: Whether two kinds may get the same devices, True, or none in common, False; None: some in common, or the same
+        #: in place of different extended resources.
         self._relations: dict[tuple[RequestKind, RequestKind], bool | None] = {}
         self._invalid: tuple[NodeTable, SliceIndex, Bools] | None = None
         #: How often some set changed; what running pods use of columns, by uid, and of which columns.
@@ -116,7 +117,10 @@ class ColumnSets:
         both = self.selected(kind, table), self.selected(second, table)
         known = self._relations.get((kind, second), ...)
         if known is ...:
-            known = self._relations[kind, second] = self._relations[second, kind] = _compared(*both)
+            known = _compared(*both)
+            if known and kind.offered != second.offered:  # one of them needs fewer devices on some nodes
+                known = None
+            self._relations[kind, second] = self._relations[second, kind] = known
         return known
 
     def running(self, columns: Hashable) -> dict[str, tuple[RunningPod, RunningPod]]:

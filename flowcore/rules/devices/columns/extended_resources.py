@@ -22,7 +22,7 @@ from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import RunningPod
 
 #: More than the devices of all pods of a node.
-_PLENTY = 2**20
+PLENTY = 2**20
 
 
 @dataclass(frozen=True)
@@ -53,9 +53,9 @@ def with_extended_resources(snapshot: Snapshot, resources: AbstractSet[str]) -> 
     allocatable = np.concatenate([snapshot.allocatable, nothing], axis=1)
     used = np.concatenate([snapshot.used, nothing], axis=1)
     for name, nodes in by_devices.items():
-        allocatable[nodes, names.index(name)] = used[nodes, names.index(name)] + _PLENTY
+        allocatable[nodes, names.index(name)] = used[nodes, names.index(name)] + PLENTY
     for name, column in of_node.items():
-        allocatable[~by_devices[name], names.index(column)] = _PLENTY
+        allocatable[~by_devices[name], names.index(column)] = PLENTY
     no_node = np.zeros(len(snapshot.table.nodes), dtype=np.bool_)
     columns = DeviceColumns(tuple(of_node.values()), "", no_node, object(), by_devices)
     changed = replace(snapshot, resources=names, allocatable=allocatable, used=used, columns=columns)

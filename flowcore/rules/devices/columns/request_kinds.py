@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import NamedTuple
 
 from flowcore.model.devices import DeviceClass
@@ -25,11 +26,14 @@ class RequestKind(NamedTuple):
     Attributes:
         device_class: name of the class.
         expressions: of the class and of the request: all of them hold; None for one of a kind that is not known.
+        offered: the extended resource in whose place devices are, if some node offers it: there pods need no device.
+            "": there is none.
     """
 
     device_class: str
     expressions: tuple[str | None, ...]
     tolerations: tuple[DeviceToleration, ...]
+    offered: str = ""
 
 
 #: How many devices of each kind, each kind once.
@@ -37,32 +41,45 @@ Numbers = tuple[tuple[RequestKind, int], ...]
 
 
 def numbers_of(
-    requests: Sequence[ClaimRequest], constraints: Sequence[AttributeConstraint], classes: Classes
+    requests: Sequence[ClaimRequest],
+    constraints: Sequence[AttributeConstraint],
+    classes: Classes,
+    offered: AbstractSet[str] = frozenset(),
 ) -> Numbers:
     """What a claim asks for as numbers of devices; () if numbers do not say it.
 
     Args:
         classes: those that the requests name are there.
+        offered: extended resources that some nodes offer.
     """
     numbers: dict[RequestKind, int] = {}
     for request in requests:
         exactly = request.exactly
         if constraints or exactly is None or request.first_available or not _is_number(exactly):
             return ()
-        kind = _kind(exactly, classes)
+        kind = _kind(request, exactly, classes, offered)
         numbers[kind] = numbers.get(kind, 0) + exactly.count
     return tuple(numbers.items()) if sum(numbers.values()) <= MAX_DEVICES else ()
 
 
-def kinds_of(requests: Sequence[ClaimRequest], classes: Classes) -> tuple[RequestKind, ...]:
+def kinds_of(
+    requests: Sequence[ClaimRequest], classes: Classes, offered: AbstractSet[str] = frozenset()
+) -> tuple[RequestKind, ...]:
     """The kinds of all requests of a claim that take devices, alternatives among them; admin access takes none."""
-    alternatives = (each for request in requests for each in request.alternatives if not each.admin_access)
-    return tuple(_kind(alternative, classes) for alternative in alternatives)
+    return tuple(
+        _kind(request, alternative, classes, offered)
+        for request in requests
+        for alternative in request.alternatives
+        if not alternative.admin_access
+    )
 
 
-def _kind(request: DeviceRequest, classes: Classes) -> RequestKind:
-    selectors = classes[request.device_class].selectors
-    return RequestKind(request.device_class, (*selectors, *request.selectors), request.tolerations)
+def _kind(
+    request: ClaimRequest, alternative: DeviceRequest, classes: Classes, offered: AbstractSet[str]
+) -> RequestKind:
+    expressions = (*classes[alternative.device_class].selectors, *alternative.selectors)
+    resource = request.resource if request.resource in offered else ""
+    return RequestKind(alternative.device_class, expressions, alternative.tolerations, resource)
 
 
 def _is_number(request: DeviceRequest) -> bool:

@@ -25,6 +25,7 @@ from flowcore.model.running_pods import RunningPod
 from flowcore.rules.devices.columns.claimed_numbers import Claimed, ClaimedNumbers
 from flowcore.rules.devices.columns.column_sets import MOST_KINDS
 from flowcore.rules.devices.columns.extended_resources import (
+    PLENTY,
     WithExtendedResources,
     resources_by_devices,
     with_extended_resources,
@@ -188,6 +189,9 @@ class _Widening:
         named = [kind.device_class for kind in firsts]
         self._names = _names([*named, _LATER] if later else named, snapshot.resources)
         self._there = self._stacked(selected.counts(snapshot.table) for selected in self._selected)
+        for column, kind in enumerate(firsts):
+            if kind.offered and snapshot.columns is not None:
+                self._there[~snapshot.columns.extended[kind.offered], column] += PLENTY
         self._taken = self._all_taken()
         self._classes: dict[tuple[PodClass, Amounts], PodClass] = {}
 
