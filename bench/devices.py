@@ -4,7 +4,8 @@
     python bench/devices.py --nodes 50 --pods 20 -n 1             # does it work?
 
 Every node has eight GPUs, half of them in use. The pods of both rounds ask for the same cores, and for one GPU each: by
-a claim of a template, with a selector as of drivers' examples, or as ``nvidia.com/gpu``. `first`: nothing is remembered
+a claim of a template, with a selector as of drivers' examples, or as ``nvidia.com/gpu``, which nodes offer, or which
+the class backs. `first`: nothing is remembered
 of the devices; `later`: a worker's next round, after a claim has changed. No cluster takes part.
 """
 
@@ -25,10 +26,10 @@ from rich.table import Table
 from flowcore.cluster.arrays.device_objects import DeviceObjects
 from flowcore.cluster.arrays.snapshot import NodeTable, PendingPod, Snapshot
 from flowcore.cluster.assembly import build_snapshot
-from flowcore.model.devices import DeviceClass
+from flowcore.model.devices import DeviceClass, with_devices
 from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.pods import HostPort, PodClass
+from flowcore.model.pods import HostPort, Pod, PodClass
 from flowcore.model.policies import BUILT_IN
 from flowcore.model.resource_claims import (
     AllocatedDevice,
@@ -139,8 +140,14 @@ def _claiming(number: int) -> PodClass:
     return PodClass(_CORES, devices=ClaimingPod("default", name, name, (PodClaim("gpu", "", "t"),), (("gpu", name),)))
 
 
+def _backed(number: int) -> PodClass:
+    name = f"p{number}"
+    pod = Pod("default", name, name, PodClass((*_CORES, (GPU, 1))), extended=((GPU, (("container-0-request-1", 1),)),))
+    return with_devices(pod, {GPU: _CLASS.name}).pod_class
+
+
 def snapshots(nodes: int, pods: int) -> dict[str, Snapshot]:
-    """The same cluster and pods, with plain extended resources and with claims."""
+    """The same cluster and pods, with plain extended resources, with those that a class backs, and with claims."""
     plain: Amounts = (*_CORES, (GPU, 1))
     no_ports: tuple[HostPort, ...] = ()
     made = {}
@@ -153,8 +160,9 @@ def snapshots(nodes: int, pods: int) -> dict[str, Snapshot]:
         classes = (PodClass(plain) if offered else _claiming(number) for number in range(pods))
         pending = tuple(_pod(number, pod_class) for number, pod_class in enumerate(classes))
         made[title] = build_snapshot(generation=1, now=0.0, table=table, running=running, pending=pending)
-    made["claim"] = replace(made["claim"], devices=objects(nodes, pods))
-    return made
+    claims = replace(made["claim"], devices=objects(nodes, pods))
+    backed = replace(claims, pending=tuple(_pod(number, _backed(number)) for number in range(pods)))
+    return {"extended resource": made["extended resource"], "extended resource by devices": backed, "claim": claims}
 
 
 def _measured(run: Callable[[], RoundResult]) -> tuple[float, RoundResult]:
