@@ -73,7 +73,7 @@ class Cluster:
 
     Attributes:
         policies: those in force.
-        waiting: pods without a node, those that a DeviceClass leaves to kube-scheduler marked so.
+        waiting: pods without a node, with a claim for extended resources that a DeviceClass backs (``as_waiting``).
         leaving: keys of bound pods that count as if they were being deleted (see ``set_leaving``).
         populations: how many pods there are of each kind that policies tell apart.
         budgets: PodDisruptionBudgets, and which pods they protect.
