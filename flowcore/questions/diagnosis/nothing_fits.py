@@ -8,6 +8,7 @@ from flowcore.cluster.arrays.node_matching import tolerates
 from flowcore.cluster.arrays.snapshot import Int64s
 from flowcore.model.amount_text import short_amount
 from flowcore.questions.diagnosis.answers import WhyKind
+from flowcore.questions.diagnosis.claimed_devices import claimed_devices
 from flowcore.questions.diagnosis.finding import Finding, UnplacedCase
 from flowcore.questions.diagnosis.lists import listed
 from flowcore.questions.diagnosis.missing_dependencies import missing_storage
@@ -65,7 +66,10 @@ def nothing_fits(pod: UnplacedCase) -> Finding:
     # Only callers who may read nodes get the labels of nodes.
     missing = missing_labels(pod.unplaced.pod.pod_class, verdicts.table.nodes) if pod.context.nodes else []
     lacking = missing_storage(pod.scenario, pod.scenario.cluster.pods[pod.key], pod.context)
-    evidence = [*(each.text for each in missing), *(each.text for each in lacking), *excluding_filters(verdicts)]
+    evidence = [*(each.text for each in missing), *(each.text for each in lacking)]
+    if dynamic_resources.NAME in smallest_exclusion(verdicts).filters:
+        evidence.extend(claimed_devices(pod))
+    evidence.extend(excluding_filters(verdicts))
     out, step = way_out(verdicts, too_small(pod.unplaced.pod.pod_class, pod.plan.result.after)), "Add nodes."
     if out is not None:
         nodes = np.flatnonzero(out.nodes)

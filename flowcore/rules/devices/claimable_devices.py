@@ -17,7 +17,7 @@ from flowcore.model.resource_claims import (
     PlannedClaim,
     ResourceClaim,
 )
-from flowcore.model.resource_slices import PoolId
+from flowcore.model.resource_slices import DeviceId, PoolId
 from flowcore.rules.devices.allocation.allocated_devices import AllocatedDevices
 from flowcore.rules.devices.claim_verdicts import DeviceState, node_devices
 from flowcore.rules.devices.nameless_claims import NamelessClaims, without_names
@@ -159,6 +159,10 @@ class ClaimableDevices:
         """Whether a planned pod uses a claim of this pod too."""
         claims = claims_of(pod, self._claims, self._state.classes)
         return not isinstance(claims, ClaimRejection) and any(_key(claim) in self._users for claim in claims)
+
+    def is_taken(self, device: DeviceId) -> bool:
+        """Whether a claim or a planned pod has a device, or a share of it."""
+        return self._state.allocated.is_allocated(device)
 
     def is_local(self, pod: ClaimingPod, node: ReachedNode) -> bool:
         """Whether what a pod takes on a node changes nothing for pods on other nodes.

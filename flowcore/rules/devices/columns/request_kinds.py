@@ -49,7 +49,7 @@ def numbers_of(
         exactly = request.exactly
         if constraints or exactly is None or request.first_available or not _is_number(exactly):
             return ()
-        kind = _kind(exactly, classes)
+        kind = kind_of(exactly, classes)
         numbers[kind] = numbers.get(kind, 0) + exactly.count
     return tuple(numbers.items()) if sum(numbers.values()) <= MAX_DEVICES else ()
 
@@ -57,10 +57,11 @@ def numbers_of(
 def kinds_of(requests: Sequence[ClaimRequest], classes: Classes) -> tuple[RequestKind, ...]:
     """The kinds of all requests of a claim that take devices, alternatives among them; admin access takes none."""
     alternatives = (each for request in requests for each in request.alternatives if not each.admin_access)
-    return tuple(_kind(alternative, classes) for alternative in alternatives)
+    return tuple(kind_of(alternative, classes) for alternative in alternatives)
 
 
-def _kind(request: DeviceRequest, classes: Classes) -> RequestKind:
+def kind_of(request: DeviceRequest, classes: Classes) -> RequestKind:
+    """The kind of a request whose class is there."""
     selectors = classes[request.device_class].selectors
     return RequestKind(request.device_class, (*selectors, *request.selectors), request.tolerations)
 
