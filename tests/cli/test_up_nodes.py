@@ -102,9 +102,9 @@ def test_nodes_with_devices(number: int, placed: int, tmp_path: Path) -> None:
     names = [each["metadata"]["name"] for each in made.nodes]
     assert names == ["gpu-0", "gpu-2", "gpu-3"][:number]
     path = dump(tmp_path, *made.nodes, *made.objects, *claiming_pods(9))
-    placements = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)["placements"]
-    assert Counter(each["node"] for each in placements) == dict.fromkeys(names[::2], 4)
-    assert len(placements) == placed
+    placed_pods = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)["placed"]
+    assert Counter(each["node"] for each in placed_pods) == dict.fromkeys(names[::2], 4)
+    assert len(placed_pods) == placed
 
 
 def test_no_devices_unless_they_are_asked_for() -> None:
