@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from support.device_clusters import GPU, Manifest, allocated, claim, slice_of
-from support.scenario_state import NOW, manifest_node, manifest_pod, scenario_of, state_of
+from support.device_clusters import API, GPU, Manifest, claiming, slice_of
+from support.scenario_state import NOW, manifest_node, scenario_of, state_of
 
 from flowcore.questions.diagnosis.why import WhyAnswer, WhyQuery, answer_why
 from flowcore.questions.scenario import Scenario
@@ -13,21 +13,6 @@ from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain
 
 CONTEXT = AnswerContext(now=NOW)
-API = {"apiVersion": "resource.k8s.io/v1"}
-
-
-def claiming(name: str, node: str = "", count: int = 1, *devices: str, **spec: Any) -> list[Manifest]:
-    """A pod with a claim of a template, and the claim; with devices of its node once it runs."""
-    pod = manifest_pod(name, node)
-    pod["spec"] |= {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": "t"}], **spec}
-    pod["status"] = {"resourceClaimStatuses": [{"name": "gpu", "resourceClaimName": f"{name}-gpu"}]}
-    made = claim(f"{name}-gpu", count, owner=name)
-    if node:
-        made = allocated(made, node, devices[0])
-        results = made["status"]["allocation"]["devices"]["results"]
-        results += [dict(results[0], device=device) for device in devices[1:]]
-        made["status"]["reservedFor"] = [{"resource": "pods", "name": name, "uid": name}]
-    return [pod, {**API, "kind": "ResourceClaim", **made}]
 
 
 def cluster(gpus: dict[str, int], *objects: Manifest) -> Scenario:
