@@ -16,7 +16,7 @@ from thalweg_view.pictures.pod_claims import PodClaimRow
 from thalweg_view.rounds import RoundHistory
 from thalweg_view.view_data import SourceInfo, ViewData
 
-from flowcore.questions.scenario import Scenario, plan_scenario
+from flowcore.questions.scenario import Scenario, device_use, plan_scenario
 from flowcore.questions.scenario.context import AnswerContext
 
 ALL = AnswerContext(NOW)
@@ -71,7 +71,7 @@ def test_only_so_many_drivers_are_told(data: ViewData, monkeypatch: pytest.Monke
     """Those with the most devices. Of many placed pods the first ones are searched."""
     monkeypatch.setattr(node_devices, "_MOST_PODS", 0)
     assert nodes(data).resources[DEVICES].planned == [0, 0, 0]
-    monkeypatch.setattr(node_devices, "_MOST_DRIVERS", 0)
+    monkeypatch.setattr(device_use, "MOST_DRIVERS", 0)
     assert DEVICES not in nodes(data).resources
 
 

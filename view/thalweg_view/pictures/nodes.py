@@ -8,6 +8,7 @@ import msgspec
 
 from flowcore.model.resources import PODS
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.device_use import devices_of
 from thalweg_view.pictures.names import unit_of
 from thalweg_view.pictures.node_devices import node_devices
 from thalweg_view.pictures.node_list import domain_of, grouping_labels, is_not_ready, label_of, nodes_of, planned_usage
@@ -92,10 +93,13 @@ def answer_nodes(data: ViewData, query: NodesQuery, _context: AnswerContext) -> 
         )
         for name in sorted({name for each in allocatable for name in each})
     }
-    for driver, devices in node_devices(data, plan).items():
-        columns = (devices.there, devices.used, devices.planned)
-        counts = ([of_nodes[node.name] for node in nodes] for of_nodes in columns)
-        resources[f"{driver} devices"] = ResourceColumns("", *counts)
+    for driver, (before, after) in node_devices(data, plan).items():
+        resources[devices_of(driver)] = ResourceColumns(
+            "",
+            [before.published[node.name] for node in nodes],
+            [before.taken[node.name] for node in nodes],
+            [after.taken[node.name] - before.taken[node.name] for node in nodes],
+        )
     return NodesAnswer(
         data.generation,
         0 if plan is None else plan.number,

@@ -5,7 +5,8 @@ from __future__ import annotations
 import msgspec
 
 from flowcore.model.pods import Pod
-from flowcore.model.resource_claims import EXACT_COUNT, ClaimRequest, DeviceRequest, ResourceClaim
+from flowcore.model.resource_claims import ResourceClaim
+from flowcore.questions.scenario.device_use import asked_for
 from flowcore.rules.devices.pod_claims import named_claims
 from thalweg_view.view_data import ViewData
 
@@ -41,13 +42,5 @@ def _row(name: str, claim: ResourceClaim | None) -> PodClaimRow:
     if claim is None:
         return PodClaimRow(name)
     allocation = claim.allocation
-    devices = [] if allocation is None else [str(each.device) for each in allocation.devices]
-    return PodClaimRow(name, claim.name, [_asks(each) for each in claim.requests], allocation is not None, devices)
-
-
-def _asks(request: ClaimRequest) -> str:
-    return " or ".join(_devices(each) for each in request.alternatives) or "in a way that is not known"
-
-
-def _devices(request: DeviceRequest) -> str:
-    return f"{request.count if request.mode == EXACT_COUNT else 'all'} of class {request.device_class}"
+    devices = [] if allocation is None else [str(result.device) for result in allocation.devices]
+    return PodClaimRow(name, claim.name, list(map(asked_for, claim.requests)), allocation is not None, devices)
