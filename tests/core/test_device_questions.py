@@ -2,15 +2,17 @@
 
 from typing import Any
 
-from support.device_clusters import API, GPU, Manifest, claiming, slice_of
+from support.device_clusters import API, GPU, Manifest, claim, claiming, slice_of
 from support.scenario_state import NOW, manifest_node, scenario_of, state_of
 
+from flowcore.api.read_fields import read_fields
 from flowcore.questions.diagnosis.why import WhyAnswer, WhyQuery, answer_why
-from flowcore.questions.scenario import Scenario
+from flowcore.questions.scenario import Scenario, plan_scenario
 from flowcore.questions.scenario.alternatives.headroom import HeadroomQuery, answer_headroom
-from flowcore.questions.scenario.alternatives.what_if import WhatIfQuery, answer_what_if
+from flowcore.questions.scenario.alternatives.unused_devices import device_counts
+from flowcore.questions.scenario.alternatives.what_if import ResourceUse, WhatIfQuery, answer_what_if
 from flowcore.questions.scenario.context import AnswerContext
-from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain
+from flowcore.questions.scenario.hypothetical.changes import AddNodes, Drain, PutObjects
 
 CONTEXT = AnswerContext(now=NOW)
 
@@ -33,7 +35,8 @@ def test_headroom_counts_devices() -> None:
     assert sum(answer.nodes.values()) == 4
     assert "c" not in answer.nodes
     assert "cannot allocate all claims" in answer.reason
-    assert answer_headroom(scenario, HeadroomQuery(like="default/waits", scale_ups=0), CONTEXT).fits == 1
+    again = answer_headroom(scenario, HeadroomQuery(like="default/waits", scale_ups=0), CONTEXT)
+    assert (again.fits, again.claims, answer.claims) == (1, ["2 of class gpu"], ["1 of class gpu"])
     assert state_of(scenario) == before
 
 
@@ -61,6 +64,8 @@ def test_a_new_node_has_the_devices_of_the_node_that_it_is_like() -> None:
     scenario = cluster({"a": 1}, *claiming("runs", "a", 1, "gpu-0"), *claiming("waits"))
     answer = answer_what_if(scenario, WhatIfQuery([AddNodes(1, "a")]), CONTEXT)
     assert answer.placed == ["default/waits"]
+    use = [plan.resources["gpu.example.com devices"] for plan in (answer.before, answer.after)]
+    assert use == [ResourceUse(1, 1), ResourceUse(2, 2)]
 
 
 def test_new_nodes_are_tried_that_have_devices() -> None:
@@ -159,6 +164,30 @@ def test_another_model_would_do() -> None:
     assert text not in _texts(_why(scenario, "p", nodes=False))
 
 
+def _with_serials(objects: list[Manifest]) -> list[Manifest]:
+    """Each device with an attribute that no other has."""
+    for manifest in objects:
+        if manifest["kind"] == "ResourceSlice":
+            for number, device in enumerate(manifest["spec"]["devices"]):
+                device["attributes"]["serial"] = {"string": f"{manifest['metadata']['name']}-{number}"}
+    return objects
+
+
+def test_new_nodes_have_the_model_that_is_asked_for() -> None:
+    """Nodes are of two shapes where their devices differ, as far as that is no serial number."""
+    four = [f"gpu-{number}" for number in range(4)]
+    objects = [*_models(a="A100", b="H100"), *claiming("r", "b", 4, *four), *_wanting("p", "H100", 2)]
+    scenario = scenario_of(_with_serials(objects))
+    assert [each.like for each in answer_headroom(scenario, HeadroomQuery(), CONTEXT).scale_ups] == ["b"]
+    assert "Add a node like b: nobody loses a place." in _texts(_why(scenario, "p"))
+
+
+def test_serial_numbers_are_no_shapes() -> None:
+    """A hundred nodes with equal GPUs are alike."""
+    models = _models(**{f"n{number}": "H100" for number in range(100)})
+    assert len(set(device_counts(scenario_of(_with_serials(models)).cluster.devices).values())) == 1
+
+
 def test_a_model_that_is_misspelt() -> None:
     """The nearest one that devices have comes first."""
     scenario = scenario_of([*_models(a="L40S", b="H100-80GB"), *_wanting("p", "H100-80G")])
@@ -207,6 +236,22 @@ def test_a_selector_without_a_model_may_go() -> None:
     assert text in _texts(_why(scenario, "p"))
 
 
+def test_pods_that_share_a_claim_change_it_once() -> None:
+    """Of a gang whose pods name it."""
+    four = [f"gpu-{number}" for number in range(4)]
+    (first, shared), (second, _) = _wanting("p", "H100"), _wanting("q", "H100")
+    del shared["metadata"]["ownerReferences"]
+    for pod in (first, second):
+        pod["spec"]["resourceClaims"] = [{"name": "gpu", "resourceClaimName": "p-gpu"}]
+        annotations = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
+        pod["metadata"]["annotations"] = annotations
+    taken = claiming("r", "a", 4, *four)
+    scenario = scenario_of([*_models(a="H100", b="A100"), *taken, first, second, shared])
+    answer = answer_why(scenario, WhyQuery("gang/default/g"), CONTEXT)
+    (fix,) = [fix for fix in answer.fixes if "model=A100" in fix.text]
+    assert sorted(fix.places) == ["default/p", "default/q"]
+
+
 def test_pods_of_one_template_change_alike() -> None:
     """One sentence for all of them: each has a claim of its own."""
     four = [f"gpu-{number}" for number in range(4)]
@@ -220,3 +265,38 @@ def test_pods_of_one_template_change_alike() -> None:
     (fix,) = [fix for fix in answer.fixes if fix.text == text]
     assert sorted(fix.places) == ["default/p-0", "default/p-1", "default/p-2"]
     assert len(fix.change) == 3
+
+
+def _template(count: int) -> Manifest:
+    spec = claim("t", count)["spec"]
+    metadata = {"name": "t", "namespace": "default"}
+    return {**API, "kind": "ResourceClaimTemplate", "metadata": metadata, "spec": {"spec": spec}}
+
+
+def _new(name: str) -> Manifest:
+    """A pod as its manifest says it: nobody has made its claim."""
+    pod, _ = claiming(name)
+    return {**pod, "metadata": {"name": name, "namespace": "default"}, "status": {}}
+
+
+def test_a_new_pod_has_the_claims_of_its_template() -> None:
+    """As soon as it is there the controller makes them; a template may come behind the pod, or be missing."""
+    scenario = cluster({"a": 5}, _new("p"), _new("q"), _template(2))
+    before = state_of(scenario)
+    for pods, placed in (([_new("r")], []), ([_template(1), _new("r"), _new("s")], ["default/r"])):
+        answer = answer_what_if(scenario, WhatIfQuery([PutObjects(pods)]), CONTEXT)
+        assert answer.placed == placed
+        assert state_of(scenario) == before
+    without = answer_why(cluster({"a": 5}, *claiming("o"), _new("p")), WhyQuery("default/p"), CONTEXT)
+    assert "ResourceClaim not created yet" in without.text
+
+
+def test_a_redacted_template_makes_the_same_claims() -> None:
+    """What it asks for is kept, its annotations are not."""
+    template = _template(2)
+    template["metadata"]["annotations"] = {"secret": "x"}
+    kept = read_fields(template)
+    assert "secret" not in str(kept)
+    for of_dump in (template, kept):
+        scenario = cluster({"a": 3}, _new("p"), _new("q"), of_dump)
+        assert len(plan_scenario(scenario, NOW).result.placements) == 1

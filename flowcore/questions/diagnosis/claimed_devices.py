@@ -52,8 +52,8 @@ def _sentence(claim: ResourceClaim, request: ClaimRequest, asks: DeviceRequest, 
     if not number:
         device_class = snapshot.devices.classes[kind.device_class]
         of_class = RequestKind(device_class.name, device_class.selectors, kind.tolerations)
-        there = _number(index.columns.selected(of_class, snapshot.table))
-        return f"{text}, of {there:,} of class {device_class.name}."
+        of_kind = _number(index.columns.selected(of_class, snapshot.table))
+        return f"{text}, of {of_kind:,} of class {device_class.name}."
     if not selected.is_countable:
         return f"{text}."
     taken = dynamic_resources.claimable_devices(snapshot).is_taken

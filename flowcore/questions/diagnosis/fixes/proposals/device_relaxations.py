@@ -109,8 +109,8 @@ def _relaxations(wanted: Wanted, snapshot: Snapshot) -> Iterator[Relaxation]:
     for name, reference, selector in selectors:
         for compared in compared_values(selector):
             for value in _other_values(compared, snapshot):
-                other = with_value(selector, compared, value)
-                yield OtherClaim(ReplaceDeviceSelector("", name, reference, selector, other))
+                new_selector = with_value(selector, compared, value)
+                yield OtherClaim(ReplaceDeviceSelector("", name, reference, selector, new_selector))
     for name, claim in claims.items():
         for constraint in claim.constraints:
             attribute = constraint.match_attribute or constraint.distinct_attribute
