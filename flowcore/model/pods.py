@@ -81,11 +81,13 @@ class PodClass(msgspec.Struct, frozen=True, gc=False, cache_hash=True):
     data: tuple[DataSource, ...] = ()
     #: What it needs of the NUMA zones of its node; None: nothing of a certain zone.
     numa: NumaNeeds | None = None
+    #: Whether other pods of a round may take what its volumes need (``flowcore.rules.volumes``); a round says it.
+    contends_for_volumes: bool = False
 
     @property
     def fits_by_amounts(self) -> bool:
-        """Whether amounts alone say if a node has room for the pod: it needs no host port and no NUMA zone."""
-        return not self.host_ports and self.numa is None
+        """Whether amounts alone say if a node has room for the pod: it needs no host port, NUMA zone or free volume."""
+        return not self.host_ports and self.numa is None and not self.contends_for_volumes
 
 
 def excluding_nodes(pod_class: PodClass, nodes: Iterable[str]) -> PodClass:

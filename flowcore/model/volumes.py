@@ -142,6 +142,24 @@ class ClaimRef(msgspec.Struct, frozen=True, gc=False):
         return (self.namespace, self.name) == (claim.namespace, claim.name) and self.uid in ("", claim.uid)
 
 
+class VolumeChoice(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """What a claim that waits for its first consumer is to get, for a pod that goes to a node.
+
+    Attributes:
+        volume: the PersistentVolume that it is to be bound to; "": one is provisioned for the node.
+    """
+
+    namespace: str
+    name: str
+    uid: str
+    volume: str = ""
+
+    @property
+    def key(self) -> ClaimKey:
+        """The claim's."""
+        return self.namespace, self.name
+
+
 class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolume"):
     """A PersistentVolume.
 

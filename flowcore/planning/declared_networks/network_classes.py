@@ -66,7 +66,7 @@ class NetworkClass:
             demand.prices,
             demand.requests,
             fits.copy(),
-            host_ports=bool(demand.group.pod_class.host_ports),
+            host_ports=demand.excludes_its_like,
         )
 
     def pods(self, supply: Supply) -> Pods:

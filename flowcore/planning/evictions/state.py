@@ -14,8 +14,10 @@ from flowcore.cluster.arrays.snapshot import Int64s, PendingPod, Snapshot, non_z
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import PodClass
 from flowcore.model.running_pods import EvictionKind, RunningPod
+from flowcore.model.volumes import Volumes
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.rules.volumes import with_volumes_of
 
 
 @dataclass(slots=True)
@@ -298,6 +300,7 @@ class EvictionState:
         used, assumed = before.used.copy(), before.non_zero_requested.copy()
         ports = dict(before.ports)
         storage, numa = before.storage, before.numa
+        coming: list[tuple[Volumes, str]] = []
         removed: list[tuple[str, PodSignature]] = []
         for resident in gone:
             pod, node = residents.pods[resident], int(residents.nodes[resident])
@@ -319,6 +322,8 @@ class EvictionState:
             if pod_class.host_ports:
                 ports[node] = ports.get(node, frozenset()) | frozenset(pod_class.host_ports)
             placed.append((nodes[node].name, signature))
+            if pod_class.volumes:
+                coming.append((pod_class.volumes, nodes[node].name))
             nonlocal numa
             if pod_class.numa is not None and numa is not None:
                 numa = numa if numa is not before.numa else numa.copy()
@@ -331,6 +336,7 @@ class EvictionState:
         for arrival in self.arrivals if arrivals is None else arrivals:
             add(arrival.pod.pod_class, arrival.pod.signature, arrival.node, self.demands[arrival.demand].requests)
         changed = before.with_usage(used, assumed, ports, before.pod_index.with_changes(placed, removed))
+        storage = with_volumes_of(coming, storage, before.table)
         return replace(changed, storage=storage, numa=numa)
 
 

@@ -264,7 +264,7 @@ def _movable(demands: Sequence[Demand]) -> Bools:
 
     def is_movable(demand: Demand) -> bool:
         constraints, pod_class = demand.constraints, demand.group.pod_class
-        if pod_class.host_ports or pod_class.numa is not None or constraints.constrained:
+        if not pod_class.fits_by_amounts or constraints.constrained:
             return False
         compared = constraints.soft_constraints is not None and constraints.soft_constraints.compared
         return not compared and penalties.issuperset(constraints.increments)

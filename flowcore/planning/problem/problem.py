@@ -187,9 +187,9 @@ class Problem:
 
     @cached_property
     def not_packable(self) -> Bools:
-        """bool[C]: demands with constraints between pods or host ports: counting resources does not place them."""
+        """bool[C]: demands with constraints between pods, ports or volumes: counting resources does not place them."""
         return np.array(
-            [each.constraints.constrained or bool(each.group.pod_class.host_ports) for each in self.demands],
+            [each.constraints.constrained or each.excludes_its_like for each in self.demands],
             dtype=np.bool_,
         )
 
@@ -197,7 +197,7 @@ class Problem:
     def immovable(self) -> Bools:
         """bool[C]: demands whose pods stay where they are while an integer program decides the rest.
 
-        Those with host ports, with constraints that do more than forbid, or whose pods allow others a node.
+        Those with host ports or volumes, with constraints that do more than forbid, or whose pods allow others a node.
         """
         unblocking = {
             counter
@@ -208,8 +208,8 @@ class Problem:
             demand.constraints.only_forbids and unblocking.isdisjoint(demand.constraints.increments)
             for demand in self.demands
         ]
-        ports = [bool(each.group.pod_class.host_ports) for each in self.demands]
-        return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(ports, dtype=np.bool_))
+        alone = [each.excludes_its_like for each in self.demands]
+        return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(alone, dtype=np.bool_))
 
     def domains(self, key: str) -> Domains:
         """The domains of a topology key."""

@@ -12,6 +12,7 @@ from collections.abc import Generator, Hashable
 
 import numpy as np
 
+from flowcore.model.pods import PodClass
 from flowcore.planning.methods.relaxation import RelaxedSolution
 from flowcore.planning.methods.without_penalties import WithoutPenalties
 from flowcore.planning.problem.demands.atomic_groups import no_atomic_groups
@@ -25,6 +26,8 @@ from flowcore.rules.topology.connected_components import connected_components
 
 #: Smaller parts are solved together: each part costs some time of its own.
 _MOST_PARTS = 16
+#: What all pods share that take volumes from each other.
+_VOLUMES = "volumes"
 
 
 def independent_parts(problem: Problem) -> list[list[int]]:
@@ -52,6 +55,8 @@ def independent_parts(problem: Problem) -> list[list[int]]:
         soft = constraints.soft_constraints
         keys.append({number, *np.nonzero(beside[:-1])[0].tolist(), *constraints.increments, *constraints.reads})
         keys[-1].update(() if soft is None else soft.reads)
+        if demands[number].group.pod_class.contends_for_volumes:
+            keys[-1].add(_VOLUMES)  # several nodes may reach a volume
     parts = sorted(
         ([order[item] for item in part] for part in connected_components(keys)),
         key=lambda part: (-sum(demands[number].count for number in part), min(part)),
@@ -176,13 +181,18 @@ def _decide(portfolio: Portfolio) -> Generator[None, None, None]:
 
 def _capacity_after(problem: Problem, commits: list[Commit]) -> FreeCapacity:
     """What commits leave free that parts of the problem have taken."""
-    if any(problem.demands[commit.demand].group.pod_class.numa is not None for commit in commits):
-        return replay(problem, commits)[1]  # the order decides which zones are taken
+    if any(_takes_in_order(problem.demands[commit.demand].group.pod_class) for commit in commits):
+        return replay(problem, commits)[1]
     capacity = problem.start.copy()
     for number, node_counts in pods_by_node(commits).items():
         nodes, counts = (np.array(list(each), dtype=np.int64) for each in (node_counts.keys(), node_counts.values()))
         capacity.place_many(problem.demands[number], nodes, counts)
     return capacity
+
+
+def _takes_in_order(pod_class: PodClass) -> bool:
+    """Whether the order of placements decides what is taken: which zones, which volumes."""
+    return pod_class.numa is not None or pod_class.contends_for_volumes
 
 
 def _restricted(problem: Problem, part: list[int]) -> Problem:

@@ -45,7 +45,7 @@ from flowcore.planning.problem.passes import (
 )
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.problem import Problem, is_better
-from flowcore.planning.problem.result import RoundResult
+from flowcore.planning.problem.result import Placement, RoundResult
 from flowcore.planning.problem.waiting import without_dear_groups
 from flowcore.planning.round.backfill_reservation import ReserveBackfill
 from flowcore.planning.round.build_result import build_result
@@ -54,6 +54,7 @@ from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
 from flowcore.rules.verdicts import VerdictCache
+from flowcore.rules.volumes import chosen_for
 
 DEFAULT_POLICIES: Mapping[str, Policy] = {BUILT_IN.name: BUILT_IN}
 #: Steps of a round without a budget: every quick method, and some neighbourhoods.
@@ -377,6 +378,7 @@ class Round:
             arcs=portfolio.arcs,
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
+        result = replace(result, placements=_with_volumes(result.placements, self._begun))
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
         if queues is None:
@@ -395,6 +397,18 @@ class Round:
         if demands:
             candidate, _ = self._best_candidate()
             yield from node_prices(self._problem, demands, invert_all(self._passes, candidate))
+
+
+def _with_volumes(placements: tuple[Placement, ...], snapshot: Snapshot) -> tuple[Placement, ...]:
+    """The placements with what their claims get, in their order."""
+    if not any(each.pod.pod_class.volumes for each in placements):
+        return placements
+    pods = [(each.pod.pod_class.volumes, each.node) for each in placements]
+    choices = chosen_for(pods, snapshot.storage, snapshot.table)
+    return tuple(
+        replace(placement, volumes=chosen) if chosen else placement
+        for placement, chosen in zip(placements, choices, strict=True)
+    )
 
 
 def run_round(

@@ -90,6 +90,53 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
     return [*rejected, Rejection(REASON, over & ~uncounted)]
 
 
+def limited_attachments(volumes: Volumes, storage: Storage) -> dict[str, str]:
+    """Volumes among these, with their drivers, of which some node takes a limited number."""
+    limited: set[str] | None = storage.memo.get("limited drivers")
+    if limited is None:
+        limited = {driver for node in storage.csi_nodes.values() for driver, _ in node.limits}
+        storage.memo["limited drivers"] = limited
+    if not limited:
+        return {}
+    wanted = _count(volumes, storage, migrated=True, is_new=True)
+    return {volume: driver for volume, driver in wanted.drivers.items() if driver in limited}
+
+
+@dataclass(frozen=True, slots=True)
+class AttachLimits:
+    """How many volumes nodes take beside what is attached already."""
+
+    storage: Storage
+    loads: _Loads
+
+    @classmethod
+    def of(cls, storage: Storage, table: NodeTable) -> AttachLimits:
+        """Of the nodes of a table."""
+        return cls(storage, _loads(storage, table))
+
+    def exceeds(self, volumes: Volumes, beside: Iterable[Volumes], row: int) -> bool:
+        """Whether a pod's volumes are too many for a node, beside those of pods that come to it."""
+        wanted = limited_attachments(volumes, self.storage)
+        if not wanted or not self.loads.limited[row]:
+            return False
+        coming: dict[str, str] = {}
+        for others in beside:
+            coming |= limited_attachments(others, self.storage)
+        for driver in set(wanted.values()):
+            if driver in self.loads.limits:
+                every = {*self._fresh(wanted, driver, row), *self._fresh(coming, driver, row)}
+                more_than_before = any(volume not in coming for volume in self._fresh(wanted, driver, row))
+                room = int(self.loads.limits[driver][row]) - int(self.loads.counts[driver][row])
+                if more_than_before and len(every) > room:
+                    return True
+        return False
+
+    def _fresh(self, drivers: dict[str, str], driver: str, row: int) -> list[str]:
+        """Volumes of a driver that are not attached to a node yet."""
+        holders = self.loads.holders
+        return [volume for volume, its in drivers.items() if its == driver and row not in holders.get(volume, ())]
+
+
 def _with_csi(storage: Storage, table: NodeTable) -> Bools:
     """bool[N]: nodes with a CSINode."""
     known: tuple[NodeTable, Bools] | None = storage.memo.get("with CSINode")

@@ -27,6 +27,7 @@ from flowcore.rules.filters.registry import PORTS
 from flowcore.rules.topology.round_constraints.build_constraints import topology_constraints_of
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 from flowcore.rules.verdicts import Group, VerdictCache, group
+from flowcore.rules.volumes import contends
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +83,11 @@ class Demand:
         return self.arc + self.first_increase
 
     @property
+    def excludes_its_like(self) -> bool:
+        """Whether a node takes one of its pods at a time, whatever room there is: host ports, free volumes."""
+        return bool(self.group.pod_class.host_ports) or self.group.pod_class.contends_for_volumes
+
+    @property
     def is_placed_alone(self) -> bool:
         """Whether adding up amounts does not tell whether its pods fit a node beside others."""
         return not self.group.pod_class.fits_by_amounts or self.constraints.constrained
@@ -127,6 +133,8 @@ def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
             counts[rejection.nodes] = 0
+    if group.pod_class.contends_for_volumes:
+        counts = np.minimum(counts, 1)
     if group.pod_class.numa is not None and snapshot.numa is not None:
         counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))
     return counts
@@ -140,6 +148,15 @@ def _without_idle_needs(classes: Mapping[PodClass, PodClass], snapshot: Snapshot
     for pod_class in {pod.pod_class for pod in snapshot.pending}:
         if pod_class.numa is not None and not pod_class.numa.everywhere:
             replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), numa=None)
+    return replaced
+
+
+def _with_contention(classes: Mapping[PodClass, PodClass], snapshot: Snapshot) -> Mapping[PodClass, PodClass]:
+    """Also saying which pods take volumes from each other."""
+    replaced = dict(classes)
+    for pod_class in {pod.pod_class for pod in snapshot.pending if pod.pod_class.volumes}:
+        if contends(pod_class.volumes, snapshot.storage):
+            replaced[pod_class] = msgspec.structs.replace(replaced.get(pod_class, pod_class), contends_for_volumes=True)
     return replaced
 
 
@@ -169,6 +186,7 @@ def demands_of(
     """
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
+    classes = _with_contention(classes, snapshot)
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
     sizes = [
         counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)

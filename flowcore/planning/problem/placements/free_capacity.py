@@ -18,6 +18,7 @@ from flowcore.model.cost_policy import Utilisation
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import HostPort
 from flowcore.planning.problem.demands.demands import Demand
+from flowcore.planning.problem.placements.volume_room import VolumeRoom
 from flowcore.planning.problem.placements.zone_room import ZoneRoom
 from flowcore.rules.filters.node_ports import clash
 from flowcore.rules.filters.node_resources_fit import count_fitting
@@ -47,6 +48,7 @@ class FreeCapacity:
         self.ports: dict[int, frozenset[HostPort]] = dict(snapshot.ports)
         self.domain_counts = DomainCounts()
         self._zones = ZoneRoom(snapshot.numa)
+        self._volumes = VolumeRoom(snapshot)
 
     def copy(self) -> FreeCapacity:
         """An independent copy, in which the same has changed."""
@@ -57,6 +59,7 @@ class FreeCapacity:
         copied._planned = {potential: planned.copy("F") for potential, planned in self._planned.items()}
         copied.domain_counts = self.domain_counts.copy()
         copied._zones = self._zones.shared()
+        copied._volumes = self._volumes.shared()
         return copied
 
     @property
@@ -139,6 +142,11 @@ class FreeCapacity:
         self.changes += 1
         self._changed_at[nodes] = self.changes
 
+    def _take_volumes(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
+        """Pods come to nodes, or leave where a count is below zero; some volumes can be had on several nodes."""
+        if self._volumes.take(demand, nodes, counts):
+            self._note_change(np.arange(len(self.free)))
+
     def max_pods(self, demand: Demand) -> Int64s:
         """int64[N]: how many pods of the group each node takes now if all go there, by space and by rules."""
         space = self.fit_counts(demand)
@@ -163,6 +171,7 @@ class FreeCapacity:
         """``fit_counts`` of these nodes only, int64[len(nodes)]."""
         fitting = np.where(demand.allowed[nodes], count_fitting(demand.requests, self.free.T[:, nodes].T), 0)
         fitting = self._zones.limit(demand, fitting, nodes)
+        fitting = self._volumes.limit(demand, fitting, nodes)
         ports = demand.group.pod_class.host_ports
         if ports:
             fitting = np.minimum(fitting, 1)
@@ -188,6 +197,8 @@ class FreeCapacity:
         fitting = min(limit, max(0, int((self.free[node, asked] // demand.requests[asked]).min())))
         if fitting and demand.group.pod_class.numa is not None:
             fitting = int(self._zones.limit(demand, np.array([fitting]), np.array([node]))[0])
+        if fitting and demand.group.pod_class.contends_for_volumes:
+            fitting = int(self._volumes.limit(demand, np.array([fitting]), np.array([node]))[0])
         if fitting and demand.constraints.constrained:
             fitting = self.domain_counts.max_pods_at(demand.constraints, node, fitting)
         ports = demand.group.pod_class.host_ports
@@ -205,6 +216,8 @@ class FreeCapacity:
             self._planned_of(demand.potential)[node] += demand.counted * taken
             if demand.group.pod_class.numa is not None:
                 self._zones.take(demand, np.array([node]), np.array([taken]))
+            if demand.group.pod_class.contends_for_volumes:
+                self._take_volumes(demand, np.array([node]), np.array([taken]))
             ports = demand.group.pod_class.host_ports
             if ports:
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
@@ -221,13 +234,14 @@ class FreeCapacity:
         self.free[nodes] -= demand.requests * counts[:, np.newaxis]
         self._planned_of(demand.potential)[nodes] += demand.counted * counts[:, np.newaxis]
         self._zones.take(demand, nodes, counts)
+        self._take_volumes(demand, nodes, counts)
         ports = demand.group.pod_class.host_ports
         if ports:
             for node in nodes.tolist():
                 self.ports[node] = self.ports.get(node, frozenset()) | frozenset(ports)
 
     def place_one_each(self, demands: Sequence[Demand], nodes: Int64s) -> None:
-        """Commits a pod of each of some demands, without host ports or NUMA zones, where there is room for it.
+        """Commits a pod of each of some demands, without host ports, zones or volumes, where there is room for it.
 
         Args:
             nodes: int64[len(demands)], each node once.
@@ -248,6 +262,7 @@ class FreeCapacity:
         self._note_change(node)
         self.free[node] -= demand.requests * count
         self._zones.take(demand, np.array([node]), np.array([count]))
+        self._take_volumes(demand, np.array([node]), np.array([count]))
 
     def release(self, demand: Demand, nodes: Int64s, counts: Int64s) -> None:
         """Undoes ``place_many`` for pods without host ports."""
@@ -269,7 +284,7 @@ class FreeCapacity:
         demands = [demands[number] for number in placed.tolist()]
         requests = np.array([demand.requests for demand in demands], dtype=np.int64)
         counted = np.array([demand.counted for demand in demands])
-        # Ports, NUMA zones and rules between pods are decided one by one.
+        # Ports, NUMA zones, volumes and rules between pods are decided one by one.
         alone = np.array([each.is_placed_alone for each in demands], dtype=np.bool_)
         asked = requests[classes] * counts[:, np.newaxis]
         places, place_of = np.unique(nodes, return_inverse=True)
@@ -307,4 +322,4 @@ class FreeCapacity:
         for planned in self._planned.values():
             assumed += planned[:, :2]
         snapshot_after = snapshot.with_usage(used, assumed, self.ports, snapshot.pod_index.with_changes(placed))
-        return replace(snapshot_after, numa=self._zones.shared().room)
+        return replace(snapshot_after, numa=self._zones.shared().room, storage=self._volumes.to_storage())
