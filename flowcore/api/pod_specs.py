@@ -24,7 +24,7 @@ from flowcore.model.pods import PodClass, PreferredTerm, Toleration
 from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
-from flowcore.model.volumes import ClaimVolume, Disk, Volumes
+from flowcore.model.volumes import Volumes
 
 #: The controller that pins each of its pods to a node by affinity.
 DAEMON_SET = "DaemonSet"
@@ -52,7 +52,6 @@ class SpecReading(msgspec.Struct, frozen=True, gc=False):
     scheduler_name: str
     preempts: bool
     unsupported_reason: str
-    unbindable_reason: str
     over_limit: str
     unreadable: str
     rules_problem: str
@@ -83,7 +82,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     namespace = meta.namespace or "default"
     volumes = to_volumes(spec.volumes, namespace, meta.name, meta.uid or "") if spec.volumes else ()
     excess = over_limit(spec, meta.labels or {})
-    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(spec, volumes)
+    unsupported_reason = f"it is not planned: {excess}" if excess is not None else _unsupported_reason(spec)
     requests: Amounts = ()
     unreadable, numa, numa_problem = "", None, None
     try:
@@ -117,7 +116,6 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
         scheduler_name=intern(spec.scheduler_name or "default-scheduler"),
         preempts=spec.preemption_policy != "Never",
         unsupported_reason=intern(unsupported_reason),
-        unbindable_reason=intern(_unbindable_reason(volumes)),
         over_limit="" if excess is None else excess.field,
         unreadable=unreadable,
         rules_problem=_rules_problem(constraints) if excess is None else "",
@@ -231,7 +229,7 @@ def _usage_class(spec: WirePodSpec, requests: Amounts, volumes: Volumes) -> PodC
     )
 
 
-def _unsupported_reason(spec: WirePodSpec, volumes: Volumes) -> str:
+def _unsupported_reason(spec: WirePodSpec) -> str:
     """Why this engine cannot plan the pod, "" when it can.
 
     A rule that is not evaluated here makes the pod wait; it is never skipped.
@@ -239,18 +237,4 @@ def _unsupported_reason(spec: WirePodSpec, volumes: Volumes) -> str:
     if spec.resource_claims:
         names = ", ".join(claim.name for claim in spec.resource_claims)
         return f"its resource claims ({names}) need kube-scheduler's binding work, which the binder does not do"
-    disk = next((volume for volume in volumes if isinstance(volume, Disk)), None)
-    if disk is not None:
-        return f"its volumes: {disk.plugin} disks without a claim are not decided by this engine yet"
     return ""
-
-
-def _unbindable_reason(volumes: Volumes) -> str:
-    claims = [volume.name for volume in volumes if isinstance(volume, ClaimVolume)]
-    if not claims:
-        return ""
-    names = ", ".join(claims)
-    return (
-        f"its volume claims ({names}) need kube-scheduler's binding work, which the binder does not do; a policy with "
-        "delivery: Extender plans such pods and leaves the binding to kube-scheduler"
-    )

@@ -19,7 +19,7 @@ from flowcore.model.policies import Delivery, DuringExecution
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
 from flowcore.model.usage import UsageClass
-from flowcore.model.volumes import Volumes
+from flowcore.model.volumes import ClaimVolume, Volumes
 
 
 class Toleration(msgspec.Struct, frozen=True, gc=False):
@@ -191,6 +191,11 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         return (
             self.blocked_reason or self.unsupported_reason or ("" if delivery.binds_claims else self.unbindable_reason)
         )
+
+    @property
+    def claims_volumes(self) -> bool:
+        """Whether it has volumes through claims."""
+        return any(isinstance(each, ClaimVolume) for each in self.pod_class.volumes)
 
     @property
     def signature(self) -> PodSignature:

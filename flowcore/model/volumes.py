@@ -243,6 +243,16 @@ StorageObject = Claim | PersistentVolume | StorageClass | CsiNode | VolumeAttach
 StorageKey = tuple[str, str, str]
 
 
+def claim_key(namespace: str, name: str) -> StorageKey:
+    """The key of a PersistentVolumeClaim."""
+    return "PersistentVolumeClaim", namespace, name
+
+
+def volume_key(name: str) -> StorageKey:
+    """The key of a PersistentVolume."""
+    return "PersistentVolume", "", name
+
+
 def key_of(stored: StorageObject) -> StorageKey:
     """What tells a storage object from all others."""
     kind = str(stored.__struct_config__.tag)

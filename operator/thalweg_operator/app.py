@@ -27,6 +27,7 @@ from thalweg_operator.api.watches.catch_up import CatchUp
 from thalweg_operator.api.watches.watched import DISRUPTION_BUDGETS, OPTIONAL_KINDS, make_reflectors
 from thalweg_operator.api.writes.events import EventWriter
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.claim_binder import ClaimBinder
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.extender_view import ExtenderView
@@ -92,7 +93,7 @@ async def run(
     """
     fence = Fence()
     # Watches, and the slots of the queues (write_queue.py).
-    connections = 2 * (settings.bind_concurrency + settings.steer_concurrency) + 48
+    connections = 2 * (2 * settings.bind_concurrency + settings.steer_concurrency) + 48
     async with (
         connect(settings.kubeconfig, connections, fence, settings.context) as connection,
         connect(settings.kubeconfig, _LEASE_CONNECTIONS, context=settings.context) as aside,
@@ -138,6 +139,7 @@ class Operator:
             api_client, shell, self.metrics, self._events, settings.conditions_per_second
         )
         self.binder = Binder(api_client, shell, self.metrics, self._events, self._progress, settings.bind_concurrency)
+        self._claim_binder = ClaimBinder(api_client, shell, self.metrics, settings.bind_concurrency)
         self._evictor, self._tracer = Evictor(api_client, shell, self.metrics, self._events), find_tracer(self.metrics)
         self._nominator = Nominator(api_client, shell, self.metrics, settings.steer_concurrency)
         self._usage = UsagePoller(api_client, cluster, settings.usage, self.metrics, self.bad_input)
@@ -320,6 +322,7 @@ class Operator:
     async def _lead(self) -> None:
         carriers = handlers(
             self.binder,
+            self._claim_binder,
             self._nominator,
             self._evictor,
             self._condition_writer,
@@ -336,6 +339,7 @@ class Operator:
         self._start_task("events", self._events.run())
         self._start_task("progress", self._progress.run())
         self._start_task("binder", self.binder.run())
+        self._start_task("claim binder", self._claim_binder.run())
         self._start_task("nominator", self._nominator.run())
         self._start_task("ledger", self._tick())
         self._start_task("waiting pods", self._condition_writer.run())
@@ -404,4 +408,6 @@ class Operator:
         self._shell.ledger.ends = True
         # Without the lease nothing more is sent: there is nothing to wait for.
         seconds = _DRAIN_SECONDS if self._elector.may_write else 0
-        return await drain(self._shell.ledger, (self.binder, self._nominator, self._evictor), seconds)
+        return await drain(
+            self._shell.ledger, (self.binder, self._claim_binder, self._nominator, self._evictor), seconds
+        )

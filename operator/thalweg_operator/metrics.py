@@ -132,6 +132,12 @@ class Metrics:
             ["reason", "outcome"],
             registry=r,
         )
+        self.claim_writes = Counter(
+            "thalweg_claim_writes",
+            "Writes that give claims of pods their volumes before the pods are bound, by the API server's answer.",
+            ["answer"],
+            registry=r,
+        )
         self.steering_writes = Counter(
             "thalweg_steering_writes",
             "Writes to pods that kube-scheduler binds, by kind (nominate, clear, open, wake) and answer.",

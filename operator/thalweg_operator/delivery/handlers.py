@@ -5,6 +5,7 @@ from __future__ import annotations
 import structlog
 
 from thalweg_operator.delivery.binder import Binder
+from thalweg_operator.delivery.claim_binder import ClaimBinder
 from thalweg_operator.delivery.conditions import ConditionWriter
 from thalweg_operator.delivery.evictor import Evictor
 from thalweg_operator.delivery.nominator import Nominator
@@ -12,6 +13,7 @@ from thalweg_operator.metrics import Metrics
 from thalweg_operator.policies.gate_admission import GateAdmission
 from thalweg_operator.reservations.effects import (
     Bind,
+    BindClaim,
     ClearNomination,
     CountMove,
     CountNomination,
@@ -31,6 +33,7 @@ _log = structlog.get_logger()
 
 def handlers(
     binder: Binder,
+    claim_binder: ClaimBinder,
     nominator: Nominator,
     evictor: Evictor,
     condition_writer: ConditionWriter,
@@ -40,6 +43,7 @@ def handlers(
     """For each type of effect what carries it out."""
     return {
         Bind: binder.put,
+        BindClaim: claim_binder.put,
         Nominate: nominator.put,
         ClearNomination: nominator.put,
         OpenGate: nominator.put,

@@ -58,6 +58,7 @@ def planned_placements(request: RoundRequest, reply: RoundReply, pods: Sequence[
             leaving,
             waits,
             placement.saving,
+            placement.volumes,
         )
 
 

@@ -10,6 +10,7 @@ import msgspec
 from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from flowcore.model.running_pods import EvictionKind
+from flowcore.model.volumes import VolumeChoice
 
 
 class _Effect(msgspec.Struct, frozen=True, gc=False):
@@ -29,6 +30,19 @@ class Bind(_Effect, frozen=True, gc=False):
     pod: Pod
     node: str
     generation: int
+
+
+class BindClaim(_Effect, frozen=True, gc=False):
+    """Give a claim of a pod what was chosen for it on the node of the pod's reservation: before the pod is bound.
+
+    Attributes:
+        reservation: ``Reservation.id``.
+    """
+
+    pod: Pod
+    node: str
+    reservation: int
+    choice: VolumeChoice
 
 
 class Nominate(_Effect, frozen=True, gc=False):
@@ -165,7 +179,7 @@ class Log(_Effect, frozen=True, gc=False):
     fields: tuple[tuple[str, str], ...]
 
 
-Write: TypeAlias = Bind | Nominate | ClearNomination | OpenGate | WakePod | Evict
+Write: TypeAlias = Bind | BindClaim | Nominate | ClearNomination | OpenGate | WakePod | Evict
 Effect: TypeAlias = (
     Write | WriteCondition | RequestRound | ReconcileGates | CountPlacement | CountMove | CountNomination | Log
 )

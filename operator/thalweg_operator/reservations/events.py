@@ -14,6 +14,7 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.selectors import Labels
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Write
 
@@ -84,6 +85,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
         victims: running pods that must leave before it comes, beside the pod that it replaces.
         waits: whether it has victims, or another pod of its atomic group has.
         saving: by how much the cost falls if the pod leaves the node; None: unknown.
+        volumes: what each claim of it that waits for its first consumer is to get.
     """
 
     pod: Pod
@@ -95,6 +97,7 @@ class PlannedPlacement(msgspec.Struct, frozen=True, gc=False):
     victims: tuple[PlanEviction, ...] = ()
     waits: bool = False
     saving: int | None = None
+    volumes: tuple[VolumeChoice, ...] = ()
 
 
 class PlanMade(_Event, frozen=True, gc=False):

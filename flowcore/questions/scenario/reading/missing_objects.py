@@ -106,7 +106,7 @@ def _namespaces(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
 
 
 def _storage(scenario: Scenario, pods: Sequence[Pod]) -> Iterator[str]:
-    claiming = [pod for pod in pods if pod.unbindable_reason]
+    claiming = [pod for pod in pods if pod.claims_volumes]
     if not claiming:
         return
     if _lacks(scenario, Claim, _CLAIM):

@@ -15,6 +15,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.occupancy import NodeUsageSums
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import Pod
+from flowcore.model.volumes import VolumeChoice
 from flowcore.rules.topology.drift import Drift
 from thalweg_operator.reservations.ledger.records.arrivals import Arrivals
 from thalweg_operator.reservations.ledger.records.awaited_room import AwaitedRoomIndex
@@ -38,6 +39,9 @@ class Ledger:
         held: keys of the pods in phase HELD.
         paused: keys of the pods in phase PAUSED.
         withdrawing: keys of the pods in phase WITHDRAWING: they are not on their way any more.
+        preparing: keys of the pods in phase PREPARING.
+        bound_together: keys of those that are bound together, by the name of the group.
+        broken_groups: names of such groups that lost a pod that they need.
         in_flight: what binder and kube-scheduler may not know of each other yet.
         pending: what is remembered of waiting pods, by key.
         arrivals: in which order pods came to nodes.
@@ -61,6 +65,9 @@ class Ledger:
         self.held: set[str] = set()
         self.paused: set[str] = set()
         self.withdrawing: set[str] = set()
+        self.preparing: set[str] = set()
+        self.bound_together: dict[str, set[str]] = {}
+        self.broken_groups: set[str] = set()
         self.in_flight = InFlight()
         self.drift = Drift()
         #: Whether changes of the cluster count in ``drift``.
@@ -114,6 +121,7 @@ class Ledger:
         *,
         optional: bool = False,
         planned: bool = False,
+        volumes: tuple[VolumeChoice, ...] = (),
     ) -> None:
         """Adds a reservation. Whether there is room is not asked.
 
@@ -122,6 +130,7 @@ class Ledger:
             waiting_group: its atomic group, which waits for victims as a whole.
             optional: whether the group does without it.
             planned: whether the plan in hand places it.
+            volumes: what its claims get.
         """
         check_transition(pod.key, None, phase)
         self.last_id += 1
@@ -139,7 +148,9 @@ class Ledger:
         keys = tuple(victim.pod.key for victim in victims)
         generation = self._cluster.generation
         reservation = Reservation(pod, node, owner, phase, self.last_id, keys, waiting_group, optional, generation)
+        reservation = msgspec.structs.replace(reservation, volumes=volumes) if volumes else reservation
         self.reservations[pod.key] = reservation
+        self._promise_volumes(None, reservation)
         self.by_node.setdefault(node, set()).add(pod.key)
         self._cluster.numa.claims_changed(node)
         if phase is Phase.AWAITING_VICTIM:
@@ -174,11 +185,16 @@ class Ledger:
             self._count(after, 1)
         if before.waiting_group and not after.waiting_group:
             self._leave_group(before, confirmed=True)
+        if before.volumes != after.volumes:
+            self._promise_volumes(before, after)
+        if before.bound_with != after.bound_with:
+            self.bound_together.setdefault(after.bound_with, set()).add(key)
         if "phase" in fields:
             (self.awaiting.add if after.phase is Phase.AWAITING_VICTIM else self.awaiting.discard)(key)
             (self.held.add if after.phase is Phase.HELD else self.held.discard)(key)
             (self.paused.add if after.phase is Phase.PAUSED else self.paused.discard)(key)
             (self.withdrawing.add if after.phase is Phase.WITHDRAWING else self.withdrawing.discard)(key)
+            (self.preparing.add if after.phase is Phase.PREPARING else self.preparing.discard)(key)
         return after
 
     def drop(self, key: str, *, fulfilled: bool = False) -> None:
@@ -194,6 +210,9 @@ class Ledger:
         self.withdrawing.discard(key)
         self.held.discard(key)
         self.paused.discard(key)
+        self.preparing.discard(key)
+        self._promise_volumes(reservation, None)
+        self._leave_bound_together(reservation)
         _discard(self.by_node, reservation)
         signature, node = reservation.pod.signature, reservation.node
         if reservation.owner is Owner.BINDER:
@@ -208,6 +227,29 @@ class Ledger:
         if not fulfilled:
             self._occupancy.change_pods(signature, node, -1)
             self.drift.pods.change(signature, node, -1)
+
+    def _promise_volumes(self, before: Reservation | None, after: Reservation | None) -> None:
+        """A reservation with volumes came, changed or went."""
+        storage = self._cluster.storage
+        if before is not None:
+            for choice in before.volumes:
+                storage.take_back(choice, before.pod.key)
+        if after is not None:
+            for choice in after.volumes:
+                storage.promise(choice, after.node, after.pod.key)
+
+    def _leave_bound_together(self, reservation: Reservation) -> None:
+        """A reservation ends. If its group was not bound yet, the others do not come either, unless they can do so."""
+        name = reservation.bound_with
+        if not name:
+            return
+        members = self.bound_together[name]
+        members.discard(reservation.pod.key)
+        if reservation.phase is Phase.PREPARING and not reservation.optional:
+            self.broken_groups.add(name)
+        if not members:
+            del self.bound_together[name]
+            self.broken_groups.discard(name)
 
     def _count(self, reservation: Reservation, sign: int) -> None:
         """Adds (sign 1) or removes (sign -1) the room of a reservation."""

@@ -9,6 +9,7 @@ from enum import Enum
 import msgspec
 
 from flowcore.model.pods import Pod
+from flowcore.model.volumes import ClaimKey, VolumeChoice
 from thalweg_operator.reservations.ledger.transitions import Phase
 
 #: A time before all others.
@@ -45,7 +46,7 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         waiting_group: name of the atomic group that waits for victims as a whole; "": it waits by itself, or not.
         optional: the group does without it.
         generation: of the cluster, when it was planned there.
-        waits_since: since when it waits for its victims.
+        waits_since: since when it waits for its victims, or for what it needs before its binding.
         since: when its nomination came into its phase, by the monotonic clock; NEVER: it is not watched yet.
         group: of pods whose gates open together; None: no gate holds the pod back, or it is by itself.
         wave: chain and wave of a nomination.
@@ -57,6 +58,10 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
         saving: by how much the plan's cost falls if it leaves its node; None: unknown.
         crowded: kube-scheduler asked about the node, and we kept the pod off it for the sake of others.
         rejected: kube-scheduler knew of the nomination and asked about other nodes: its filters reject this one.
+        volumes: what claims of a pod that we bind get before its binding.
+        shown: keys of those claims of which the watch has shown what we wrote.
+        bound_with: names the pods that are bound once all have what they need; "": it is by itself.
+        is_ready: it has what it needs before its binding.
     """
 
     pod: Pod
@@ -80,6 +85,10 @@ class Reservation(msgspec.Struct, frozen=True, gc=False):
     saving: int | None = None
     crowded: bool = False
     rejected: bool = False
+    volumes: tuple[VolumeChoice, ...] = ()
+    shown: tuple[ClaimKey, ...] = ()
+    bound_with: str = ""
+    is_ready: bool = False
 
     @property
     def is_nomination(self) -> bool:

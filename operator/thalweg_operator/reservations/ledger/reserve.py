@@ -8,6 +8,7 @@ from flowcore.cluster.cluster import Cluster
 from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.pods import Pod
 from flowcore.model.running_pods import EvictionKind
+from flowcore.model.volumes import VolumeChoice
 from flowcore.planning.plan_document import PlanEviction
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight, fits_after, fits_now, holds
@@ -31,6 +32,7 @@ def reserve(
     *,
     optional: bool = False,
     planned: bool = False,
+    volumes: tuple[VolumeChoice, ...] = (),
 ) -> bool:
     """Takes room for a planned pod if it still waits, has none yet, and fits what is free now.
 
@@ -46,13 +48,14 @@ def reserve(
         waiting_group: the atomic group that waits for victims as a whole; "": the pod waits by itself, or not.
         optional: whether the group does without it.
         planned: whether the plan in hand places it.
+        volumes: what its claims get (``volume_steps.needed``).
     """
     current = cluster.waiting.get(pod.key)
     if current is None or current.uid != pod.uid or current.blocked_reason or current.unsupported_reason:
         return False
     known = ledger.reservations.get(pod.key)
     if known is not None:
-        return _confirm(cluster, ledger, known, current, node, owner)
+        return _confirm(cluster, ledger, known, current, node, owner, volumes)
     victims = _victims(cluster, ledger, current, node, evictions)
     if victims is None:
         return False
@@ -66,7 +69,7 @@ def reserve(
     if owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, current, node, on_node):
         return False
     phase = Phase.AWAITING_VICTIM if victims or waiting_group else _FIRST_PHASE[owner]
-    ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional, planned=planned)
+    ledger.add(current, node, owner, phase, victims, waiting_group, optional=optional, planned=planned, volumes=volumes)
     return True
 
 
@@ -98,12 +101,20 @@ def is_held_place(held: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
     return known == (node, owner, pod.pod_class, pod.signature)
 
 
-def _confirm(cluster: Cluster, ledger: Ledger, known: Reservation, pod: Pod, node: str, owner: Owner) -> bool:
+def _confirm(
+    cluster: Cluster,
+    ledger: Ledger,
+    known: Reservation,
+    pod: Pod,
+    node: str,
+    owner: Owner,
+    volumes: tuple[VolumeChoice, ...],
+) -> bool:
     if pod.key not in ledger.held or not is_held_place(known, pod, node, owner):
         return False
     if not (holds(cluster, ledger, pod.key) and finds_zone(cluster, ledger, pod, node)) or (
         owner is Owner.BINDER and conflicts_in_flight(cluster, ledger, pod, node, (known.pod,))
     ):
         return False
-    ledger.change(pod.key, phase=_FIRST_PHASE[owner], waiting_group="")
+    ledger.change(pod.key, phase=_FIRST_PHASE[owner], waiting_group="", volumes=volumes)
     return True

@@ -15,6 +15,7 @@ class Phase(Enum):
     AWAITING_VICTIM = "awaiting victim"
     AWAITING_REPLACEMENT = "awaiting replacement"
     HELD = "held"
+    PREPARING = "preparing"
     BINDING = "binding"
     PAUSED = "paused"
     QUEUED = "queued"
@@ -29,6 +30,7 @@ MEANINGS: dict[Phase, str] = {
     Phase.AWAITING_VICTIM: "victims hold its place, or that of a pod of its gang, and must leave first",
     Phase.AWAITING_REPLACEMENT: "a running pod leaves its node; its controller's next pod comes here",
     Phase.HELD: "its victims have left, or it replaces a pod that leaves; the place is kept until a round confirms it",
+    Phase.PREPARING: "its claims, or those of a pod of its gang, get their volumes; it is bound when all are bound",
     Phase.BINDING: "our binding is under way",
     Phase.PAUSED: "the API server refused our binding; the pod's gang has begun, so the place is kept for another try",
     Phase.QUEUED: "it waits for its wave",
@@ -59,6 +61,8 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
     (Phase.AWAITING_VICTIM, Phase.HELD): "all victims are gone or have ended",
     (Phase.HELD, Phase.BINDING): "a round confirms the place, delivery Binder",
     (Phase.HELD, Phase.QUEUED): "a round confirms the place, delivery Extender",
+    (Phase.BINDING, Phase.PREPARING): "the pod or another one of its gang has claims, which are to be bound first",
+    (Phase.PREPARING, Phase.BINDING): "all claims of the pod and its gang are bound",
     (Phase.BINDING, Phase.PAUSED): "the API server refuses to bind the pod, and its gang has begun",
     (Phase.PAUSED, Phase.BINDING): "the pause is over",
     (Phase.QUEUED, Phase.RESERVED): "its wave began, or it needs no wave, and kube-scheduler will come to it by itself",
@@ -79,6 +83,10 @@ TRANSITIONS: dict[tuple[Phase | None, Phase | None], str] = {
         None,
     ): "the replacement has come, none comes in time, or the pod stays",
     (Phase.HELD, None): "no round confirms the place, or the pod is bound or gone",
+    (
+        Phase.PREPARING,
+        None,
+    ): "a claim does not get its volume, its gang cannot come, or the pod is bound or gone",
     (Phase.BINDING, None): "the pod is seen bound or gone, the API server will not bind it, or its gang cannot come",
     (Phase.PAUSED, None): "the place is not as planned, the gang has not begun after all, or the pod is bound or gone",
     (Phase.QUEUED, None): "the placement does not hold any more, or the pod is bound or gone",

@@ -5,7 +5,7 @@ It knows no clock, no network, no log and no metric, so any history can be drive
 
 from __future__ import annotations
 
-from thalweg_operator.reservations.effects import Bind, Effect, Evict, Nominate, ReconcileGates, RequestRound
+from thalweg_operator.reservations.effects import Bind, BindClaim, Effect, Evict, Nominate, ReconcileGates, RequestRound
 from thalweg_operator.reservations.events import (
     Answer,
     Event,
@@ -31,7 +31,7 @@ from thalweg_operator.reservations.events import (
 from thalweg_operator.reservations.steering import nomination_events, nominations
 from thalweg_operator.reservations.steering import upkeep as nomination_upkeep
 from thalweg_operator.reservations.steering.records.planned_prices import PlannedPrices
-from thalweg_operator.reservations.step import bindings, plans, watches
+from thalweg_operator.reservations.step import bindings, plans, preparing, watches
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import (
     after_restart,
@@ -115,6 +115,8 @@ def _write_answered(state: State, event: WriteAnswered) -> None:
     match write:
         case Bind():
             bindings.answered(state, write, answer, event.reason)
+        case BindClaim():
+            preparing.answered(state, write, answer, event.reason)
         case Evict():
             if answer is not Answer.RETRYING:
                 (state.checking if write.dry_run else state.evicting).discard(write.pod.uid)
@@ -143,6 +145,7 @@ def _time_passed(state: State) -> None:
     now = state.now
     nomination_upkeep.time_passed(state)
     bindings.send_again(state)
+    preparing.time_passed(state)
     if state.is_delivering:
         return  # the rest of a group may find its places taken, or make a partial gang whole: nobody leaves before
     if now - state.victims_seen >= _VICTIMS_EVERY:

@@ -41,6 +41,9 @@ class PlanInHand:
         in_groups: whether any placement belongs to a group, so that nothing is handed on before its end.
         waiting_groups: names of those whose victims have left and whose places this plan confirms.
         awaiting: keys of pods that were handed on just now, and wait for victims.
+        number: of the plan's round.
+        prepared_groups: groups whose pods are bound together, after what one of them needs before.
+        prepared: keys of pods that were handed on just now, and wait for that.
     """
 
     waiting: list[Reserved] = field(default_factory=list)
@@ -49,3 +52,6 @@ class PlanInHand:
     in_groups: bool = False
     waiting_groups: set[str] = field(default_factory=set)
     awaiting: list[str] = field(default_factory=list)
+    number: int = 0
+    prepared_groups: set[str] = field(default_factory=set)
+    prepared: list[str] = field(default_factory=list)

@@ -27,8 +27,10 @@ from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
 from thalweg_operator.reservations.steering.nominations import ReservedPlacement, open_gate
+from thalweg_operator.reservations.step import preparing
 from thalweg_operator.reservations.step.plan_in_hand import PlanInHand, Reserved
 from thalweg_operator.reservations.step.state import State
+from thalweg_operator.reservations.step.volume_steps import needed
 from thalweg_operator.reservations.victims import independent_evictions, replacements, victims
 from thalweg_operator.reservations.victims.replaced import named_victim
 from thalweg_operator.reservations.waiting_codes import UNSCHEDULABLE, blocked_code
@@ -43,6 +45,7 @@ def plan_made(state: State, event: PlanMade) -> None:
         state.is_delivering = True
         state.plan = PlanInHand(
             broken={group: True for group in event.atomic_groups if withdrawing(group)},
+            number=event.number,
             in_groups=bool(event.atomic_groups) or any(ledger.reservations[key].waiting_group for key in ledger.held),
         )
     plan = state.plan
@@ -55,7 +58,9 @@ def plan_made(state: State, event: PlanMade) -> None:
         for name in waited:
             if not ledger.waiting_groups[name].members.isdisjoint(ledger.waiting_groups[name].required):
                 plan.broken.setdefault(name, False)  # the round has no place any more for a pod of it
-        for reserved in _whole_groups(state, plan, event.generation):
+        whole = _whole_groups(state, plan, event.generation)
+        plan.prepared_groups = preparing.groups_to_prepare(state, whole)
+        for reserved in whole:
             _hand_on(state, plan, reserved)
         for name in waited:
             members = ledger.waiting_groups[name].members if name in plan.broken else ()
@@ -64,6 +69,8 @@ def plan_made(state: State, event: PlanMade) -> None:
         nomination_plans.add_plan(state, plan.nominations)
     awaiting, plan.awaiting = plan.awaiting, []
     victims.go_on(state, awaiting)
+    prepared, plan.prepared = plan.prepared, []
+    preparing.go_on(state, prepared)
     if event.evictions:
         independent_evictions.look_after_evictions(state)
 
@@ -122,6 +129,9 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
     if held is not None and held.phase is Phase.HELD and not is_held_place(held, current, placement.node, owner):
         victims.release(state, held)  # planned anew, like any other
         return None
+    volumes = needed(cluster, current, placement.node, placement.volumes) if owner is Owner.BINDER else ()
+    if volumes is None:
+        return None
     places = replacements.reserve_places(state, placement.victims, event.generation)
     if places is None:
         return None
@@ -135,6 +145,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         waiting_group,
         optional=placement.optional,
         planned=True,
+        volumes=volumes,
     ):
         for key in places:
             replacements.release_place(state, key, "dropped")
@@ -222,12 +233,16 @@ def _is_ours(state: State, reserved: Reserved) -> bool:
 
 
 def _hand_on(state: State, plan: PlanInHand, reserved: Reserved) -> None:
-    pod, placement = reserved.pod, reserved.placement
+    pod, placement, group = reserved.pod, reserved.placement, reserved.group
     state.effects.append(CountPlacement("reserved"))
     if state.ledger.waits_for_victim(pod.key):
         plan.awaiting.append(pod.key)  # other pods must leave their places first
         return
-    if reserved.owner is Owner.BINDER:
+    if preparing.is_prepared(state.ledger.reservations[pod.key], group, plan.prepared_groups):
+        together = f"{group} of plan {plan.number}" if group in plan.prepared_groups else ""
+        preparing.begin(state, pod.key, together)
+        plan.prepared.append(pod.key)
+    elif reserved.owner is Owner.BINDER:
         state.effects.append(Bind(pod, placement.node, state.cluster.generation))
     else:
         plan.nominations.append(
@@ -251,7 +266,11 @@ def pods_unplaced(state: State, event: PodsUnplaced) -> None:
         if unplaced.planned:
             rejected = backoff.rejected_nodes(state.cluster, state.ledger, pod, state.now)
             if rejected:
-                text += f" kube-scheduler refused it on {', '.join(rejected)}: {pod.unschedulable_message}"
+                nodes = ", ".join(rejected)
+                if delivery.steered:
+                    text += f" kube-scheduler refused it on {nodes}: {pod.unschedulable_message}"
+                else:
+                    text += f" No volume was provisioned for it on {nodes} a short time ago."
         state.effects.append(WriteCondition(pod, text, unplaced.condition, delivery.steered))
         if policy.waiting is WaitingMode.AUTO and pod.gated and pod.gang is None:
             _let_autoscalers_see(state, unplaced)

@@ -6,6 +6,7 @@ import msgspec
 
 from flowcore.cluster.changes import NodeChange, PodChange
 from flowcore.cluster.cluster import Cluster
+from flowcore.cluster.kinds import STORAGE_OBJECTS
 from flowcore.model.advice import UNSEEN_MESSAGE
 from flowcore.model.inter_pod_constraints import LABELS_OF_NODES
 from flowcore.model.pod_index import PodSignature
@@ -22,6 +23,7 @@ from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import Owner
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import lone_pods, nomination_events
+from thalweg_operator.reservations.step import preparing
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.victims import replacements, victims
 
@@ -127,6 +129,8 @@ def object_event(state: State, event: ObjectEvent) -> None:
                 _namespace_changed(ledger, name, labels)
         case ObjectSet(store, key, value):
             ledger.round_wanted |= store.put(cluster, key, value)
+            if store is STORAGE_OBJECTS and ledger.preparing:
+                preparing.go_on(state, cluster.storage.pods_that_await(key))
 
 
 def _node_changed(state: State, change: NodeChange) -> None:

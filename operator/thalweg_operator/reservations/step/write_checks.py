@@ -10,6 +10,7 @@ from flowcore.model.gang_spec import GangKey
 from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
     Bind,
+    BindClaim,
     ClearNomination,
     Evict,
     Nominate,
@@ -35,6 +36,11 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
     match write:
         case Bind():
             return not bind_problem(cluster, ledger, write, retry=True)
+        case BindClaim():
+            reservation = ledger.reservations.get(write.pod.key)
+            return (
+                reservation is not None and reservation.id == write.reservation and reservation.phase is Phase.PREPARING
+            )
         case Nominate():
             # Not if the pod passed: kube-scheduler came upon the node by itself, which saves the write.
             reservation = ledger.reservations.get(write.pod.key)
