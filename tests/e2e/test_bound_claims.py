@@ -39,6 +39,12 @@ async def classes(scene: ClusterScenario) -> AsyncIterator[None]:
             )
 
 
+async def delete(scene: ClusterScenario, path: str) -> None:
+    """Deletes an object whatever finalizers it has."""
+    await scene.api.delete(path)
+    await until(lambda: gone(scene, path), 60, lambda: f"{path} to be gone")
+
+
 async def gone(scene: ClusterScenario, path: str) -> bool:
     """A finalizer that comes back while we take it off keeps an object for a while."""
     try:
@@ -56,7 +62,8 @@ def storage_class(name: str, provisioner: str) -> dict[str, Any]:
 def volume(name: str, size: str, *nodes: str, **spec: Any) -> dict[str, Any]:
     reach = {"matchExpressions": [{"key": "kubernetes.io/hostname", "operator": "In", "values": list(nodes)}]}
     spec = {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"], "storageClassName": "local",
-            "local": {"path": f"/{name}"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [reach]}}, **spec}  # fmt: skip
+            "local": {"path": f"/{name}"}, "nodeAffinity": {"required": {"nodeSelectorTerms": [reach]}},
+            **spec}  # fmt: skip
     return {"apiVersion": "v1", "kind": "PersistentVolume", "metadata": {"name": name}, "spec": spec}
 
 
@@ -183,14 +190,10 @@ async def test_an_operator_that_is_killed_meanwhile(scene: ClusterScenario) -> N
 async def test_all_claims_of_a_gang_then_all_bindings(scene: ClusterScenario) -> None:
     """While one claim of a gang is not bound, none of its pods is."""
     await scene.nodes("a", "b", cpu="8")
-    gang = {"annotations": {"pod-group.scheduling.sigs.k8s.io/name": "g"}}
-    labels = {
-        "labels": {"pod-group.scheduling.sigs.k8s.io/name": "g", "pod-group.scheduling.sigs.k8s.io/min-available": "2"}
-    }
-    assert gang
+    gang = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
     await scene.api.create_many([claim(scene, name, of="made") for name in ("one", "two")])
     for name in ("one", "two"):
-        await scene.create(name, "1", volumes=mounted(name), **labels)
+        await scene.create(name, "1", volumes=mounted(name), annotations=gang)
     nodes = {name: await selected(scene, name) for name in ("one", "two")}
     await provision(scene, "one", nodes["one"])
     await volume_of(scene, "one")
