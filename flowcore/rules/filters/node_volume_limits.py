@@ -30,6 +30,8 @@ from flowcore.rules.filters.volume_restrictions import not_found
 NAME = "NodeVolumeLimits"
 REASON = "node(s) exceed max volume count"
 _NO_LIMIT = 2**62
+#: What is remembered of a storage under this name.
+_LIMITED = "limited-drivers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,10 +94,10 @@ def _exceeded(wanted: dict[str, str], loads: _Loads) -> list[Rejection]:
 
 def limited_attachments(volumes: Volumes, storage: Storage) -> dict[str, str]:
     """Volumes among these, with their drivers, of which some node takes a limited number."""
-    limited: set[str] | None = storage.memo.get("limited drivers")
+    limited: set[str] | None = storage.memo.get(_LIMITED)
     if limited is None:
         limited = {driver for node in storage.csi_nodes.values() for driver, _ in node.limits}
-        storage.memo["limited drivers"] = limited
+        storage.memo[_LIMITED] = limited
     if not limited:
         return {}
     wanted = _count(volumes, storage, migrated=True, is_new=True)

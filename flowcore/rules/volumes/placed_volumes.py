@@ -15,7 +15,7 @@ from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, VolumeChoice, Volumes
 from flowcore.rules.filters.node_volume_limits import AttachLimits, limited_attachments
 from flowcore.rules.filters.volume_restrictions import conflicting_disks, only_for_one_pod
-from flowcore.rules.volumes.choosing import Promises, choose, is_of_one_node
+from flowcore.rules.volumes.volume_choice import Promises, choose, is_of_one_node
 
 
 def contends(volumes: Volumes, storage: Storage) -> bool:
@@ -85,7 +85,7 @@ class PlacedVolumes:
         self._mounted[row] = (*self._mounted.get(row, ()), volumes)
         return spreads
 
-    def give_back(self, volumes: Volumes, row: int) -> None:
+    def release(self, volumes: Volumes, row: int) -> None:
         """A pod that came to a node does not come after all."""
         mounted = list(self._mounted.get(row, ()))
         if volumes in mounted:

@@ -69,7 +69,7 @@ class VolumeRoom:
             for _ in range(count):
                 touches_all |= self._placed.take(pod_class.volumes, node)
             for _ in range(-count):
-                self._placed.give_back(pod_class.volumes, node)
+                self._placed.release(pod_class.volumes, node)
                 touches_all = True
         self._touched |= frozenset(nodes.tolist())
         self._touches_all |= touches_all

@@ -7,10 +7,12 @@ required pods has its reservation, no earlier.
 
 from __future__ import annotations
 
+from flowcore.cluster.replaced_pod import victim_key
 from flowcore.model.constraint_limits import with_policy_constraints
 from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import Pod
 from flowcore.model.policies import Policy, WaitingMode
+from flowcore.model.volumes import VolumeChoice
 from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Bind, CountPlacement, WriteCondition
 from thalweg_operator.reservations.events import (
@@ -22,7 +24,7 @@ from thalweg_operator.reservations.events import (
 )
 from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.feasibility import conflicts_in_flight
-from thalweg_operator.reservations.ledger.reservation import Owner
+from thalweg_operator.reservations.ledger.reservation import Owner, Reservation
 from thalweg_operator.reservations.ledger.reserve import is_held_place, reserve
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.steering import plans as nomination_plans
@@ -129,7 +131,7 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
     if held is not None and held.phase is Phase.HELD and not is_held_place(held, current, placement.node, owner):
         victims.release(state, held)  # planned anew, like any other
         return None
-    volumes = needed(cluster, current, placement.node, placement.volumes) if owner is Owner.BINDER else ()
+    volumes = _volumes(state, placement, current, held) if owner is Owner.BINDER else ()
     if volumes is None:
         return None
     places = replacements.reserve_places(state, placement.victims, event.generation)
@@ -151,6 +153,17 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
             replacements.release_place(state, key, "dropped")
         return None
     return current
+
+
+def _volumes(
+    state: State, placement: PlannedPlacement, pod: Pod, held: Reservation | None
+) -> tuple[VolumeChoice, ...] | None:
+    """What the claims of a pod that we bind still get; None where the plan does not hold any more."""
+    if not pod.pod_class.volumes:
+        return ()
+    pods = state.cluster.pods
+    leaving = [pods[key] for key in (victim_key(pod), *(each.key for each in placement.victims)) if key in pods]
+    return needed(state.cluster, pod, placement.node, placement.volumes, [*leaving, *([held.pod] if held else ())])
 
 
 def _acts_as_planned(policy: Policy | None, planned: Policy) -> bool:

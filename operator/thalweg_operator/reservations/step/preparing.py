@@ -62,14 +62,14 @@ def _look_at(state: State, reservation: Reservation) -> None:
     ledger, key = state.ledger, reservation.pod.key
     claims = claims_state(state.cluster, reservation)
     if claims.progress in (Progress.FAILED, Progress.REFUSED):
-        _give_back(state, reservation, claims.reason, is_node_refused=claims.progress is Progress.REFUSED)
+        _release_for(state, reservation, claims.reason, is_node_refused=claims.progress is Progress.REFUSED)
         return
     is_ready = claims.progress is Progress.READY
     if (claims.shown, is_ready) != (reservation.shown, reservation.is_ready):
         reservation = ledger.change(key, shown=claims.shown, is_ready=is_ready)
     members = _members(state, reservation)
     if reservation.bound_with in ledger.broken_groups:
-        _release(state, members)
+        _release_all(state, members)
     elif is_ready and all(member.is_ready for member in members):
         _bind(state, members)
 
@@ -78,7 +78,7 @@ def _bind(state: State, members: list[Reservation]) -> None:
     writes = [Bind(member.pod, member.node, member.generation) for member in members]
     for write in writes:
         if bind_problem(state.cluster, state.ledger, write, retry=True):
-            _release(state, members)  # the place is not as planned
+            _release_all(state, members)  # the place is not as planned
             return
     for write in writes:
         state.ledger.change(write.pod.key, phase=Phase.BINDING)
@@ -94,10 +94,10 @@ def _members(state: State, reservation: Reservation) -> list[Reservation]:
     return [member for member in members if member.phase is Phase.PREPARING]
 
 
-def _give_back(state: State, reservation: Reservation, reason: str, *, is_node_refused: bool = False) -> None:
+def _release_for(state: State, reservation: Reservation, reason: str, *, is_node_refused: bool = False) -> None:
     """A pod does not come to its node, and is told why; nor do those that are bound together with it."""
     pod = reservation.pod
-    _release(state, _members(state, reservation))
+    _release_all(state, _members(state, reservation))
     text = f"its volumes were not bound: {reason}"
     if is_node_refused:
         state.node_rejected(pod, reservation.node)  # other nodes are tried at once
@@ -106,7 +106,7 @@ def _give_back(state: State, reservation: Reservation, reason: str, *, is_node_r
         state.pod_refused(pod, text)
 
 
-def _release(state: State, members: list[Reservation]) -> None:
+def _release_all(state: State, members: list[Reservation]) -> None:
     for member in members:
         state.ledger.release(member.pod.key, member.pod.uid)
 
@@ -116,20 +116,20 @@ def answered(state: State, write: BindClaim, answer: Answer, reason: str) -> Non
     reservation = state.ledger.reservations.get(write.pod.key)
     if answer is Answer.REFUSED and reservation is not None and reservation.id == write.reservation:
         text = f'persistentvolumeclaim "{write.choice.name}": {reason}'
-        _give_back(state, reservation, text)
+        _release_for(state, reservation, text)
 
 
 def time_passed(state: State) -> None:
     """Ends what takes too long, and what cannot become whole."""
     ledger = state.ledger
     for group in sorted(ledger.broken_groups):
-        _release(state, [ledger.reservations[key] for key in sorted(ledger.bound_together[group])])
+        _release_all(state, [ledger.reservations[key] for key in sorted(ledger.bound_together[group])])
     for key in sorted(ledger.preparing):
         reservation = ledger.reservations.get(key)
         if reservation is not None and state.now - reservation.waits_since > BINDING_SECONDS:
             awaited = claims_state(state.cluster, reservation).reason
             reason = f"{awaited}, {BINDING_SECONDS / 60:.0f} minutes after that was asked for"
-            _give_back(state, reservation, reason)
+            _release_for(state, reservation, reason)
 
 
 def is_prepared(reservation: Reservation, group: str, groups: Collection[str]) -> bool:

@@ -6,7 +6,8 @@ bound by the PersistentVolume controller, once the volume is kept for the claim 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -17,15 +18,14 @@ from flowcore.model.volumes import (
     Claim,
     ClaimVolume,
     CsiNode,
+    Disk,
     PersistentVolume,
     VolumeChoice,
     claim_key,
     volume_key,
 )
-from flowcore.rules.filters.volume_restrictions import REASON_DISK, REASON_IN_USE, conflicting_disks
+from flowcore.rules.filters.volume_restrictions import ONE_POD, conflicting_disks
 from thalweg_operator.reservations.ledger.reservation import Reservation
-
-_ONE_POD = "ReadWriteOncePod"
 
 
 class Progress(Enum):
@@ -53,15 +53,20 @@ class ClaimsState:
     shown: tuple[tuple[str, str], ...] = ()
 
 
-def needed(cluster: Cluster, pod: Pod, node: str, planned: Iterable[VolumeChoice]) -> tuple[VolumeChoice, ...] | None:
+def needed(
+    cluster: Cluster, pod: Pod, node: str, planned: Iterable[VolumeChoice], leaving: Sequence[Pod] = ()
+) -> tuple[VolumeChoice, ...] | None:
     """What a pod's claims still get on a node, as planned.
+
+    Args:
+        leaving: pods whose volumes count and do not stand in its way; itself among them if it counts.
 
     Returns:
         None where the plan does not hold any more: a claim or a volume changed, or others use what it needs.
     """
     if not pod.pod_class.volumes:
         return ()
-    if _conflict(cluster, pod, node):
+    if _conflicts(cluster, pod, node, leaving):
         return None
     chosen = {choice.key: choice for choice in planned}
     choices = []
@@ -78,23 +83,28 @@ def needed(cluster: Cluster, pod: Pod, node: str, planned: Iterable[VolumeChoice
     return tuple(choices)
 
 
-def _conflict(cluster: Cluster, pod: Pod, node: str) -> str:
-    """Why others keep a pod's volumes from a node: a disk is mounted, or a claim for one pod is used."""
+def _conflicts(cluster: Cluster, pod: Pod, node: str, leaving: Sequence[Pod]) -> bool:
+    """Whether others keep a pod's volumes from a node: a disk is mounted there, or a claim for one pod is used."""
     usage, volumes = cluster.occupancy.usage, pod.pod_class.volumes
     beside = usage.get(node)
-    if beside is not None and conflicting_disks(volumes, tuple(beside.volumes)):
-        return REASON_DISK
+    if beside is not None:
+        gone_here = _volumes_of(left for left in leaving if left.node_name in ("", node))
+        if conflicting_disks(volumes, tuple(beside.volumes - gone_here)):
+            return True
     alone = [
-        each
-        for each in volumes
-        if isinstance(each, ClaimVolume)
-        and each.made_for is None
-        and (claim := _claim(cluster, *each.key)) is not None
-        and _ONE_POD in claim.access_modes
+        volume
+        for volume in volumes
+        if isinstance(volume, ClaimVolume)
+        and volume.made_for is None
+        and (claim := _claim(cluster, *volume.key)) is not None
+        and ONE_POD in claim.access_modes
     ]
-    if any(each in sums.volumes for each in alone for sums in usage.values()):
-        return REASON_IN_USE
-    return ""
+    gone = _volumes_of(leaving)
+    return any(sum(sums.volumes[volume] for sums in usage.values()) > gone[volume] for volume in alone)
+
+
+def _volumes_of(pods: Iterable[Pod]) -> Counter[ClaimVolume | Disk]:
+    return Counter(volume for pod in pods for volume in pod.pod_class.volumes)
 
 
 def _holds(cluster: Cluster, choice: VolumeChoice, claim: Claim, node: str) -> bool:

@@ -110,7 +110,7 @@ class _FreeVolumes:
 
 
 def _free_volumes(storage_class: str, storage: Storage, table: NodeTable) -> _FreeVolumes:
-    known: dict[str, _FreeVolumes] = storage.memo.setdefault("free volumes", {})
+    known: dict[str, _FreeVolumes] = storage.memo.setdefault("free-volumes", {})
     free = known.get(storage_class)
     if free is None or free.table is not table:
         near: dict[int, list[tuple[int, PersistentVolume]]] = {}
