@@ -38,6 +38,15 @@ def contends(volumes: Volumes, storage: Storage) -> bool:
     return answer
 
 
+def decides_for_others(volumes: Volumes, storage: Storage) -> bool:
+    """Whether a pod decides on which nodes others with the same volumes do.
+
+    By a claim that is unbound yet, or that only one pod may use.
+    """
+    claims = (storage.claims.get(key) for key in _claims(volumes))
+    return any(claim is not None and not claim.bound for claim in claims) or bool(only_for_one_pod(volumes, storage))
+
+
 class PlacedVolumes:
     """What pods that were placed have taken."""
 

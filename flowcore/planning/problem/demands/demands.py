@@ -27,7 +27,7 @@ from flowcore.rules.filters.registry import PORTS
 from flowcore.rules.topology.round_constraints.build_constraints import topology_constraints_of
 from flowcore.rules.topology.round_constraints.constraints import UNCONSTRAINED, TopologyConstraints
 from flowcore.rules.verdicts import Group, VerdictCache, group
-from flowcore.rules.volumes import contends
+from flowcore.rules.volumes import contends, decides_for_others
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,7 +187,10 @@ def demands_of(
     cache = VerdictCache.of(snapshot) if cache is None else cache
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     classes = _with_contention(classes, snapshot)
-    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs)
+    apart = {
+        each for each in classes if classes[each].contends_for_volumes and decides_for_others(each.volumes, storage)
+    }
+    groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart)
     sizes = [
         counted_amounts(group.pod_class.requests, group.foreseen, policies[group.policy].cost.utilisation)
         for group in groups
