@@ -188,7 +188,9 @@ def demands_of(
     classes = _without_idle_needs(priced_classes(snapshot.pending, policies, snapshot), snapshot)
     classes = _with_contention(classes, snapshot)
     apart = {
-        each for each in classes if classes[each].contends_for_volumes and decides_for_others(each.volumes, storage)
+        pod_class
+        for pod_class, replacement in classes.items()
+        if replacement.contends_for_volumes and decides_for_others(pod_class.volumes, snapshot.storage)
     }
     groups = group(snapshot.pending, snapshot.pod_index, classes, snapshot.gangs, apart)
     sizes = [
