@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -18,7 +19,7 @@ from flowcore.api.selectors import (
 )
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
-from flowcore.model.quantities import nanos, whole_from_nanos
+from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     BETA_ZONE,
@@ -185,7 +186,7 @@ def to_claim(wire: WireClaim) -> Claim:
     size = None
     try:
         requests = (spec.resources.requests if spec.resources else None) or {}
-        size = nanos(requests["storage"]) if "storage" in requests else None
+        size = Decimal(nanos(requests["storage"])) if "storage" in requests else None
     except ModelError as error:
         problem = f"spec.resources.requests.storage: {error.problem}"
     return Claim(
@@ -222,9 +223,9 @@ def to_volume(wire: WirePersistentVolume) -> PersistentVolume:
         plugin = plugin_of(spec)
         attachment = attachment_of(spec, labels.get(BETA_ZONE) or labels.get(ZONE, ""))
     try:
-        size = nanos((spec.capacity or {}).get("storage", "0"))
+        size = Decimal(nanos((spec.capacity or {}).get("storage", "0")))
     except ModelError:
-        size = -1
+        size = Decimal(-1)
     return PersistentVolume(
         name=meta.name,
         labels=to_labels(labels),
@@ -302,7 +303,7 @@ def to_capacity(wire: WireCapacity) -> Capacity:
     """A storage capacity; where it does not parse, it is -1, so no claim fits."""
     amount = wire.capacity if wire.maximum_volume_size is None else wire.maximum_volume_size
     try:
-        largest = -1 if amount is None else whole_from_nanos(nanos(amount))
+        largest = -1 if amount is None else min(MAX_AMOUNT, whole_from_nanos(nanos(amount)))
     except ModelError:
         largest = -1
     return Capacity(

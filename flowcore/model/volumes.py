@@ -1,10 +1,13 @@
 """Volumes of pods, and the storage objects that decide where they can be had.
 
 Source: core/v1 Volume, PersistentVolumeClaim and PersistentVolume, storage/v1 StorageClass, CSINode, VolumeAttachment,
-CSIDriver and CSIStorageCapacity. Sizes are in billionths of a byte, exact, as quantities are compared.
+CSIDriver and CSIStorageCapacity. Sizes are in billionths of a byte, exact, as quantities are compared; whole Decimals,
+since those of 17 GiB do not fit the 64 bits of an integer that is sent to the worker.
 """
 
 from __future__ import annotations
+
+from decimal import Decimal
 
 import msgspec
 
@@ -121,7 +124,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, tag="PersistentVolumeClaim"):
     deleting: bool = False
     selected_node: str | None = None
     access_modes: tuple[str, ...] = ()
-    size: int | None = None
+    size: Decimal | None = None
     volume_mode: str = "Filesystem"
     attributes_class: str = ""
     selector: LabelSelector | None = None
@@ -175,7 +178,7 @@ class PersistentVolume(msgspec.Struct, frozen=True, gc=False, tag="PersistentVol
     name: str
     labels: Labels = ()
     storage_class: str = ""
-    size: int = 0
+    size: Decimal = Decimal(0)
     claim: ClaimRef | None = None
     available: bool = False
     deleting: bool = False

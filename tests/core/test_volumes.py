@@ -12,8 +12,10 @@ from support.profiles import examples
 from support.verdicts import read_pods, snapshot_of
 
 from flowcore.api import STORAGE_KINDS, to_storage_object
+from flowcore.cluster.changes import ClusterChanges
 from flowcore.model.devices import DeviceClass, device_resources, needs_devices
 from flowcore.model.policies import Delivery
+from flowcore.model.quantities import nanos
 from flowcore.model.volumes import ZONE, Claim, PersistentVolume
 from flowcore.planning.round import run_round
 from flowcore.rules.filters import Verdicts, run_filters
@@ -90,6 +92,19 @@ def test_a_volume_whose_capacity_cannot_be_read_is_large_enough_for_no_claim() -
     found = to_storage_object("PersistentVolume", {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": "x"}}})
     assert isinstance(found, PersistentVolume)
     assert found.size < 0
+
+
+@pytest.mark.parametrize("size", ["1500m", "17Gi", "16Ei"])
+def test_any_size_is_sent_and_kept_exactly(size: str) -> None:
+    """The worker and saved state get what was read; a size in billionths of a byte is no number of 64 bits."""
+    read = [
+        to_storage_object("PersistentVolume", {"metadata": {"name": "v"}, "spec": {"capacity": {"storage": size}}}),
+        to_storage_object("PersistentVolumeClaim", pvc("c", resources={"requests": {"storage": size}})),
+        to_storage_object("CSIStorageCapacity", {"metadata": {"name": "s"}, "capacity": size}),
+    ]
+    sent = msgspec.msgpack.encode(ClusterChanges(storage=[each for each in read if each is not None]))
+    assert msgspec.msgpack.decode(sent, type=ClusterChanges).storage == read
+    assert read[0].size == nanos(size)  # type: ignore[union-attr]
 
 
 def test_claims_and_volumes_that_name_each_other_in_a_circle() -> None:

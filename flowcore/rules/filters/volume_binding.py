@@ -278,7 +278,7 @@ def provision(claim: Claim, storage: Storage, table: NodeTable) -> tuple[Bools, 
         if (
             capacity.topology is not None
             and capacity.topology.is_valid
-            and capacity.largest >= whole_from_nanos(claim.size)
+            and capacity.largest >= whole_from_nanos(int(claim.size))
         ):
             has_space |= meets_all(capacity.topology.requirements, table)
     return can_make, has_space

@@ -7,6 +7,7 @@ VolumeBinding judges it. Claims take turns, the smallest first; each takes the s
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from decimal import Decimal
 
 import numpy as np
 
@@ -153,7 +154,7 @@ def _smallest(
 
 
 def _can_be_provisioned(claim: Claim, row: int, storage: Storage, table: NodeTable) -> bool:
-    known: dict[tuple[str, int | None], tuple[NodeTable, Bools]] = storage.memo.setdefault("provisioned", {})
+    known: dict[tuple[str, Decimal | None], tuple[NodeTable, Bools]] = storage.memo.setdefault("provisioned", {})
     key = claim.storage_class, claim.size
     answer = known.get(key)
     if answer is None or answer[0] is not table:
