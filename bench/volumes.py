@@ -3,9 +3,9 @@
     python bench/volumes.py --nodes 200 --pods 500
     python bench/volumes.py --nodes 20 --pods 40 --warm-up 100 -o json
 
-Each node has some local PersistentVolumes of two sizes. Claims and pods are made as the StatefulSet controller makes
+Each node has some local PersistentVolumes. Claims and pods are made as the StatefulSet controller makes
 them: a claim for each pod, whose class waits for its first consumer. Then all pods are created at once. The
-PersistentVolume controller of kube-controller-manager binds the claims, in either row. No kubelets run.
+PersistentVolume controller of kube-controller-manager binds the claims, in either row. KWOK plays the kubelets.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from thalweg_controlplane.client.objects import Manifest, node, pod
 
 _CLASS = "local"
 _HOST = "kubernetes.io/hostname"
-#: Sizes of volumes, by turns on each node; claims ask for one of them or less.
-_SIZES, _ASKED = ("10Gi", "20Gi", "10Gi"), ("10Gi", "5Gi", "20Gi")
+#: Volumes of a node, and their size.
+_VOLUMES_OF_NODE, _SIZE = 3, "100Gi"
 #: Pods of a StatefulSet.
 _REPLICAS = 50
 _REST_SECONDS, _SETTLE_SECONDS = 1.0, 0.5
@@ -85,7 +85,7 @@ def make_volumes(nodes: int) -> list[Manifest]:
             "kind": "PersistentVolume",
             "metadata": {"name": f"volume-{at:05}-{place}"},
             "spec": {
-                "capacity": {"storage": size},
+                "capacity": {"storage": _SIZE},
                 "accessModes": ["ReadWriteOnce"],
                 "storageClassName": _CLASS,
                 "persistentVolumeReclaimPolicy": "Retain",
@@ -100,7 +100,7 @@ def make_volumes(nodes: int) -> list[Manifest]:
             },
         }
         for at in range(nodes)
-        for place, size in enumerate(_SIZES)
+        for place in range(_VOLUMES_OF_NODE)
     ]
 
 
@@ -121,7 +121,7 @@ def pod_names(count: int) -> list[str]:
 
 
 def make_claims(count: int) -> list[Manifest]:
-    """One for each pod; those of a StatefulSet are alike."""
+    """One for each pod."""
     return [
         {
             "apiVersion": "v1",
@@ -130,10 +130,10 @@ def make_claims(count: int) -> list[Manifest]:
             "spec": {
                 "accessModes": ["ReadWriteOnce"],
                 "storageClassName": _CLASS,
-                "resources": {"requests": {"storage": _ASKED[i // _REPLICAS % len(_ASKED)]}},
+                "resources": {"requests": {"storage": _SIZE}},
             },
         }
-        for i, name in enumerate(pod_names(count))
+        for name in pod_names(count)
     ]
 
 
@@ -206,6 +206,9 @@ async def _load(
     await asyncio.sleep(_SETTLE_SECONDS)
     seen = await watch.seen()
     nodes, there = await api.list("/api/v1/nodes"), await api.list("/api/v1/pods")
+    for reason, count in Counter(map(_why_left, there)).most_common(4):
+        if reason:
+            plane.say(f"  {count} wait: {reason}")
     wrong = _misplaced(there, await api.list(f"/api/v1/namespaces/{workload.MEASURED}/persistentvolumeclaims"))
     return Measured(
         volumes=volumes,
@@ -215,6 +218,14 @@ async def _load(
         etcd_cpu_seconds=etcd_after.cpu_seconds - etcd_before.cpu_seconds,
         overcommitted=len(room.overcommitted(nodes, there)) + wrong,
     )
+
+
+def _why_left(manifest: Manifest) -> str:
+    """Why a pod has no node; "": it has one."""
+    if manifest["spec"].get("nodeName"):
+        return ""
+    conditions = manifest["status"].get("conditions", ())
+    return next((each.get("message", "") for each in conditions if each["type"] == "PodScheduled"), "no reason yet")
 
 
 def _misplaced(pods: list[Manifest], claims: list[Manifest]) -> int:
