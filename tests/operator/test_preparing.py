@@ -51,7 +51,7 @@ class Clock:
 
 
 @dataclass
-class World:
+class PreparedCase:
     """Two nodes with a local volume each, a claim of each pod, and plans by hand."""
 
     clock: Clock = field(default_factory=Clock)
@@ -126,8 +126,8 @@ def bound(name: str, held: str) -> list[StorageObject]:
 
 
 @pytest.fixture
-def world() -> World:
-    return World()
+def world() -> PreparedCase:
+    return PreparedCase()
 
 
 def only(writes: Iterable[BindClaim | Bind]) -> BindClaim | Bind:
@@ -135,7 +135,7 @@ def only(writes: Iterable[BindClaim | Bind]) -> BindClaim | Bind:
     return write
 
 
-def test_the_claim_then_the_pod(world: World) -> None:
+def test_the_claim_then_the_pod(world: PreparedCase) -> None:
     """The pod is bound once the watch shows its claim bound."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -151,7 +151,7 @@ def test_the_claim_then_the_pod(world: World) -> None:
     assert world.phases() == {"p": Phase.BINDING}
 
 
-def test_a_claim_that_is_bound_already_needs_nothing(world: World) -> None:
+def test_a_claim_that_is_bound_already_needs_nothing(world: PreparedCase) -> None:
     """The pod is bound at once."""
     pod = world.pod("p")
     world.put(*bound("p", "v-a"))
@@ -160,7 +160,7 @@ def test_a_claim_that_is_bound_already_needs_nothing(world: World) -> None:
     assert only(world.ledger.taken(Bind)).node == "a"
 
 
-def test_what_was_written_before_a_restart_is_not_written_again(world: World) -> None:
+def test_what_was_written_before_a_restart_is_not_written_again(world: PreparedCase) -> None:
     """The next leader plans the pod as this one did, and waits for the same."""
     pod = world.pod("p")
     world.put(volume("v-a", "a", kept_for="p"))
@@ -170,7 +170,7 @@ def test_what_was_written_before_a_restart_is_not_written_again(world: World) ->
     assert only(world.ledger.taken(Bind)).node == "a"
 
 
-def test_rounds_see_what_is_promised(world: World) -> None:
+def test_rounds_see_what_is_promised(world: PreparedCase) -> None:
     """The volume is another claim's no more, and comes free with the reservation."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -186,7 +186,7 @@ def test_rounds_see_what_is_promised(world: World) -> None:
     assert world.phases() == {"q": Phase.PREPARING}
 
 
-def test_a_volume_to_be_provisioned_is_promised_too(world: World) -> None:
+def test_a_volume_to_be_provisioned_is_promised_too(world: PreparedCase) -> None:
     """Another pod with the same claim goes to the same node or not at all."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p")))
@@ -215,7 +215,7 @@ def test_a_volume_to_be_provisioned_is_promised_too(world: World) -> None:
         [claim("p", deleting=True)],
     ],
 )
-def test_a_plan_that_does_not_hold_is_dropped(world: World, change: list[StorageObject]) -> None:
+def test_a_plan_that_does_not_hold_is_dropped(world: PreparedCase, change: list[StorageObject]) -> None:
     """What changed while it was made is planned with in the next round."""
     pod = world.pod("p")
     world.put(*change)
@@ -224,14 +224,14 @@ def test_a_plan_that_does_not_hold_is_dropped(world: World, change: list[Storage
     assert world.ledger.taken(BindClaim) == []
 
 
-def test_two_pods_never_get_one_volume(world: World) -> None:
+def test_two_pods_never_get_one_volume(world: PreparedCase) -> None:
     """Not even if a plan says so."""
     pods = [world.pod(name) for name in ("p", "q")]
     world.plan(*((pod, "a", choice(pod.name, "v-a")) for pod in pods))
     assert set(world.phases()) == {"p"}
 
 
-def test_two_pods_never_mount_one_disk(world: World) -> None:
+def test_two_pods_never_mount_one_disk(world: PreparedCase) -> None:
     """Not even if a plan says so; on another node there is no conflict."""
     disk = (Disk(ISCSI, ("x",)),)
     pods = [world.pod(name, volumes=disk) for name in ("p", "q", "r")]
@@ -239,7 +239,7 @@ def test_two_pods_never_mount_one_disk(world: World) -> None:
     assert world.phases() == {"p": Phase.BINDING, "r": Phase.BINDING}
 
 
-def test_a_claim_for_one_pod_is_used_by_one(world: World) -> None:
+def test_a_claim_for_one_pod_is_used_by_one(world: PreparedCase) -> None:
     """Wherever the other would go."""
     pods = [world.pod(name, volumes=(ClaimVolume("ns", "one"),)) for name in ("p", "q")]
     world.put(claim("one", access_modes=("ReadWriteOncePod",), bound=True, volume_name="v"))
@@ -247,7 +247,7 @@ def test_a_claim_for_one_pod_is_used_by_one(world: World) -> None:
     assert world.phases() == {"p": Phase.BINDING}
 
 
-def test_a_provisioner_that_refuses(world: World) -> None:
+def test_a_provisioner_that_refuses(world: PreparedCase) -> None:
     """The pod is planned anew at once, elsewhere first, and told why."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p")))
@@ -264,7 +264,7 @@ def test_a_provisioner_that_refuses(world: World) -> None:
     assert world.phases() == {"p": Phase.PREPARING}
 
 
-def test_a_watch_that_is_behind_is_no_refusal(world: World) -> None:
+def test_a_watch_that_is_behind_is_no_refusal(world: PreparedCase) -> None:
     """The claim changes before it shows the annotation."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p")))
@@ -287,7 +287,7 @@ def test_a_watch_that_is_behind_is_no_refusal(world: World) -> None:
         ),
     ],
 )
-def test_what_goes_wrong_meanwhile(world: World, change: list[StorageObject], reason: str) -> None:
+def test_what_goes_wrong_meanwhile(world: PreparedCase, change: list[StorageObject], reason: str) -> None:
     """The room is given back, the pod pauses, and is told why."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -297,7 +297,7 @@ def test_what_goes_wrong_meanwhile(world: World, change: list[StorageObject], re
     assert backoff.is_backing_off(world.ledger.ledger, pod, world.clock.now)
 
 
-def test_a_volume_that_is_taken_back_after_it_was_shown(world: World) -> None:
+def test_a_volume_that_is_taken_back_after_it_was_shown(world: PreparedCase) -> None:
     """The controller drops the reference (unbindVolume)."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -306,7 +306,7 @@ def test_a_volume_that_is_taken_back_after_it_was_shown(world: World) -> None:
     assert world.phases() == {}
 
 
-def test_claims_that_are_not_bound_in_time(world: World) -> None:
+def test_claims_that_are_not_bound_in_time(world: PreparedCase) -> None:
     """After ten minutes the room is given back."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -320,7 +320,7 @@ def test_claims_that_are_not_bound_in_time(world: World) -> None:
 
 
 @pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.UNWANTED, Answer.RETRYING])
-def test_a_write_that_is_refused(world: World, answer: Answer) -> None:
+def test_a_write_that_is_refused(world: PreparedCase, answer: Answer) -> None:
     """For good: the room is given back. Else nothing changes."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -331,7 +331,7 @@ def test_a_write_that_is_refused(world: World, answer: Answer) -> None:
     )
 
 
-def test_an_answer_to_an_earlier_reservation_changes_nothing(world: World) -> None:
+def test_an_answer_to_an_earlier_reservation_changes_nothing(world: PreparedCase) -> None:
     """It was given back, and the pod is planned again."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p")))
@@ -342,7 +342,7 @@ def test_an_answer_to_an_earlier_reservation_changes_nothing(world: World) -> No
     assert world.phases() == {"p": Phase.PREPARING}
 
 
-def test_all_claims_of_a_group_then_all_bindings(world: World) -> None:
+def test_all_claims_of_a_group_then_all_bindings(world: PreparedCase) -> None:
     """A pod without claims waits for the others."""
     pods = [world.pod("p"), world.pod("q"), world.pod("plain", volumes=())]
     choices = [choice("p", "v-a"), choice("q", "v-b"), None]
@@ -356,7 +356,7 @@ def test_all_claims_of_a_group_then_all_bindings(world: World) -> None:
 
 
 @pytest.mark.parametrize("end", ["pod", "volume"])
-def test_a_group_that_loses_one_ends_as_a_whole(world: World, end: str) -> None:
+def test_a_group_that_loses_one_ends_as_a_whole(world: PreparedCase, end: str) -> None:
     """None of its pods is bound, and no room is kept."""
     pods = [world.pod("p"), world.pod("q")]
     world.plan((pods[0], "a", choice("p", "v-a")), (pods[1], "b", choice("q", "v-b")), group="g")
@@ -370,7 +370,7 @@ def test_a_group_that_loses_one_ends_as_a_whole(world: World, end: str) -> None:
     assert world.ledger.taken(Bind) == []
 
 
-def test_a_node_that_changes_meanwhile(world: World) -> None:
+def test_a_node_that_changes_meanwhile(world: PreparedCase) -> None:
     """Nothing is bound to it that was not planned so."""
     pod = world.pod("p")
     world.plan((pod, "a", choice("p", "v-a")))
@@ -381,7 +381,7 @@ def test_a_node_that_changes_meanwhile(world: World) -> None:
     assert world.phases() == {}
 
 
-def test_nothing_is_left_when_all_is_gone(world: World) -> None:
+def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
     """Neither promises nor groups."""
     pods = [world.pod("p"), world.pod("q")]
     world.plan((pods[0], "a", choice("p", "v-a")), (pods[1], "b", choice("q")), group="g")
