@@ -189,13 +189,11 @@ def test_a_resource_claim_or_a_template_that_does_not_exist(kind: str) -> None:
 
 
 def test_pods_that_are_not_planned_are_told_who_must_act() -> None:
-    """Claims need another delivery, devices kube-scheduler, and a gate opens whoever set it."""
-    claimed = one("claimed", volumes=VOLUME, schedulerName="thalweg")
+    """Devices need kube-scheduler, and a gate opens whoever set it."""
     dra = one("dra", resourceClaims=[{"name": "gpu"}], schedulerName="thalweg")
     theirs = one("theirs", resourceClaims=[{"name": "gpu"}])
     gates = [{"name": name} for name in ("kueue.x-k8s.io/admission", "example.com/wait")]
-    scenario = scenario_of([node("a"), GP3, _claim("gp3"), claimed, dra, theirs, one("gated", schedulingGates=gates)])
-    assert "delivery: Extender" in ask(scenario, "default/claimed").next
+    scenario = scenario_of([node("a"), dra, theirs, one("gated", schedulingGates=gates)])
     assert ask(scenario, "default/dra").next.startswith("Leave the pod to kube-scheduler")
     assert ask(scenario, "default/theirs").next.startswith("It is left to the scheduler default-scheduler already")
     gated = ask(scenario, "default/gated").next
