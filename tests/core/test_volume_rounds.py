@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Sequence
+from decimal import Decimal
 from itertools import product
 
 import msgspec
@@ -21,12 +22,14 @@ from flowcore.model.nodes import Node
 from flowcore.model.pod_index import PodIndex
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import BUILT_IN
-from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.selectors import LabelSelector, NodeSelectorTerm, Requirement
 from flowcore.model.volumes import (
     ISCSI,
     Attachment,
+    Capacity,
     Claim,
     ClaimVolume,
+    CsiDriver,
     CsiNode,
     Disk,
     PersistentVolume,
@@ -277,6 +280,23 @@ def test_bound_claims_that_any_number_of_pods_may_mount_change_nothing() -> None
     result = run_round(snapshot([node("a"), node("b")], [bound, volume("v", 9)], pods))
     assert len(result.placements) == 4
     assert chosen(result) == {}
+
+
+def test_a_volume_is_provisioned_where_its_class_may_and_where_there_is_space() -> None:
+    """AllowedTopologies of the class, and CSIStorageCapacity of a driver that tracks it."""
+    topology = (NodeSelectorTerm((Requirement(HOST, "In", ("a", "b")),)),)
+    gigabyte = Decimal(10**9 * 10**9)
+    stored = [
+        StorageClass("zoned", "csi.example.com", "WaitForFirstConsumer", topology),
+        CsiDriver("csi.example.com", tracks_capacity=True),
+        Capacity(("ns", "on-a"), "zoned", 10**9 - 1, LabelSelector((Requirement(HOST, "In", ("a",)),))),
+        Capacity(("ns", "on-b"), "zoned", 10**9, LabelSelector((Requirement(HOST, "In", ("b", "c")),))),
+        msgspec.structs.replace(claim("c", of="zoned"), size=gigabyte),
+    ]
+    cluster = snapshot([node(name) for name in "abc"], stored, [waiting("p", claims_of("c"))])
+    choices = [choose(claims_of("c"), row, cluster.storage, cluster.table) for row in range(3)]
+    assert choices == [None, (VolumeChoice("ns", "c", "u-c"),), None]
+    assert where(run_round(cluster)) == {"p": "b"}
 
 
 def test_the_last_attachment_of_a_node_is_given_once() -> None:

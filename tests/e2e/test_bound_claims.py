@@ -202,6 +202,39 @@ async def test_all_claims_of_a_gang_then_all_bindings(scene: ClusterScenario) ->
     assert await scene.nodes_of("one", "two") == nodes
 
 
+async def test_a_gang_whose_operator_is_killed_meanwhile(scene: ClusterScenario) -> None:
+    """One claim is bound, the other is not: the next operator waits for the other, and binds both pods."""
+    await scene.nodes("a", "b", cpu="8")
+    gang = {"scheduling.thalweg/gang": "g", "scheduling.thalweg/gang-min-member": "2"}
+    await scene.api.create_many([claim(scene, name, of="made") for name in ("one", "two")])
+    for name in ("one", "two"):
+        await scene.create(name, "1", volumes=mounted(name), annotations=gang)
+    nodes = {name: await selected(scene, name) for name in ("one", "two")}
+    await scene.operator.kill()
+    await provision(scene, "one", nodes["one"])
+    await volume_of(scene, "one")
+    await scene.operator.start()
+    await scene.wait_for_round("barrier")
+    placed = {each["metadata"]["name"] for each in await scene.pods() if each["spec"].get("nodeName")}
+    assert placed.isdisjoint(nodes)
+    await provision(scene, "two", nodes["two"])
+    assert await scene.nodes_of("one", "two") == nodes
+
+
+async def test_a_volume_that_was_kept_before_a_crash(scene: ClusterScenario) -> None:
+    """The operator that kept it for the claim is gone: the next one places the pod where the volume is."""
+    await scene.nodes("a", "b", cpu="8")
+    await scene.operator.kill()
+    made = await scene.api.create(claim(scene, "data"))
+    kept = {"kind": "PersistentVolumeClaim", "apiVersion": "v1", "namespace": scene.namespace, "name": "data",
+            "uid": made["metadata"]["uid"]}  # fmt: skip
+    await scene.api.create_many([volume("small", "1Gi", "a"), volume("kept", "9Gi", "b", claimRef=kept)])
+    await scene.create("p", "1", volumes=mounted("data"))
+    await scene.operator.start()
+    assert await scene.node_of("p") == "b"
+    assert await volume_of(scene, "data") == "kept"
+
+
 async def test_a_disk_that_two_pods_name(scene: ClusterScenario) -> None:
     """Pods of one round that mount a disk beside each other: one of them on a node."""
     await scene.nodes("a", "b", cpu="8")
