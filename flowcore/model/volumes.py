@@ -95,6 +95,11 @@ class Disk(msgspec.Struct, frozen=True, gc=False, tag="disk"):
         return self.plugin != RBD or not set(self.monitors).isdisjoint(mounted.monitors)
 
 
+def are_exclusive(volumes: Volumes) -> bool:
+    """Whether no node may mount these volumes for two pods: a disk that is not shared."""
+    return any(isinstance(each, Disk) and each.conflicts(each) for each in volumes)
+
+
 #: What filters read of a pod's volumes, in their order; config maps, scratch space and the like are left out.
 Volumes = tuple[ClaimVolume | Disk, ...]
 

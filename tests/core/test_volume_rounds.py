@@ -273,6 +273,24 @@ def test_pods_that_share_a_claim_go_where_it_is_had() -> None:
     assert len(result.placements) == 2
 
 
+def test_pods_that_share_a_disk_are_all_placed() -> None:
+    """Read-only beside each other, as many on a node as there is room for."""
+    disk = (Disk(ISCSI, ("x",), shareable=True),)
+    result = run_round(snapshot([node("a", 300), node("b", 300)], [], [waiting(f"p{n}", disk) for n in range(6)]))
+    assert Counter(where(result).values()) == {"a": 3, "b": 3}
+
+
+def test_pods_that_share_an_attachment_are_all_placed() -> None:
+    """A volume counts once on a node, however many pods mount it; another one has no place beside it."""
+    stored: list[StorageObject] = [CsiNode("a", limits=(("csi.example.com", 1),))]
+    for name in ("shared", "other"):
+        bound = msgspec.structs.replace(claim(name), bound=True, volume_name=f"v-{name}")
+        stored += [bound, PersistentVolume(f"v-{name}", size=1, attachment=Attachment("csi.example.com", name))]
+    pods = [waiting(f"p{n}", claims_of("shared"), 1) for n in range(4)]
+    result = run_round(snapshot([node("a")], stored, [*pods, waiting("q", claims_of("other"))]))
+    assert set(where(result)) == {each.key.removeprefix("ns/") for each in pods}
+
+
 def test_bound_claims_that_any_number_of_pods_may_mount_change_nothing() -> None:
     """Their pods are planned as those without volumes."""
     bound = msgspec.structs.replace(claim("c"), bound=True, volume_name="v")

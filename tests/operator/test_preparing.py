@@ -381,6 +381,15 @@ def test_a_node_that_changes_meanwhile(world: PreparedCase) -> None:
     assert world.phases() == {}
 
 
+def test_a_node_that_goes_meanwhile(world: PreparedCase) -> None:
+    """Nobody waits for volumes there."""
+    pod = world.pod("p")
+    world.plan((pod, "a", choice("p")))
+    world.ledger.delete_node("a")
+    world.waits(1)
+    assert world.phases() == {}
+
+
 def test_nothing_is_left_when_all_is_gone(world: PreparedCase) -> None:
     """Neither promises nor groups."""
     pods = [world.pod("p"), world.pod("q")]

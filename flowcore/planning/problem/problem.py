@@ -189,7 +189,7 @@ class Problem:
     def not_packable(self) -> Bools:
         """bool[C]: demands with constraints between pods, ports or volumes: counting resources does not place them."""
         return np.array(
-            [each.constraints.constrained or each.excludes_its_like for each in self.demands],
+            [each.constraints.constrained or each.is_more_than_amounts for each in self.demands],
             dtype=np.bool_,
         )
 
@@ -208,7 +208,7 @@ class Problem:
             demand.constraints.only_forbids and unblocking.isdisjoint(demand.constraints.increments)
             for demand in self.demands
         ]
-        alone = [each.excludes_its_like for each in self.demands]
+        alone = [each.is_more_than_amounts for each in self.demands]
         return self.not_packable & (~np.array(forbids_only, dtype=np.bool_) | np.array(alone, dtype=np.bool_))
 
     def domains(self, key: str) -> Domains:

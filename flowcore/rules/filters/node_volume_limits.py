@@ -104,39 +104,54 @@ def limited_attachments(volumes: Volumes, storage: Storage) -> dict[str, str]:
     return {volume: driver for volume, driver in wanted.drivers.items() if driver in limited}
 
 
-@dataclass(frozen=True, slots=True)
-class AttachLimits:
-    """How many volumes nodes take beside what is attached already."""
+class PlannedAttachments:
+    """Volumes that pods bring to nodes, beside what is attached already."""
 
-    storage: Storage
-    loads: _Loads
+    def __init__(self, storage: Storage, table: NodeTable) -> None:
+        self._storage, self._table = storage, table
+        #: By row, volumes with their drivers; by driver, int64[N], how many of them are not attached yet.
+        self._coming: dict[int, dict[str, str]] = {}
+        self._counts: dict[str, Int64s] = {}
 
-    @classmethod
-    def of(cls, storage: Storage, table: NodeTable) -> AttachLimits:
-        """Of the nodes of a table."""
-        return cls(storage, _loads(storage, table))
+    def copy(self) -> PlannedAttachments:
+        """An independent copy."""
+        copied = PlannedAttachments(self._storage, self._table)
+        copied._coming = dict(self._coming)
+        copied._counts = {driver: counts.copy() for driver, counts in self._counts.items()}
+        return copied
 
-    def exceeds(self, volumes: Volumes, beside: Iterable[Volumes], row: int) -> bool:
-        """Whether a pod's volumes are too many for a node, beside those of pods that come to it."""
-        wanted = limited_attachments(volumes, self.storage)
-        if not wanted or not self.loads.limited[row]:
-            return False
+    def put(self, row: int, pods: Iterable[Volumes]) -> None:
+        """These are all pods that come to a node."""
         coming: dict[str, str] = {}
-        for others in beside:
-            coming |= limited_attachments(others, self.storage)
-        for driver in set(wanted.values()):
-            if driver in self.loads.limits:
-                every = {*self._fresh(wanted, driver, row), *self._fresh(coming, driver, row)}
-                more_than_before = any(volume not in coming for volume in self._fresh(wanted, driver, row))
-                room = int(self.loads.limits[driver][row]) - int(self.loads.counts[driver][row])
-                if more_than_before and len(every) > room:
-                    return True
-        return False
+        for volumes in pods:
+            coming |= limited_attachments(volumes, self._storage)
+        if not coming and row not in self._coming:
+            return
+        holders = _loads(self._storage, self._table).holders
+        self._coming[row] = coming = {
+            volume: driver for volume, driver in coming.items() if row not in holders.get(volume, ())
+        }
+        number = Counter(coming.values())
+        for driver in {*number, *self._counts}:
+            if driver not in self._counts:
+                self._counts[driver] = np.zeros(len(self._table.nodes), dtype=np.int64)
+            self._counts[driver][row] = number[driver]
 
-    def _fresh(self, drivers: dict[str, str], driver: str, row: int) -> list[str]:
-        """Volumes of a driver that are not attached to a node yet."""
-        holders = self.loads.holders
-        return [volume for volume, its in drivers.items() if its == driver and row not in holders.get(volume, ())]
+    def exceeded(self, volumes: Volumes) -> Bools:
+        """bool[N]: nodes that a pod's volumes are too many for now."""
+        over = np.zeros(len(self._table.nodes), dtype=np.bool_)
+        wanted = limited_attachments(volumes, self._storage) if self._counts else {}
+        if not wanted:
+            return over
+        loads = _loads(self._storage, self._table)
+        for driver in self._counts.keys() & set(wanted.values()):
+            own = [volume for volume, its in wanted.items() if its == driver]
+            fresh: Int64s = np.full(len(over), len(own), dtype=np.int64)
+            for volume in own:
+                fresh[loads.holders.get(volume, [])] -= 1
+                fresh[[row for row, coming in self._coming.items() if volume in coming]] -= 1
+            over |= (fresh > 0) & (loads.counts[driver] + self._counts[driver] + fresh > loads.limits[driver])
+        return over
 
 
 def _with_csi(storage: Storage, table: NodeTable) -> Bools:

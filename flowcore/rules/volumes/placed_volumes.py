@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from flowcore.cluster.arrays.snapshot import NodeTable
+import numpy as np
+
+from flowcore.cluster.arrays.snapshot import Bools, Int64s, NodeTable
 from flowcore.cluster.arrays.storage import Storage
 from flowcore.model.volumes import ClaimKey, ClaimVolume, Disk, VolumeChoice, Volumes
-from flowcore.rules.filters.node_volume_limits import AttachLimits, limited_attachments
+from flowcore.rules.filters.node_volume_limits import PlannedAttachments, limited_attachments
 from flowcore.rules.filters.volume_restrictions import conflicting_disks, only_for_one_pod
 from flowcore.rules.volumes.volume_choice import Promises, choose, is_of_one_node
 
@@ -53,26 +55,55 @@ class PlacedVolumes:
     def __init__(self, storage: Storage, table: NodeTable) -> None:
         self._storage, self._table = storage, table
         self._promises = Promises()
+        #: Classes of volumes that were promised.
+        self._classes: set[str] = set()
         #: How many placed pods use each claim.
         self._users: Counter[ClaimKey] = Counter()
-        #: By row: volumes of placed pods.
+        #: By row: volumes of placed pods, and whether any of them is a disk.
         self._mounted: dict[int, tuple[Volumes, ...]] = {}
+        self._has_disks = False
+        self._attached = PlannedAttachments(storage, table)
 
     def copy(self) -> PlacedVolumes:
         """An independent copy."""
         copied = PlacedVolumes(self._storage, self._table)
         copied._promises = Promises(set(self._promises.volumes), dict(self._promises.claims))
-        copied._users, copied._mounted = self._users.copy(), dict(self._mounted)
+        copied._classes, copied._users = set(self._classes), self._users.copy()
+        copied._mounted, copied._has_disks = dict(self._mounted), self._has_disks
+        copied._attached = self._attached.copy()
         return copied
 
-    def fits(self, volumes: Volumes, row: int) -> bool:
-        """Whether a pod gets its volumes on a node that had them as the round began."""
+    def fitting(self, volumes: Volumes, rows: Int64s, touched: frozenset[int] | None) -> Bools:
+        """bool[M]: on which of these nodes, int64[M], a pod gets its volumes, that had them as the round began.
+
+        Args:
+            touched: rows of nodes where it may be otherwise now; None: all.
+        """
         if any(self._users[key] for key in only_for_one_pod(volumes, self._storage)):
-            return False
-        beside = self._mounted.get(row, ())
-        if any(conflicting_disks(volumes, others) for others in beside):
-            return False
-        if beside and AttachLimits.of(self._storage, self._table).exceeds(volumes, beside, row):
+            return np.zeros(len(rows), dtype=np.bool_)
+        fits = ~self._attached.exceeded(volumes)[rows]
+        if self._concerns(volumes):
+            for place, row in enumerate(rows.tolist()):
+                if fits[place] and (touched is None or row in touched):
+                    fits[place] = self._gets(volumes, row)
+        return fits
+
+    def _concerns(self, volumes: Volumes) -> bool:
+        """Whether a disk, a claim or a class of these volumes is one of those that placed pods took of."""
+        for source in volumes:
+            if isinstance(source, Disk):
+                if source.key and self._has_disks:
+                    return True
+            elif self._users[source.key]:
+                return True
+            elif self._classes:
+                claim = self._storage.claims.get(source.key)
+                if claim is not None and claim.storage_class in self._classes:
+                    return True
+        return False
+
+    def _gets(self, volumes: Volumes, row: int) -> bool:
+        if any(conflicting_disks(volumes, others) for others in self._mounted.get(row, ())):
             return False
         return choose(volumes, row, self._storage, self._table, self._promises) is not None
 
@@ -89,9 +120,12 @@ class PlacedVolumes:
             self._promises.claims.setdefault(choice.key, (choice, row))
             if choice.volume:
                 self._promises.volumes.add(choice.volume)
+                self._classes.add(storage.claims[choice.key].storage_class)
         for key in _claims(volumes):
             self._users[key] += 1
+        self._has_disks |= any(isinstance(each, Disk) for each in volumes)
         self._mounted[row] = (*self._mounted.get(row, ()), volumes)
+        self._attached.put(row, self._mounted[row])
         return spreads
 
     def release(self, volumes: Volumes, row: int) -> None:
@@ -100,6 +134,7 @@ class PlacedVolumes:
         if volumes in mounted:
             mounted.remove(volumes)
             self._mounted[row] = tuple(mounted)
+            self._attached.put(row, self._mounted[row])
         for key in _claims(volumes):
             self._users[key] -= 1
             if not self._users[key] and key in self._promises.claims:

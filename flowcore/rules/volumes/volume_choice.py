@@ -154,6 +154,8 @@ def _smallest(
 
 
 def _can_be_provisioned(claim: Claim, row: int, storage: Storage, table: NodeTable) -> bool:
+    if claim.storage_class not in storage.classes:
+        return False
     known: dict[tuple[str, Decimal | None], tuple[NodeTable, Bools]] = storage.memo.setdefault("provisioned", {})
     key = claim.storage_class, claim.size
     answer = known.get(key)

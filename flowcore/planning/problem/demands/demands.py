@@ -20,6 +20,7 @@ from flowcore.costs.unscheduled import price_growth
 from flowcore.model.pods import PodClass
 from flowcore.model.policies import Policy
 from flowcore.model.resources import PODS
+from flowcore.model.volumes import are_exclusive
 from flowcore.planning.problem.demands.charging import Charge, not_charged
 from flowcore.planning.problem.demands.placement_prices import loads_of, price_group, price_placements
 from flowcore.rules.filters import round_invariant_fits
@@ -84,8 +85,14 @@ class Demand:
 
     @property
     def excludes_its_like(self) -> bool:
-        """Whether a node takes one of its pods at a time, whatever room there is: host ports, free volumes."""
-        return bool(self.group.pod_class.host_ports) or self.group.pod_class.contends_for_volumes
+        """Whether a node takes one of its pods at most, whatever room there is: host ports, unshared disks."""
+        pod_class = self.group.pod_class
+        return bool(pod_class.host_ports) or are_exclusive(pod_class.volumes)
+
+    @property
+    def is_more_than_amounts(self) -> bool:
+        """Whether its pods take more of a node than amounts: host ports, disks, volumes that others want."""
+        return self.excludes_its_like or self.group.pod_class.contends_for_volumes
 
     @property
     def is_placed_alone(self) -> bool:
@@ -133,7 +140,7 @@ def _counts(group: Group, allowed: Bools, snapshot: Snapshot, cache: VerdictCach
         counts = np.minimum(counts, 1)
         for rejection in cache.run_filter(PORTS, group.pod_class, group.signature, snapshot):
             counts[rejection.nodes] = 0
-    if group.pod_class.contends_for_volumes:
+    if are_exclusive(group.pod_class.volumes):
         counts = np.minimum(counts, 1)
     if group.pod_class.numa is not None and snapshot.numa is not None:
         counts = np.minimum(counts, snapshot.numa.counts(group.pod_class.numa))

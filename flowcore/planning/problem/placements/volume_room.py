@@ -33,21 +33,20 @@ class VolumeRoom:
         return shared
 
     def limit(self, demand: Demand, counts: Int64s, nodes: Int64s) -> Int64s:
-        """No more pods of a demand than get their volumes, one at a time; of these nodes, int64[M].
+        """No pods of a demand where they do not get their volumes; of these nodes, int64[M].
 
         Args:
             counts: int64[M], as other rules allow.
         """
         if not demand.group.pod_class.contends_for_volumes:
             return counts
-        counts = np.minimum(counts, 1)
+        if demand.excludes_its_like:
+            counts = np.minimum(counts, 1)
         placed, volumes = self._placed, demand.group.pod_class.volumes
         if placed is None:
             return counts
-        for place, node in enumerate(nodes.tolist()):
-            if counts[place] and (self._touches_all or node in self._touched) and not placed.fits(volumes, node):
-                counts[place] = 0
-        return counts
+        touched = None if self._touches_all else self._touched
+        return np.where(placed.fitting(volumes, nodes, touched), counts, 0)
 
     def take(self, demand: Demand, nodes: Int64s, counts: Int64s) -> bool:
         """Pods of a demand come to these nodes, int64[M], or leave where a count is below zero.

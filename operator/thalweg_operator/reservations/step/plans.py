@@ -133,6 +133,8 @@ def _reserve(state: State, placement: PlannedPlacement, owner: Owner, event: Pla
         return None
     volumes = _volumes(state, placement, current, held) if owner is Owner.BINDER else ()
     if volumes is None:
+        if held is not None and held.phase is Phase.HELD:
+            victims.release(state, held)  # planned anew, like any other
         return None
     places = replacements.reserve_places(state, placement.victims, event.generation)
     if places is None:

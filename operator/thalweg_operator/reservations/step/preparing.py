@@ -126,7 +126,11 @@ def time_passed(state: State) -> None:
         _release_all(state, [ledger.reservations[key] for key in sorted(ledger.bound_together[group])])
     for key in sorted(ledger.preparing):
         reservation = ledger.reservations.get(key)
-        if reservation is not None and state.now - reservation.waits_since > BINDING_SECONDS:
+        if reservation is None:
+            continue  # it ended together with another one
+        if reservation.node not in state.cluster.nodes:
+            _release_all(state, _members(state, reservation))
+        elif state.now - reservation.waits_since > BINDING_SECONDS:
             awaited = claims_state(state.cluster, reservation).reason
             reason = f"{awaited}, {BINDING_SECONDS / 60:.0f} minutes after that was asked for"
             _release_for(state, reservation, reason)

@@ -100,7 +100,8 @@ def _conflicts(cluster: Cluster, pod: Pod, node: str, leaving: Sequence[Pod]) ->
         and ONE_POD in claim.access_modes
     ]
     gone = _volumes_of(leaving)
-    return any(sum(sums.volumes[volume] for sums in usage.values()) > gone[volume] for volume in alone)
+    there = [sums for name, sums in usage.items() if name in cluster.nodes] if alone else []
+    return any(sum(sums.volumes[volume] for sums in there) > gone[volume] for volume in alone)
 
 
 def _volumes_of(pods: Iterable[Pod]) -> Counter[ClaimVolume | Disk]:
