@@ -144,7 +144,7 @@ class PlannedAttachments:
         if not wanted:
             return over
         loads = _loads(self._storage, self._table)
-        for driver in self._counts.keys() & set(wanted.values()):
+        for driver in self._counts.keys() & loads.limits.keys() & set(wanted.values()):
             own = [volume for volume, its in wanted.items() if its == driver]
             fresh: Int64s = np.full(len(over), len(own), dtype=np.int64)
             for volume in own:

@@ -81,7 +81,7 @@ class PlacedVolumes:
         """
         if any(self._users[key] for key in only_for_one_pod(volumes, self._storage)):
             return np.zeros(len(rows), dtype=np.bool_)
-        fits = ~self._attached.exceeded(volumes)[rows]
+        fits: Bools = ~self._attached.exceeded(volumes)[rows]
         if self._concerns(volumes):
             for place, row in enumerate(rows.tolist()):
                 if fits[place] and (touched is None or row in touched):
