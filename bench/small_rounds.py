@@ -8,7 +8,7 @@ more pods. `urgent`: full clusters of 2 to 4 nodes and 2 to 4 urgent pods, with 
 some plan places more pods, or evicts pods that are less important or fewer by kube-scheduler's order of victims.
 `moved`: clusters of 2 to 4 nodes whose running pods may move for one or two waiting ones, and be preempted where these
 are urgent: rounds in which some plan places more pods, evicts less by that order, or moves fewer pods. Room first:
-each moved pod has room before any pod leaves, as in our plans. With chains it may take room that others have left. No
+each moved pod has room before any pod leaves. With chains, as in our plans, it may take room that others have left. No
 cluster takes part.
 """
 
@@ -22,9 +22,10 @@ import click
 import msgspec
 from harness import move_rounds
 from harness.conditions import conditions
+from harness.drawn_pods import NOW
 from harness.small_rounds import RULES, Shape, draw_round, most_placed
 from harness.tables import console, print_conditions
-from harness.urgent_rounds import NOW, UrgentShape, best_standing, draw_urgent, standing_of
+from harness.urgent_rounds import UrgentShape, best_standing, draw_urgent, standing_of
 from rich.table import Table
 
 from flowcore.questions.scenario import plan_scenario
@@ -108,7 +109,7 @@ def moved(case: str, draws: int, seed: int) -> Row:
         drawn = move_rounds.draw_moves(seed + number, urgent=urgent_ones)
         scenario = drawn.scenario()
         before = time.process_time()
-        result = plan_scenario(scenario, move_rounds.NOW, reschedule=True).result
+        result = plan_scenario(scenario, NOW, reschedule=True).result
         seconds += time.process_time() - before
         best, ours = move_rounds.best_standing(drawn, chains=chains), move_rounds.standing_of(drawn, result)
         worse += best < ours

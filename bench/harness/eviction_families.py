@@ -12,9 +12,10 @@ from running_pods import POLICIES, cpu_rounds, gang_round, urgent_round
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.planning.round import RoundResult, run_round
 from flowcore.questions.scenario import Scenario, plan_scenario
+from harness.drawn_pods import NOW
 from harness.full_clusters import FullShape, draw_full
 from harness.move_rounds import draw_moves
-from harness.urgent_rounds import NOW, UrgentShape, draw_urgent
+from harness.urgent_rounds import UrgentShape, draw_urgent
 
 #: Rounds of clusters of tens of nodes at most, and of gangs of whole nodes.
 _FULL, _GANGS = 30, 5

@@ -16,6 +16,7 @@ import msgspec
 
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.joint import JointSearch
+from flowcore.planning.evictions.moves import move_search
 from flowcore.planning.evictions.patterns import PatternSearch
 from flowcore.planning.evictions.search import search, victims
 from flowcore.planning.round import RoundResult
@@ -59,7 +60,8 @@ METHODS: Mapping[str, Method] = {
     "integer program": Method(search.Search, "improve", lambda *_, **__: None),
     "few pods together": Method(JointSearch, "improve", lambda _: False),
     "patterns": Method(PatternSearch, "improve", lambda *_: None),
-    "other sets to move": Method(search.MoveSearch, "place", 0, (search, "_MOST_RETRIES")),
+    "other sets to move": Method(move_search.MoveSearch, "place", 0, (move_search, "_MOST_RETRIES")),
+    "chains of moves": Method(move_search.Chains, "_make_place", 1, (move_search, "_MOST_WAVES")),
     "smaller sets of a node": Method(victims, "_fewer", lambda *_: _WORST),
 }
 

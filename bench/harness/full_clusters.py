@@ -6,8 +6,6 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
@@ -15,8 +13,8 @@ from flowcore.model.nodes import Node
 from flowcore.model.pods import Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.questions.scenario import Scenario
+from harness.drawn_pods import drawn_pod, started
 
-NOW = 1_795_478_400.0
 _GI = 2**30
 _CPU = 16_000
 _APPS = tuple("abcdef")
@@ -56,7 +54,7 @@ def draw_full(seed: int, shape: FullShape) -> Scenario:
         while left - kept >= 500:
             cpu = draw.choice([size for size in (500, 1000, 2000, 4000) if size <= left - kept])
             pod = _pod(draw, f"r{number}", cpu, draw.choice(shape.running), draw.choice((1, 1, 2, 3)))
-            cluster.put_pod(_started(draw, pod, name))
+            cluster.put_pod(started(draw, pod, name))
             left, number = left - cpu, number + 1
     asked, group = int(nodes * _CPU * shape.asked), 0
     while asked > 0:
@@ -80,20 +78,4 @@ def _gang(name: str, size: int) -> GangRef | None:
 def _pod(draw: random.Random, name: str, cpu: int, priority: int, memory: int, gang: GangRef | None = None) -> Pod:
     """A pod; ``memory``: GiB for each cpu."""
     requests = (("cpu", cpu), ("memory", memory * cpu * _GI // 1000))
-    return Pod(
-        "default",
-        name,
-        name,
-        PodClass(requests, priority=priority),
-        labels=(("app", draw.choice(_APPS)),),
-        scheduler_name="thalweg",
-        created=NOW - draw.randint(0, 300),
-        usage=requests,
-        gang=gang,
-    )
-
-
-def _started(draw: random.Random, pod: Pod, node: str) -> Pod:
-    return msgspec.structs.replace(
-        pod, node_name=node, started=NOW - 3600.0 * draw.randint(1, 50), owner=f"owner of {pod.name}"
-    )
+    return drawn_pod(draw, name, PodClass(requests, priority=priority), _APPS, gang=gang)

@@ -13,8 +13,8 @@ from flowcore.model.pods import Pod, PodClass
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import Scenario
+from harness.drawn_pods import NOW
 
-NOW = 1_795_478_400.0
 _MEMORY = 64 * 2**30
 #: Priorities of running pods beside urgent ones, and of these.
 _LOWER, _URGENT = (0, 10, 20), 1000

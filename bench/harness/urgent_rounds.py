@@ -8,8 +8,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, product
 
-import msgspec
-
 from flowcore.cluster.cluster import Cluster
 from flowcore.model.disruption_budgets import DisruptionBudget
 from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
@@ -18,8 +16,8 @@ from flowcore.model.pods import ANY_ADDRESS, HostPort, Pod, PodClass
 from flowcore.model.selectors import LabelSelector, Requirement
 from flowcore.planning.round import RoundResult
 from flowcore.questions.scenario import Scenario
+from harness.drawn_pods import drawn_pod, started
 
-NOW = 1_795_478_400.0
 HOST = "kubernetes.io/hostname"
 _GI = 2**30
 _APPS = ("a", "b", "c")
@@ -63,7 +61,7 @@ def draw_urgent(seed: int, shape: UrgentShape) -> UrgentRound:
             if wanted <= cpu and port not in ports:
                 cpu, ports = cpu - wanted, ports | ({port} if port and shape.rules else set())
                 pod = _pod(draw, f"r{number}", draw.choice((0, 0, 10, 20, 50, 100)), wanted, shape, port)
-                pod = _started(draw, pod, node.name)
+                pod = started(draw, pod, node.name)
                 if all(_tolerate(pod, each) for each in cluster.pods.values() if each.node_name == node.name):
                     cluster.put_pod(pod)
                     number += 1
@@ -96,23 +94,8 @@ def _pod(draw: random.Random, name: str, priority: int, cpu: int, shape: UrgentS
     if shape.rules and draw.random() < (0.1 if name.startswith("r") else 0.3):
         term = AffinityTerm(HOST, _selects(draw.choice(_APPS)), ("default",))
         rules = InterPodConstraints(anti_affinity=(term,))
-    return Pod(
-        "default",
-        name,
-        name,
-        PodClass(requests, priority=priority, host_ports=ports),
-        labels=(("app", draw.choice(_APPS)),),
-        scheduler_name="thalweg",
-        created=NOW - draw.randint(0, 300),
-        usage=requests,
-        constraints=rules,
-    )
-
-
-def _started(draw: random.Random, pod: Pod, node: str) -> Pod:
-    return msgspec.structs.replace(
-        pod, node_name=node, started=NOW - 3600.0 * draw.randint(1, 50), owner=f"o-{pod.name}"
-    )
+    pod_class = PodClass(requests, priority=priority, host_ports=ports)
+    return drawn_pod(draw, name, pod_class, _APPS, constraints=rules)
 
 
 def _tolerate(first: Pod, second: Pod) -> bool:

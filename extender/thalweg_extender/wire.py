@@ -74,7 +74,7 @@ class ExtenderFilterResult(_Wire):
     error: str = ""
 
 
-class HostPriority(_Wire):
+class HostPriority(_Wire, gc=False):
     """Score of a node, 0..10. The response of prioritize is a list of them."""
 
     host: str

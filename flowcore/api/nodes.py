@@ -14,6 +14,7 @@ from flowcore.model.generational_cache import GenerationalCache
 from flowcore.model.nodes import MEASURED_BANDWIDTH, Node, Report, Taint
 from flowcore.model.quantities import MAX_AMOUNT, nanos, whole_from_nanos
 from flowcore.model.resources import Amounts, read_list, to_amounts
+from flowcore.model.shared_gpus import HAMI_GPUS, without_hami_gpus
 
 #: Each name costs a column over all nodes. A node that offers more resources gets no pods.
 MAX_NODE_RESOURCES: Final = 256
@@ -112,6 +113,9 @@ def to_node(wire: WireNode, intern: Interner, images: _Images | None = None) -> 
         allocatable = _allocatable(status.allocatable)
     except ModelError as error:
         problem = f"node's {error}"
+    annotations = wire.metadata.annotations or {}
+    if annotations.get(HAMI_GPUS):
+        allocatable = without_hami_gpus(allocatable)
     return Node(
         name=wire.metadata.name,
         uid=wire.metadata.uid or "",
@@ -124,7 +128,7 @@ def to_node(wire: WireNode, intern: Interner, images: _Images | None = None) -> 
         problem=problem,
         report=Report(
             images=_to_images(status.images, intern) if images is None else images,
-            bandwidth=_measured_bandwidth((wire.metadata.annotations or {}).get(MEASURED_BANDWIDTH)),
+            bandwidth=_measured_bandwidth(annotations.get(MEASURED_BANDWIDTH)),
         ),
     )
 

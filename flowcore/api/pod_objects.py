@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Any
 
 import msgspec
 
@@ -13,6 +14,7 @@ from flowcore.api.volumes import WireVolume
 from flowcore.model.data import DATA
 from flowcore.model.numa import NUMA
 from flowcore.model.policies import CHECKPOINTED_AT, DURING_EXECUTION, EVICTABLE, PLANNED, REPLACES
+from flowcore.model.shared_gpus import KAI_FRACTION, KAI_MEMORY
 
 
 class WirePreferredTerm(Wire):
@@ -178,6 +180,9 @@ class WirePodAnnotations(WireGangAnnotations):
     mirror: str | None = msgspec.field(default=None, name="kubernetes.io/config.mirror")
     data: str | None = msgspec.field(default=None, name=DATA)
     numa: str | None = msgspec.field(default=None, name=NUMA)
+    # Of others: a value of any shape must not make the pod unreadable.
+    gpu_fraction: Any = msgspec.field(default=None, name=KAI_FRACTION)
+    gpu_memory: Any = msgspec.field(default=None, name=KAI_MEMORY)
 
 
 class WireOwner(Wire):

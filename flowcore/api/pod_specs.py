@@ -23,6 +23,7 @@ from flowcore.model.numa import NumaNeeds
 from flowcore.model.pods import PodClass, PreferredTerm, Toleration
 from flowcore.model.resources import Amounts, to_amounts
 from flowcore.model.selectors import NodeSelectorTerm, Requirement
+from flowcore.model.shared_gpus import asks_hami
 from flowcore.model.usage import UsageClass
 from flowcore.model.volumes import Volumes
 
@@ -87,7 +88,7 @@ def read_spec(wire: WirePod, intern: Interner) -> SpecReading:
     unreadable, numa, numa_problem = "", None, None
     try:
         requests = intern(to_amounts(requests_of(spec)))
-        unsupported_reason = unsupported_reason or needs_devices(requests, {})
+        unsupported_reason = unsupported_reason or needs_devices(requests, {}) or asks_hami(requests)
     except ModelError as error:
         unreadable = str(error)
     if not unreadable:

@@ -19,6 +19,7 @@ from flowcore.api.pod_objects import (
 )
 from flowcore.api.pod_requests import has_resize, requests_of
 from flowcore.api.pod_specs import DAEMON_SET, SpecReading, controller_of, read_spec
+from flowcore.api.shared_gpus import asks_kai, holds_shared_gpu
 from flowcore.model.data import DATA
 from flowcore.model.errors import ModelError
 from flowcore.model.pods import Pod, PodClass
@@ -84,6 +85,7 @@ def to_read_pod(
     bad_annotation, annotation_problem = _first_bad(
         annotation_errors, bad_rules_annotation, reading.data_problem, bad_checkpoint
     )
+    asks = asks_kai(meta.annotations)
     controller = controller_of(meta)
     unschedulable = next((c for c in status.conditions or () if c.type == "PodScheduled" and c.status == "False"), None)
     # A pod behind our own gate waits for us; behind another gate it may not be placed. The API server's message about
@@ -105,7 +107,7 @@ def to_read_pod(
         grace_period=float(meta.deletion_grace_period_seconds or 0),
         usage=usage,
         blocked_reason=intern(blocked_reason) if blocked_reason else "",
-        unsupported_reason=reading.unsupported_reason,
+        unsupported_reason=reading.unsupported_reason or (intern(asks) if asks else ""),
         over_limit=reading.over_limit,
         gated=gated,
         nominated_node=status.nominated_node_name or "",
@@ -132,6 +134,7 @@ def to_read_pod(
         during_execution=during_execution,
         usage_class=reading.usage_class,
         checkpointed=checkpointed,
+        holds_shared_gpu=holds_shared_gpu(namespace, meta.labels),
     )
 
 

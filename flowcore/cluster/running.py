@@ -29,6 +29,8 @@ def to_running_pod(
     budgets = cluster.budgets.of(pod)
     if not unevictable_reason and pod.static:
         unevictable_reason = "it is a static pod"
+    if not unevictable_reason and pod.holds_shared_gpu:
+        unevictable_reason = "pods of KAI-Scheduler share the GPU that it holds"
     if not unevictable_reason and len(budgets) > 1:
         unevictable_reason = f"several PodDisruptionBudgets protect it: {', '.join(budgets)}"
     return RunningPod(

@@ -180,6 +180,8 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     annotation_problem: str = ""
     #: Seconds since the epoch when its work was last saved, from its annotation; 0: nothing readable is said.
     checkpointed: float = 0.0
+    #: It holds a GPU for pods of KAI-Scheduler that share it: while they run the GPU is not free, whoever evicts it.
+    holds_shared_gpu: bool = False
 
     @property
     def key(self) -> str:

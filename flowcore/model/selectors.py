@@ -69,6 +69,26 @@ class Requirement(msgspec.Struct, frozen=True, gc=False):
                 shaped = False
         return shaped and is_label_key(self.key) and all(map(is_label_value, self.values))
 
+    @property
+    def text(self) -> str:
+        """As kubectl writes it: app=web, app in (web,db), !app; Gt and Lt as > and <."""
+        values = ",".join(self.values)
+        match self.operator:
+            case "In" if len(self.values) == 1:
+                return f"{self.key}={values}"
+            case "NotIn" if len(self.values) == 1:
+                return f"{self.key}!={values}"
+            case "In" | "NotIn":
+                return f"{self.key} {self.operator.lower()} ({values})"
+            case "DoesNotExist":
+                return f"!{self.key}"
+            case "Exists":
+                return self.key
+            case "Gt":
+                return f"{self.key}>{values}"
+            case _:
+                return f"{self.key}<{values}"
+
 
 def parse_int64(text: str | None) -> int | None:
     """Go's strconv.ParseInt(text, 10, 64), None where it fails."""
@@ -122,6 +142,11 @@ class LabelSelector(msgspec.Struct, frozen=True, gc=False):
     def is_valid(self) -> bool:
         """Whether Kubernetes can parse it (LabelSelectorAsSelector)."""
         return all(r.is_valid and r.operator not in ("Gt", "Lt") for r in self.requirements)
+
+    @property
+    def text(self) -> str:
+        """As kubectl writes it, its requirements behind one another: app=web,tier in (a,b)."""
+        return ",".join(requirement.text for requirement in self.requirements)
 
     def matches(self, labels: Labels) -> bool:
         """Whether an object with these labels is selected."""

@@ -107,7 +107,7 @@ def test_evictions_are_counted_apart() -> None:
     ]
     answer = plan_of(node("a"), running, pod("urgent", "4", priority=1000), arguments=("--compare",))
     ours, theirs = answer["comparison"]["thalweg"], answer["comparison"]["oneByOne"]
-    assert answer["evictions"].keys() == {"default/low"}
+    assert answer["evicted"].keys() == {"default/low"}
     assert (ours["placed"], ours["placedAfterEvictions"], ours["waiting"]) == (0, 1, 0)
     assert (theirs["placed"], theirs["placedAfterEvictions"], theirs["waiting"]) == (0, 0, 1)
 

@@ -78,11 +78,11 @@ def test_an_urgent_pod_evicts_another() -> None:
     low = of({"metadata": {}, "spec": {}}, "low", "n1", cpu="3")
     urgent = {"metadata": {}, "spec": {"priorityClassName": urgent_class["metadata"]["name"]}}
     answer = plan_of(node("n1"), low, urgent_class, of(urgent, "new", cpu="3"))
-    assert answer["evictions"].keys() == {"default/low"}
+    assert answer["evicted"].keys() == {"default/low"}
     urgent["metadata"] = {"labels": {"tier": "web"}, "creationTimestamp": datetime.now(UTC).isoformat()}
     urgent["spec"]["schedulerName"] = "thalweg"
     answer = plan_of(node("n1"), low, urgent_class, policy, of(urgent, "new", cpu="3"))
-    assert answer["evictions"] == {}
+    assert answer["evicted"] == {}
 
 
 def test_rules_that_hold_while_pods_run() -> None:
@@ -96,8 +96,8 @@ def test_rules_that_hold_while_pods_run() -> None:
         "spec": {"schedulerName": "thalweg", "nodeSelector": {"topology.kubernetes.io/zone": "b"}},
     }
     nodes = [in_zone("a1", "a"), in_zone("b1", "b")]
-    assert plan_of(*nodes, of(template, "web", "a1"))["evictions"] == {}
-    (leaves,) = plan_of(*nodes, policy, of(template, "web", "a1"))["evictions"].values()
+    assert plan_of(*nodes, of(template, "web", "a1"))["evicted"] == {}
+    (leaves,) = plan_of(*nodes, policy, of(template, "web", "a1"))["evicted"].values()
     assert (leaves["kind"], leaves["to"]) == ("Rule", "b1")
 
 

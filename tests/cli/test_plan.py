@@ -13,7 +13,7 @@ from support.cli import Manifest, node, pod, thalweg
 from thalweg.questions.status import SORTS, age, of_dump, show, tables_of
 from thalweg.questions.status_run import screen_of
 from thalweg_view.rounds import RoundRow
-from thalweg_view.status import StatusMove, StatusQuery
+from thalweg_view.status import StatusEviction, StatusQuery
 
 from flowcore.model.policies import Delivery, Policy
 from flowcore.questions.scenario import Scenario
@@ -105,9 +105,9 @@ def test_what_is_listed_is_of_the_namespace(tmp_path: Path) -> None:
         assert (status["waiting"], status["planned"]) == (len(shown), int("default/p" in shown))
         assert sum(status["overview"]["codes"].values()) == len(shown - {"default/p"})
     # Who leaves concerns the namespace of who leaves, and of whom it leaves for.
-    for namespace, leaving in (("default", 1), ("shop", 1), ("other", 0)):
+    for namespace, evicted in (("default", 1), ("shop", 1), ("other", 0)):
         status = json.loads(thalweg("status", "-f", path, "-n", namespace, "-o", "json").stdout)
-        assert (len(status["moves"]), status["leaving"]) == (leaving, leaving)
+        assert (len(status["evictions"]), status["evictionCount"]) == (evicted, evicted)
 
 
 @pytest.mark.parametrize(
@@ -183,6 +183,25 @@ def test_who_leaves_by_workload(tmp_path: Path) -> None:
     lines = thalweg("plan", "-f", path, "--pods").stdout.splitlines()
     leaving = [words[0] for line in lines if "Preemption:" in (words := line.split())]
     assert leaving == ["default/web-1", "default/web-2"]
+    answer = json.loads(thalweg("plan", "-f", path, "-o", "json").stdout)
+    alike = {
+        "node": "a",
+        "kind": "Preemption",
+        "for": ["default/urgent"],
+        "to": "",
+        "reason": "",
+        "gain": 0,
+        "after": [],
+    }
+    assert answer["evictions"] == [{"pod": name, **alike} for name in leaving]
+    assert answer["evictionsByWorkload"] == [
+        {"workload": "replicaset/default/web", "kind": "Preemption", "for": ["pod/default/urgent"], "pods": 2,
+         "moved": 0, "gain": 0}
+    ]  # fmt: skip
+    assert answer["proposals"] == answer["proposalsByWorkload"] == []
+    assert {each["workload"]: each["evicted"] for each in answer["workloads"]} == {
+        "pod/default/urgent": 0, "replicaset/default/web": 2
+    }  # fmt: skip
 
 
 def test_the_status_has_what_waits_longest(dump: Path) -> None:
@@ -222,7 +241,7 @@ def test_the_screen_of_watch() -> None:
         answer, overview=msgspec.structs.replace(answer.overview, source="live"), rounds=[]
     )
     answer.rounds.append(RoundRow(7, 0.0, 0.25, 3, 2, 1, 200, 150, 0.25, certified=False, method="flow"))
-    answer.moves.append(StatusMove("shop/[red]x", "a", "Preemption", ""))
+    answer.evictions.append(StatusEviction("shop/[red]x", "a", "Preemption", ""))
     console = Console(width=120, record=True, file=io.StringIO())
     console.print(screen_of(answer, SORTS[0]))
     text = console.export_text()

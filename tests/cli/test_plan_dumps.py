@@ -34,12 +34,12 @@ OBJECTS = [node("a"), pod("p", "3"), pod("q", "3")]
 
 #: What ``-o json`` prints.
 _ANSWER = {
-    "placed", "waiting", "leaving", "proposed", "observed", "hidden", "nodes", "cost", "lowerBound", "gap", "certified",
-    "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "leavingWorkloads", "proposedWorkloads",
-    "namespace", "policy", "leftAtLeast",
+    "placed", "waiting", "evictions", "proposals", "observed", "hidden", "nodes", "cost", "lowerBound", "gap",
+    "certified", "boundNotes", "incomplete", "seconds", "warnings", "now", "workloads", "evictionsByWorkload",
+    "proposalsByWorkload", "namespace", "policy", "leftAtLeast",
 }  # fmt: skip
 #: What ``by_pod`` adds.
-_BY_POD = {"placements", "pending", "evictions", "proposals", "bound"}
+_BY_POD = {"placements", "pending", "evicted", "proposed", "bound"}
 
 
 def check_shape(answer: dict[str, Any], nodes: set[str], pending: set[str]) -> None:
@@ -203,9 +203,20 @@ def test_it_says_what_every_plan_leaves() -> None:
         "amount": 2,
         "levels": [],
         "furtherLevels": 0,
+        "boundNotes": [],
     }
     assert plan_of(gpus, pods[0])["leftAtLeast"] is None
     assert thalweg("plan", "-f", "-", stdin=as_list([gpus, pods[0]])).stdout.splitlines()[1] == ""
+
+
+def test_it_says_why_nothing_is_known_of_other_plans() -> None:
+    """Room for three pods in sum, and for two of them on nodes: in words and, for programs, as codes."""
+    objects = [node("a", "3"), node("b", "3"), pod("p", "2"), pod("q", "2"), pod("r", "1500m")]
+    unknown = "how few a plan must leave is not known: the bound counts pods as if they could be split among nodes"
+    for command in ("plan", "status"):
+        assert f"1 pod waits; {unknown}" in thalweg(command, "-f", "-", stdin=as_list(objects)).stdout.splitlines()
+    known = plan_of(*objects)["leftAtLeast"]
+    assert (known["waiting"], known["pods"], known["boundNotes"]) == (1, 0, ["Fractions"])
 
 
 def test_workloads_add_up_in_json() -> None:
@@ -255,9 +266,9 @@ def test_no_pending_pods() -> None:
         "policy": "",
         "boundNotes": [],
     }
-    lists: tuple[str, ...] = ("placed", "waiting", "leaving", "proposed", "observed", "warnings", "workloads")
-    lists += ("leavingWorkloads", "proposedWorkloads")
-    maps = {name: {} for name in ("placements", "pending", "evictions", "proposals", "nodesOf")}
+    lists: tuple[str, ...] = ("placed", "waiting", "evictions", "proposals", "observed", "warnings", "workloads")
+    lists += ("evictionsByWorkload", "proposalsByWorkload")
+    maps = {name: {} for name in ("placements", "pending", "evicted", "proposed", "nodesOf")}
     assert {**answer, "seconds": 0} == {**numbers, **words, **maps, **{name: [] for name in lists}, "leftAtLeast": None}
     done = thalweg("plan", "-f", "-", stdin=as_list([node("a"), pod("r", nodeName="a")]))
     assert (done.returncode, done.stdout, done.stderr) == (0, "no pending pods on 1 node\n\n", "")

@@ -55,16 +55,27 @@ def test_the_lowest_priority_leaves() -> None:
     """One pod leaves, of the node where the lowest priority runs; the preemptor is placed there."""
     answer = plan_of(node("a"), node("b"), running("high", priority=10), running("low", on="b", priority=5), URGENT)
     assert answer["placements"] == {"default/urgent": "b"}
-    assert answer["evictions"] == {
+    assert answer["evicted"] == {
         "default/low": {"node": "b", "for": ["default/urgent"], "kind": "Preemption", "to": None}
     }
-    assert answer["pending"] == answer["proposals"] == {}
+    assert answer["pending"] == answer["proposed"] == {}
+
+
+def test_a_pod_that_never_preempts_says_so() -> None:
+    """It waits while a pod of a lower priority, for which another one leaves, gets a node."""
+    low, batch = running("low", "3", priority=0), pod("batch", "3", priority=10)
+    answer = plan_of(node("a"), low, batch, pod("urgent", "4", priority=20, preemptionPolicy="Never"))
+    assert answer["evicted"].keys() == {"default/low"}
+    assert answer["pending"]["default/urgent"]["reason"] == (
+        "0/1 nodes are available: 1 Insufficient cpu. "
+        "Running pods leave for pods of a lower priority, and none for this one: its preemptionPolicy is Never."
+    )
 
 
 def test_nobody_leaves_where_there_is_room() -> None:
     """Free room goes first."""
     answer = plan_of(node("a"), node("b"), running("low"), URGENT)
-    assert (answer["placements"], answer["evictions"]) == ({"default/urgent": "b"}, {})
+    assert (answer["placements"], answer["evicted"]) == ({"default/urgent": "b"}, {})
 
 
 def test_no_second_wave_while_victims_terminate() -> None:
@@ -73,7 +84,7 @@ def test_no_second_wave_while_victims_terminate() -> None:
     leaving["metadata"] |= {"deletionTimestamp": "2020-01-02T00:00:00Z"}
     urgent = pod("urgent", "3", priority=1000, status={"phase": "Pending", "nominatedNodeName": "a"})
     answer = plan_of(node("a"), node("b"), leaving, running("other", on="b"), urgent)
-    assert answer["evictions"] == {}
+    assert answer["evicted"] == {}
     assert answer["pending"].keys() == {"default/urgent"}
 
 
@@ -81,7 +92,7 @@ def test_no_second_wave_while_victims_terminate() -> None:
 def test_equal_and_higher_priorities_stay(priority: int) -> None:
     """Only strictly lower priorities leave."""
     answer = plan_of(node("a"), running("other", priority=priority), URGENT)
-    assert answer["evictions"] == {}
+    assert answer["evicted"] == {}
     assert answer["pending"].keys() == {"default/urgent"}
 
 
@@ -94,7 +105,7 @@ def test_a_pod_that_preempts_nobody_waits() -> None:
         [URGENT, policy(preemption={"mode": "Never"})],
     ):
         answer = plan_of(node("a"), running("low"), *objects)
-        assert answer["evictions"] == {}, objects
+        assert answer["evicted"] == {}, objects
         assert answer["pending"].keys() == {"default/urgent"}
 
 
@@ -102,7 +113,7 @@ def test_a_pod_that_preempts_nobody_waits() -> None:
 def test_budgets_are_kept(allowed: int | None, leaves: bool) -> None:  # noqa: FBT001
     """A PodDisruptionBudget that allows none protects its pods. One without a status does too, and is named."""
     answer = plan_of(node("a"), running("low"), URGENT, budget(allowed))
-    assert bool(answer["evictions"]) is leaves
+    assert bool(answer["evicted"]) is leaves
     named = [each for each in answer["warnings"] if "PodDisruptionBudget default/web" in each]
     assert len(named) == (allowed is None)
 
@@ -115,7 +126,7 @@ def test_a_gang_leaves_as_a_whole() -> None:
         member["metadata"]["annotations"] = gang
     answer = plan_of(node("a"), node("b"), *members, URGENT)
     assert len(answer["placements"]) == 1
-    assert answer["evictions"].keys() == {"default/g0", "default/g1"}
+    assert answer["evicted"].keys() == {"default/g0", "default/g1"}
 
 
 # -- priorities --------------------------------------------------------------------------------------------------------
@@ -125,25 +136,25 @@ def test_a_class_gives_its_priority() -> None:
     """A pod that has only the name of its class has the class's priority, whichever comes first in the files."""
     urgent, low = pod("urgent", "3", priorityClassName="urgent"), running("low", priority=5)
     for objects in ([urgent, priority_class("urgent", 6)], [priority_class("urgent", 6), urgent]):
-        assert plan_of(node("a"), low, *objects)["evictions"].keys() == {"default/low"}
-    assert plan_of(node("a"), low, urgent, priority_class("urgent", 5))["evictions"] == {}
+        assert plan_of(node("a"), low, *objects)["evicted"].keys() == {"default/low"}
+    assert plan_of(node("a"), low, urgent, priority_class("urgent", 5))["evicted"] == {}
 
 
 def test_the_default_class_counts_for_pods_without_one() -> None:
     """Of several the lowest; a pod with a priority keeps it."""
     low, plain = running("low", priority=5), pod("plain", "3")
     default = priority_class("d", 6, globalDefault=True)
-    assert plan_of(node("a"), low, plain, default)["evictions"].keys() == {"default/low"}
+    assert plan_of(node("a"), low, plain, default)["evicted"].keys() == {"default/low"}
     lower = priority_class("lower", 5, globalDefault=True)
-    assert plan_of(node("a"), low, plain, default, lower)["evictions"] == {}
-    assert plan_of(node("a"), low, pod("plain", "3", priority=0), default)["evictions"] == {}
+    assert plan_of(node("a"), low, plain, default, lower)["evicted"] == {}
+    assert plan_of(node("a"), low, pod("plain", "3", priority=0), default)["evicted"] == {}
 
 
 def test_the_systems_classes_are_known() -> None:
     """They are in every cluster; of the two, pods of nodes come first."""
     critical = running("critical", priorityClassName="system-cluster-critical")
     answer = plan_of(node("a"), critical, pod("agent", "3", priorityClassName="system-node-critical"))
-    assert answer["evictions"].keys() == {"default/critical"}
+    assert answer["evicted"].keys() == {"default/critical"}
     assert answer["warnings"] == []
 
 
@@ -183,25 +194,25 @@ LARGE = pod("large", "4", metadata={"creationTimestamp": "2020-02-01T00:00:00Z"}
 def test_a_large_pod_fits_by_a_move() -> None:
     """With --reschedule one pod moves to the other's node; without it the large pod waits."""
     answer = plan_of(*HOLES, LARGE, arguments=("--reschedule",))
-    ((moved, eviction),) = answer["evictions"].items()
+    ((moved, eviction),) = answer["evicted"].items()
     other = {"a": "b", "b": "a"}[eviction["node"]]
     assert moved == {"a": "default/p", "b": "default/q"}[eviction["node"]]
     assert eviction == {"node": eviction["node"], "for": ["default/large"], "kind": "Migration", "to": other}
     assert answer["placements"] == {"default/large": eviction["node"]}
     answer = plan_of(*HOLES, LARGE)
-    assert (answer["evictions"], answer["proposals"], answer["placements"]) == ({}, {}, {})
+    assert (answer["evicted"], answer["proposed"], answer["placements"]) == ({}, {}, {})
 
 
 def test_a_policy_moves_or_proposes() -> None:
     """Act moves without --reschedule. Propose shows the same move as a proposal, and nothing leaves."""
     acts = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act"}))
-    assert [each["kind"] for each in acts["evictions"].values()] == ["Migration"]
-    assert acts["proposals"] == {}
+    assert [each["kind"] for each in acts["evicted"].values()] == ["Migration"]
+    assert acts["proposed"] == {}
     proposes = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Propose"}))
-    assert (proposes["evictions"], proposes["placements"]) == ({}, {})
-    assert proposes["proposals"] == acts["evictions"]
+    assert (proposes["evicted"], proposes["placements"]) == ({}, {})
+    assert proposes["proposed"] == acts["evicted"]
     off = plan_of(*HOLES, LARGE, policy(rescheduling={"mode": "Act", "limits": {"perRound": 0}}))
-    assert off["evictions"] == {}
+    assert off["evicted"] == {}
 
 
 @pytest.mark.parametrize(
@@ -220,13 +231,13 @@ def test_who_is_never_moved(change: Manifest) -> None:
     for each in pods:
         each["metadata"] |= change
     answer = plan_of(*nodes, *pods, LARGE, arguments=("--reschedule",))
-    assert (answer["evictions"], answer["placements"]) == ({}, {})
+    assert (answer["evicted"], answer["placements"]) == ({}, {})
 
 
 def test_budgets_keep_pods_from_being_moved() -> None:
     """A PodDisruptionBudget at 0 stops moves as it stops preemption."""
     answer = plan_of(*HOLES, LARGE, budget(0), arguments=("--reschedule",))
-    assert (answer["evictions"], answer["placements"]) == ({}, {})
+    assert (answer["evicted"], answer["placements"]) == ({}, {})
 
 
 # -- rules that hold while pods run ------------------------------------------------------------------------------------
@@ -237,12 +248,12 @@ def test_a_rule_that_does_not_hold_any_more() -> None:
     misplaced = running("p", "2", nodeSelector={"kubernetes.io/hostname": "b"})
     replace = policy(delivery="Extender", duringExecution={"rules": "Replace"})
     leaves = {"default/p": {"node": "a", "for": [], "kind": "Rule", "to": "b"}}
-    assert plan_of(node("a"), node("b"), misplaced, replace)["evictions"] == leaves
-    assert plan_of(node("a"), node("b"), misplaced)["evictions"] == {}
+    assert plan_of(node("a"), node("b"), misplaced, replace)["evicted"] == leaves
+    assert plan_of(node("a"), node("b"), misplaced)["evicted"] == {}
     full = [node("a"), node("b", "1"), misplaced]
-    assert plan_of(*full, replace)["evictions"] == {}
+    assert plan_of(*full, replace)["evicted"] == {}
     leaves["default/p"]["to"] = None
-    assert plan_of(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evictions"] == leaves
+    assert plan_of(*full, policy(delivery="Extender", duringExecution={"rules": "Evict"}))["evicted"] == leaves
     lines = table(node("a"), node("b"), misplaced, replace, arguments=("--pods",))
     assert any("Rule: node a does not match its node affinity or selector" in line for line in lines)
     assert lines[0] == "1 moved, no pending pods on 2 nodes"
@@ -259,8 +270,8 @@ def test_a_taint_that_came_later_where_the_policy_asks() -> None:
     lines = table(tainted, node("b"), there, asking, arguments=("--pods",))
     reason = "Rule: node a has the taint dedicated=gpu:NoSchedule, which it does not tolerate"
     assert any(reason in line for line in lines)
-    assert plan_of(tainted, node("b"), running("p", "2"), asking)["evictions"] == {}
-    assert plan_of(tainted, node("b"), there, policy(duringExecution={"rules": "Replace"}))["evictions"] == {}
+    assert plan_of(tainted, node("b"), running("p", "2"), asking)["evicted"] == {}
+    assert plan_of(tainted, node("b"), there, policy(duringExecution={"rules": "Replace"}))["evicted"] == {}
 
 
 # -- for people --------------------------------------------------------------------------------------------------------
@@ -304,13 +315,13 @@ def test_moves_for_gain_are_shown() -> None:
     crowd = [node("a"), node("b"), running("p", "1"), running("q", "1")]
     propose = policy(rescheduling={**GAINING, "mode": "Propose"})
     answer = plan_of(*crowd, propose)
-    assert (answer["leaving"], answer["evictions"]) == ([], {})
-    (move,) = answer["proposed"]
-    assert (move["pod"], move["kind"], move["forPods"], move["to"]) == ("default/p", "Migration", [], "b")
+    assert (answer["evictions"], answer["evicted"]) == ([], {})
+    (move,) = answer["proposals"]
+    assert (move["pod"], move["kind"], move["for"], move["to"]) == ("default/p", "Migration", [], "b")
     sentence = f"it costs {move['gain']:,} less on b than on a, and its move costs 12"
     assert (move["gain"] > 12, move["reason"]) == (True, sentence)
-    assert plan_of(*crowd, propose, arguments=("--reschedule",))["leaving"] == [move]
-    assert plan_of(*crowd, policy(rescheduling={"mode": "Act", "minAge": "0s"}))["leaving"] == []
+    assert plan_of(*crowd, propose, arguments=("--reschedule",))["evictions"] == [move]
+    assert plan_of(*crowd, policy(rescheduling={"mode": "Act", "minAge": "0s"}))["evictions"] == []
     acting = policy(rescheduling={**GAINING, "mode": "Act"})
     assert any(f"Migration: {sentence}" in line for line in table(*crowd, acting, arguments=("--pods",)))
     assert any(f"other nodes cost {move['gain']:,} less" in line for line in table(*crowd, acting))
@@ -337,20 +348,20 @@ def test_moves_that_free_a_node_together_are_shown() -> None:
     pods = [with_gpus(running(f"{name}{number}", "1", on=name), 1) for name in "ab" for number in range(2)]
     pods.append(with_gpus(running("eight", "8", on="c", owner=None), 8))
     answer = plan_of(*nodes, *pods, policy(rescheduling={**GAINING, "mode": "Propose"}))
-    assert (answer["leaving"], answer["evictions"]) == ([], {})
-    moves = answer["proposed"]
+    assert (answer["evictions"], answer["evicted"]) == ([], {})
+    moves = answer["proposals"]
     (home,) = {move["node"] for move in moves}
     assert {move["pod"] for move in moves} == {f"default/{home}0", f"default/{home}1"}
-    assert all((move["kind"], move["forPods"]) == ("Migration", []) and move["gain"] > 0 for move in moves)
+    assert all((move["kind"], move["for"]) == ("Migration", []) and move["gain"] > 0 for move in moves)
     total = sum(move["gain"] for move in moves)
     (reason,) = {move["reason"] for move in moves}
     assert reason.startswith(f"it and another pod of {home} cost {total:,} less elsewhere, and their moves cost ")
     acting = policy(rescheduling={**GAINING, "mode": "Act"})
-    leaving = plan_of(*nodes, *pods, acting)["leaving"]
+    leaving = plan_of(*nodes, *pods, acting)["evictions"]
     assert sorted(leaving, key=lambda move: move["pod"]) == sorted(moves, key=lambda move: move["pod"])
-    assert plan_of(*nodes, *pods, arguments=("--reschedule",))["leaving"] == []
+    assert plan_of(*nodes, *pods, arguments=("--reschedule",))["evictions"] == []
     idle = policy(rescheduling={**GAINING, "mode": "Act", "perStrandedGPU": 0})
-    assert plan_of(*nodes, *pods, idle)["leaving"] == []
+    assert plan_of(*nodes, *pods, idle)["evictions"] == []
 
 
 def test_a_checkpoint_in_the_future_is_named() -> None:
@@ -363,7 +374,7 @@ def test_a_checkpoint_in_the_future_is_named() -> None:
         saved["status"]["startTime"] = "2020-01-01T00:00:00Z"
         saved["metadata"]["annotations"] = {CHECKPOINTED_AT: f"{year}-01-01T00:00:00Z"}
         answer = plan_of(node("a"), node("b"), saved, newest, lost)
-        assert len(answer["leaving"]) == moves, year
+        assert len(answer["evictions"]) == moves, year
         assert bool([each for each in answer["warnings"] if "in the future" in each]) is (year == "9999")
 
 
@@ -372,7 +383,7 @@ def test_an_annotation_that_does_not_parse_is_named() -> None:
     annotated = running("p", "2")
     annotated["metadata"]["annotations"] = {DURING_EXECUTION: "Sometimes"}
     answer = plan_of(node("a"), annotated)
-    assert answer["evictions"] == {}
+    assert answer["evicted"] == {}
     assert [each for each in answer["warnings"] if "Pod default/p: annotation" in each and DURING_EXECUTION in each]
 
 

@@ -49,8 +49,8 @@ def test_who_would_leave_for_a_pod() -> None:
     """Asked by name, a pod that fits on no node is told which running pods would leave for it, or why none would."""
     low = pod("low", "3", nodeName="a", priority=1, status={"phase": "Running"})
     (entry,) = why_nodes(node("a"), low, pod("p", "3", priority=2), names=("p",))
-    leaves = {"node": "a", "for": ["default/p"], "kind": "Preemption", "to": None}
-    assert entry["evictions"] == {"default/low": leaves}
+    leaves = {"pod": "default/low", "node": "a", "kind": "Preemption", "for": ["default/p"]}
+    assert entry["evictions"] == [{**leaves, "to": "", "reason": "", "gain": 0}]
     assert "nobodyLeaves" not in entry
     for waiting, why in (
         (pod("p", "3", priority=1), "no running pod has a lower priority"),

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import msgspec
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from support.eviction_clusters import clusters, node, running, snapshot, waiting
+from support.eviction_clusters import clusters, node, running, selects, snapshot, waiting
 from support.eviction_safety import check_evictions
 from support.profiles import examples
 
@@ -17,7 +18,9 @@ from flowcore.costs.network_model import Arc, Network, NetworkCostModel, Network
 from flowcore.model.cost_policy import CostPolicy
 from flowcore.model.gang_spec import GangKey, GangRef, GangSource, GangSpec
 from flowcore.model.gangs import Gang
+from flowcore.model.inter_pod_constraints import AffinityTerm, InterPodConstraints
 from flowcore.model.nodes import Node, Taint
+from flowcore.model.pod_index import PodSignature
 from flowcore.model.pods import ANY_ADDRESS, HostPort, Toleration
 from flowcore.model.policies import BUILT_IN, Policy, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import RunningPod
@@ -37,9 +40,28 @@ def test_preemption_is_legal_and_needed(drawn: Snapshot) -> None:
 @given(clusters(MOVES))
 @settings(max_examples=examples(80))
 def test_moves_are_legal_and_needed(drawn: Snapshot) -> None:
-    """The same with moves, whose room is free before anybody leaves."""
+    """The same with moves: each pod has room on its next node before it leaves."""
     policies = {MOVES.name: MOVES}
     check_evictions(drawn, run_round(drawn, policies), policies)
+
+
+@pytest.mark.parametrize(("cpu", "runs"), [((8,), False), ((6, 8), False), ((8,), True)])
+def test_no_move_relies_on_a_pod_that_comes_after_it(cpu: tuple[int, ...], runs: bool) -> None:  # noqa: FBT001
+    """A pod that wants to be near another one does not move for its sake, or where that one still waits for victims."""
+    near = InterPodConstraints(affinity=(AffinityTerm("zone", selects("big"), ("default",)),))
+    nodes = [node("m1", 4), *(node(f"n{place}1", size) for place, size in enumerate(cpu))]
+    pods = [running("mover", f"n{len(cpu) - 1}1", 4, priority=8, constraints=near)]
+    pods += [running("lower", "n01", 6, priority=-1, immovable_reason="stays")] * (len(cpu) > 1)
+    others = PodSignature("default", (("app", "big"),))
+    pending = [
+        waiting(f"w{place}", size, priority=7 + len(cpu) - place, signature=others) for place, size in enumerate(cpu)
+    ]
+    if runs:
+        nodes.append(node("k1", 4))
+        pods.append(running("there", "k1", 4, labels=others.labels, immovable_reason="stays"))
+    result = run_round(snapshot(nodes, pods, pending, policy=MOVES), {MOVES.name: MOVES})
+    assert [each.pod.key for each in result.evictions if each.to] == ["default/mover"] * runs
+    assert len(result.placements) == len(cpu) - (not runs)
 
 
 def _tainted(name: str, cpu: int) -> Node:

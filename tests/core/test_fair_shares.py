@@ -143,6 +143,15 @@ def test_a_resource_that_nobody_can_have_takes_nothing_away() -> None:
 _AMOUNTS = st.integers(0, 60)
 
 
+def test_pods_on_nodes_that_offer_none_take_nothing_from_queues() -> None:
+    """HAMi hands out the GPUs of its nodes, and its pods ask for more of them than there are."""
+    nodes = [node("plain", gpu=8), node("hami")]
+    running = [("hami", amounts(100, gpu=5), ()), ("plain", amounts(100, gpu=1), ())]
+    state = QueueState((Queue("a"),), {})
+    shares = Shares(replace(snapshot(nodes, [], running), queues=state))
+    assert dict(zip(shares.resources, shares.capacity, strict=True))["nvidia.com/gpu"] == 7.0
+
+
 @given(
     st.lists(
         st.tuples(

@@ -281,12 +281,46 @@ def test_limits_between_own_pods_count() -> None:
 
 
 def test_pods_that_were_decided_before_the_rest_are_not_in_the_bound() -> None:
-    """A pod that replaces another one has one node only, and nothing is known of other plans: no sentence."""
+    """A pod that replaces another one has one node only, and nothing is known of other plans."""
     victim = Victim("default/old", "n", unschedulable_reason="it is gone")
     waiting = msgspec.structs.replace(pod("new", 100), victim=victim)
     known = run_round(snapshot([node("n")], [waiting])).left_at_least
-    assert known == LeftAtLeast(1, 0)
-    assert known.sentence == ""
+    assert known == LeftAtLeast(1, 0, bound_notes=("Decided",))
+    assert known.sentence.endswith(": the bound counts pods of networks and replacements as placed without room")
+
+
+def test_a_bound_that_says_nothing_says_why() -> None:
+    """Three pods and two nodes have room for in sum, but not each for itself: by fractions nobody has to wait."""
+    nodes = [node(f"n{number}", 3000) for number in range(2)]
+    known = run_round(snapshot(nodes, [pod("a", 2000), pod("b", 2000), pod("c", 1500)])).left_at_least
+    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions",))
+    assert known.sentence == (
+        "1 pod waits; how few a plan must leave is not known: "
+        "the bound counts pods as if they could be split among nodes"
+    )
+    assert known.sentence_of_all == f"in the whole cluster {known.sentence}"
+
+
+def test_priorities_make_the_bound_weak() -> None:
+    """An urgent pod takes the room that two others would fill."""
+    waiting = [pod("urgent", 2000, priority=10), pod("low0", 1500), pod("low1", 1500)]
+    known = run_round(snapshot([node("n", 3000)], waiting)).left_at_least
+    assert known is not None
+    assert (known.waiting, known.pods, known.bound_notes) == (2, 1, ("Fractions", "AnyCost"))
+
+
+def test_rules_make_the_bound_weak() -> None:
+    """One pod keeps apart from another one. Where somebody may leave, the bound does not even count domains."""
+    apart = InterPodConstraints(
+        anti_affinity=(AffinityTerm(_HOSTNAME, LabelSelector((Requirement("app", "In", ("db",)),)), ("default",)),)
+    )
+    kinds = PodSignature("default", (("app", "web"),), constraints=apart), PodSignature("default", (("app", "db"),))
+    pending = [pod(f"p{number}", 100, priority=5, kind=kind) for number, kind in enumerate(kinds)]
+    nodes = [node("n", labels=((_HOSTNAME, "n"),))]
+    known = run_round(snapshot(nodes, pending)).left_at_least
+    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions", "Rules"))
+    known = run_round(_crowd(nodes, pending, [_runs("low", "n", _asking(100, 0), 0)])).left_at_least
+    assert known == LeftAtLeast(1, 0, bound_notes=("Fractions", "NoRules", "MayLeave"))
 
 
 @pytest.mark.parametrize("nodes", [0, 1])
@@ -363,6 +397,8 @@ def _rows(name: str) -> list[list[str]]:
         (LeftAtLeast(66, 60), "66 pods wait; no plan leaves fewer than 60"),
         (LeftAtLeast(1, 1), "1 pod waits; no plan leaves fewer"),
         (LeftAtLeast(3, 0), ""),
+        (LeftAtLeast(3, 0, bound_notes=("FromALaterVersion",)), ""),
+        (LeftAtLeast(66, 60, bound_notes=("Gangs",)), "66 pods wait; no plan leaves fewer than 60"),
         (
             LeftAtLeast(1066, 1066, "nvidia.com/gpu", 2060, 2058),
             "1,066 pods wait, asking for 2,060 GPUs; no plan leaves fewer than 1,066 pods or 2,058 GPUs",

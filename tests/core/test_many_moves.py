@@ -19,9 +19,9 @@ from flowcore.costs import MODELS
 from flowcore.model.policies import BUILT_IN, ReschedulingMode, ReschedulingPolicy
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
+from flowcore.planning.evictions.moves import move_search
 from flowcore.planning.evictions.residents import PRIORITY_OFFSET, Residents
 from flowcore.planning.evictions.search import ladders
-from flowcore.planning.evictions.search import search as eviction_search
 from flowcore.planning.evictions.search.ladders import Bounds, BoundsOfDemand, Ladders
 from flowcore.planning.evictions.state import EvictionState
 from flowcore.planning.problem.problem import Problem
@@ -179,13 +179,13 @@ def test_each_node_is_searched_once_but_for_those_that_changed(monkeypatch: pyte
     nodes = [node(f"n{number}", 10) for number in range(120)]
     pending = [waiting(f"w{number}", 5) for number in range(40)]
     searched: list[int] = []
-    choose_victims = eviction_search.choose_victims
+    choose_victims = move_search.choose_victims
 
     def choose(residents: Any, fit_check: Any, on: int, choices: Any) -> Any:
         searched.append(on)
         return choose_victims(residents, fit_check, on, choices)
 
-    monkeypatch.setattr(eviction_search, "choose_victims", choose)
+    monkeypatch.setattr(move_search, "choose_victims", choose)
     result = run_round(snapshot(nodes, pods, pending, policy=MOVES), POLICIES)
     assert len(result.placements) == len(result.evictions) == 40
     assert {eviction.kind for eviction in result.evictions} == {EvictionKind.MIGRATION}

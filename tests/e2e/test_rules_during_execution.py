@@ -180,4 +180,4 @@ async def test_who_leaves_when_a_taint_comes(scene: ClusterScenario) -> None:
         each["metadata"]["ownerReferences"] = [owner]
     answer = plan_of(*nodes, *pods)
     replaced = f"{scene.namespace}/five-minutes"
-    assert answer["evictions"] == {replaced: {"node": "n0", "for": [], "kind": "Rule", "to": "n1"}}
+    assert answer["evicted"] == {replaced: {"node": "n0", "for": [], "kind": "Rule", "to": "n1"}}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+
 from hypothesis import given
 from hypothesis import strategies as st
 from thalweg_extender.answers import INFEASIBLE_MESSAGE, FilterOutcome, to_filter, to_preempt, to_prioritize
@@ -141,3 +143,13 @@ def test_preemption_where_kube_scheduler_chooses(candidates: dict[str, MetaVicti
         stays = usable and not (managed and victims is not None and victims.num_pdb_violations > 0)
         assert (answer.get(node) is victims) if stays else node not in answer
     assert set(answer) <= set(candidates)
+
+
+def test_scores_of_many_nodes_give_the_garbage_collector_nothing_to_do() -> None:
+    """Each request has thousands of them: a collection amid the answer makes it late."""
+    names = [f"n{number}" for number in range(5_000)]
+    advice = Advice(managed=True, scores=dict.fromkeys(names, 1))
+    gc.collect()
+    scores = to_prioritize(advice, names)
+    assert len(scores) == len(names)
+    assert gc.get_count()[1] == 0, "collections since"

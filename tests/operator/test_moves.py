@@ -590,3 +590,225 @@ def test_a_pod_that_moves_counts_once_for_its_queue() -> None:
     scene.gone("web-1")
     assert PLACE in scene.ledger.reservations
     assert used() == {"cpu": 400 + 800, "pods": 2}
+
+
+# --- chains: the place of a replacement is free once another pod has left ---
+
+FIRST = "ns/db-1~u-db-1"
+
+
+class Chain(Scene):
+    """As before, but b is full: its pod goes to c first, then the other one to b, and then the large pod comes to a."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.node("c")
+        self.pod("db-1", 800, node_name="b", usage=sized(800).requests, owner="db", grace_period=30.0)
+
+    def plan_chain(self, answer: Answer | None = Answer.DONE, **options: Any) -> None:
+        """A round says so; the API server answers dry runs like this."""
+        kind = EvictionKind.MIGRATION
+        first = PlanEviction("ns/db-1", "u-db-1", "b", kind, to="c")
+        then = PlanEviction("ns/web-1", "u-web-1", "a", kind, to="b", after=("ns/db-1",))
+        self.plan("large", "a", first, then, **options)
+        for write in self.state.taken(Evict) if answer is not None else ():
+            assert write.dry_run
+            if self._is_wanted(write):
+                self.state.shell.answered(write, answer, "a budget")
+
+    def evicted(self) -> list[str]:
+        """Names of the pods that are to be evicted since the last call."""
+        writes = self.state.taken(Evict)
+        assert not any(write.dry_run for write in writes)
+        return [write.pod.name for write in writes if self._is_wanted(write)]
+
+    def first_leaves(self) -> None:
+        """The first pod is evicted and gone, and its replacement is where the plan had it."""
+        assert self.evicted() == ["db-1"]
+        self.change("db-1", deleting=True)
+        self.pass_time(0.2)
+        assert not self.evicted(), "the other one has no room yet"
+        self.gone("db-1")
+
+
+def test_a_chain_is_carried_out_wave_by_wave() -> None:
+    """All are asked about first. Nobody leaves before there is room for its replacement, and nobody else gets it."""
+    scene = Chain()
+    scene.plan_chain()
+    assert scene.phases() == {
+        "ns/large": (Phase.AWAITING_VICTIM, "a"),
+        PLACE: (Phase.AWAITING_VICTIM, "b"),
+        FIRST: (Phase.AWAITING_REPLACEMENT, "c"),
+    }
+    (write,) = (each for each in scene.state.effects if isinstance(each, Evict))
+    assert write.message == "Evicted from node b for ns/large. Room for its replacement is reserved on node c."
+    assert write.preemptors == "ns/large"
+    assert len(scene.moves()) == 2
+    scene.first_leaves()
+    assert scene.phases()[PLACE] == (Phase.AWAITING_REPLACEMENT, "b")
+    assert not scene.state.reserve(scene.pod("other", 700), "b")
+    scene.pod("db-2", 800, owner="db")
+    assert scene.phases()["ns/db-2"] == (Phase.HELD, "c")
+    scene.pass_time(0.2)
+    assert scene.evicted() == ["web-1"]
+    scene.change("web-1", deleting=True)
+    scene.pod("web-2", 400, owner="rs")
+    assert scene.phases()["ns/web-2"] == (Phase.HELD, "b")
+    scene.gone("web-1")
+    assert scene.phases()["ns/large"] == (Phase.HELD, "a")
+
+
+@pytest.mark.parametrize("answer", [Answer.REFUSED, Answer.RETRYING])
+def test_nobody_of_a_chain_leaves_where_one_is_refused(answer: Answer) -> None:
+    """The dry run says so before anybody leaves."""
+    scene = Chain()
+    scene.plan_chain(answer)
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    assert not scene.ledger.reservations
+    assert not scene.ledger.victims
+    assert not scene.moves()
+
+
+def test_the_first_eviction_of_a_chain_is_refused() -> None:
+    """Though its dry run was not: the other pod stays, and the large one is told why."""
+    scene = Chain()
+    scene.plan_chain()
+    (write,) = scene.state.taken(Evict)
+    scene.state.shell.answered(write, Answer.RETRYING, "a budget")
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    assert not scene.ledger.reservations
+    assert not scene.ledger.victims
+
+
+def test_the_first_of_a_chain_does_not_terminate() -> None:
+    """After its time the others are not waited for any more: they stay."""
+    scene = Chain()
+    scene.plan_chain()
+    assert scene.evicted() == ["db-1"]
+    scene.change("db-1", deleting=True)
+    scene.pass_time(55)
+    assert PLACE in scene.ledger.reservations
+    scene.pass_time(10)
+    scene.pass_time(0.2)
+    assert set(scene.ledger.reservations) == {FIRST}, "only the one that leaves is replaced"
+    scene.gone("db-1")
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+
+
+def test_a_long_end_of_the_first_takes_no_time_from_the_next() -> None:
+    """The API server has as long as ever to evict the second one."""
+    scene = Chain()
+    scene.change("db-1", grace_period=300.0)
+    scene.plan_chain()
+    assert scene.evicted() == ["db-1"]
+    scene.change("db-1", deleting=True)
+    scene.pass_time(200)
+    scene.gone("db-1")
+    scene.pass_time(50)
+    assert scene.evicted() == ["web-1"]
+
+
+CHAIN_ENDS: dict[str, Callable[[Chain], object]] = {
+    "the second one is gone": lambda scene: scene.gone("web-1"),
+    "the second one ends by itself": lambda scene: scene.change("web-1", deleting=True),
+    "the large one is gone": lambda scene: scene.gone("large"),
+    "the second node changed": lambda scene: scene.node("b", unschedulable=True),
+    "the last node changed": lambda scene: scene.node("c", unschedulable=True),
+    "the policy moves no pods": lambda scene: scene.set_mode("Off"),
+    "its room is taken": lambda scene: scene.pod("other", 700, node_name="b", usage=sized(700).requests),
+}
+
+
+@pytest.mark.parametrize("change", CHAIN_ENDS.values(), ids=list(CHAIN_ENDS))
+def test_a_chain_that_breaks_before_the_first_eviction(change: Callable[[Chain], object]) -> None:
+    """Nobody leaves for it, and nothing stays reserved."""
+    scene = Chain()
+    scene.plan_chain(None)
+    assert scene.evictions() == ["db-1", "web-1"], "the API server is asked about both"
+    change(scene)
+    scene.pass_time(0.2)
+    scene.pass_time(0.2)
+    assert not scene.evictions()
+    assert not scene.ledger.reservations
+    assert not scene.ledger.victims
+
+
+@pytest.mark.parametrize("change", CHAIN_ENDS.values(), ids=list(CHAIN_ENDS))
+def test_a_chain_that_does_not_hold_when_the_plan_arrives(change: Callable[[Chain], object]) -> None:
+    """Nothing is reserved, and nobody leaves."""
+    scene = Chain()
+    scene.plan_chain(None, meanwhile=lambda: change(scene))
+    assert not scene.evictions()
+    assert not scene.ledger.reservations
+
+
+def test_who_leaves_second_is_refused_after_the_first_has_left() -> None:
+    """It stays, the large pod is planned anew, and the replacement of the first one keeps its place."""
+    scene = Chain()
+    scene.plan_chain()
+    scene.first_leaves()
+    scene.pass_time(0.2)
+    (write,) = scene.state.taken(Evict)
+    scene.state.shell.answered(write, Answer.RETRYING, "a budget")
+    scene.pass_time(0.2)
+    assert set(scene.ledger.reservations) == {FIRST}
+    scene.pod("db-2", 800, owner="db")
+    assert scene.phases() == {"ns/db-2": (Phase.HELD, "c")}
+
+
+def restarted(before: Chain) -> Chain:
+    """The same cluster after a restart: what it shows is all that is known."""
+    scene = Chain()
+    for key in list(scene.state.pods):
+        scene.state.delete_pod(key)
+    for pod in before.state.pods.values():
+        scene.state.upsert_pod(pod)
+    scene.state.sync()
+    return scene
+
+
+def test_a_restart_while_the_first_of_a_chain_leaves() -> None:
+    """Nobody else is evicted but by a new plan. The pods that wait are planned anew, each once."""
+    before = Chain()
+    before.plan_chain()
+    before.change("large", nominated_node="a", planned_node="a")
+    before.change("db-1", deleting=True)
+    scene = restarted(before)
+    assert not scene.ledger.victims
+    scene.gone("db-1")
+    scene.pod("db-2", 800, owner="db")
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    (write,) = scene.state.taken(ClearNomination)
+    scene.state.shell.answered(write, Answer.DONE)
+    scene.change("large", nominated_node="", planned_node="")
+    scene.pass_time(1.0)
+    assert sorted(pod.name for pod in scene.state.plannable()) == ["db-2", "large"]
+    scene.plan("db-2", "c")
+    scene.plan_move()
+    assert scene.evicted() == ["web-1"]
+    assert set(scene.ledger.reservations) == {"ns/db-2", "ns/large", PLACE}
+    scene.gone("web-1")
+    scene.pod("web-2", 400, owner="rs")
+    assert {scene.phases()[key] for key in ("ns/large", "ns/web-2")} == {(Phase.HELD, "a"), (Phase.HELD, "b")}
+
+
+def test_a_restart_while_the_last_of_a_chain_leaves() -> None:
+    """The nomination says who waits for it. Its replacement is placed like any other pod."""
+    before = Chain()
+    before.plan_chain()
+    before.first_leaves()
+    before.pod("db-2", 800, node_name="c", usage=sized(800).requests, owner="db")
+    before.change("large", nominated_node="a", planned_node="a")
+    before.change("web-1", deleting=True)
+    scene = restarted(before)
+    assert scene.phases() == {"ns/large": (Phase.AWAITING_VICTIM, "a")}
+    scene.pass_time(0.2)
+    assert not scene.evicted()
+    scene.pod("web-2", 400, owner="rs")
+    assert [pod.name for pod in scene.state.plannable()] == ["web-2"]
+    scene.gone("web-1")
+    assert scene.phases() == {"ns/large": (Phase.HELD, "a")}

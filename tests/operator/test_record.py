@@ -117,6 +117,7 @@ def test_the_command_says_what_is_placed_and_what_waits(tmp_path: Path) -> None:
         "amount": 0,
         "levels": [],
         "furtherLevels": 0,
+        "boundNotes": [],
     }
 
 

@@ -77,22 +77,22 @@ def plan_of(*objects: Manifest, arguments: tuple[str, ...] = ()) -> dict[str, An
 
 
 def by_pod(answer: str) -> dict[str, Any]:
-    """The JSON of ``thalweg plan``, with ``placements``, ``pending``, ``evictions`` and ``proposals`` by pod."""
+    """The JSON of ``thalweg plan``, with ``placements``, ``pending``, ``evicted`` and ``proposed`` by pod."""
     found: dict[str, Any] = json.loads(answer)
     pending = {each["pod"]: {"reason": each["reason"]} for each in found["waiting"]}
     for key, nodes in found.get("nodesOf", {}).items():
         pending[key]["nodes"] = nodes
-    leaving, proposed = (
+    evicted, proposed = (
         {
             each["pod"]: {
-                "node": each["node"], "for": each["forPods"], "kind": each["kind"], "to": each["to"] or None
+                "node": each["node"], "for": each["for"], "kind": each["kind"], "to": each["to"] or None
             }
             for each in found[name]
         }
-        for name in ("leaving", "proposed")
+        for name in ("evictions", "proposals")
     )  # fmt: skip
     placements = {each["pod"]: each["node"] for each in found["placed"]}
-    by_pod = {"placements": placements, "pending": pending, "evictions": leaving, "proposals": proposed}
+    by_pod = {"placements": placements, "pending": pending, "evicted": evicted, "proposed": proposed}
     return {**found, **by_pod, "bound": len(placements)}
 
 

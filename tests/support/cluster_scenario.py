@@ -74,22 +74,26 @@ class ClusterScenario:
 
         await until(known, 30, lambda: f"pods of priority {name} to be admitted")
 
-    async def replica(self, **options: Any) -> dict[str, Any]:
-        """The one pod of a new ReplicaSet "web", which asks for two cores, once it runs."""
-        labels = {"app": "web"}
-        template = {"metadata": {"labels": labels}, "spec": self.pod("template", "2", **options)["spec"]}
+    async def replica(self, name: str = "web", cpu: str = "2", **options: Any) -> dict[str, Any]:
+        """The one pod of a new ReplicaSet, which asks for so much, once it runs."""
+        labels = {"app": name}
+        template = {"metadata": {"labels": labels}, "spec": self.pod("template", cpu, **options)["spec"]}
         await self.api.create(
             {
                 "apiVersion": "apps/v1",
                 "kind": "ReplicaSet",
-                "metadata": {"name": "web", "namespace": self.namespace},
+                "metadata": {"name": name, "namespace": self.namespace},
                 "spec": {"replicas": 1, "selector": {"matchLabels": labels}, "template": template},
             }
         )
         found: list[dict[str, Any]] = []
 
         async def runs() -> bool:
-            found[:] = [each for each in await self.pods() if each["status"].get("phase") == "Running"]
+            found[:] = [
+                each
+                for each in await self.pods()
+                if each["status"].get("phase") == "Running" and each["metadata"].get("labels") == labels
+            ]
             return bool(found)
 
         await until(runs, 60, lambda: "the replica to run")

@@ -26,9 +26,9 @@ from thalweg_view.pictures.workloads import PlacedWorkload, placed_lately, workl
 from thalweg_view.rounds import RoundRow
 from thalweg_view.view_data import ViewData
 
-#: Rounds, leaving pods, workloads and lines of what was placed in one answer at most.
+#: Rounds, evictions, workloads and lines of what was placed in one answer at most.
 MAX_ROUNDS: Final = 20
-MAX_LEAVING: Final = 20
+MAX_EVICTIONS: Final = 20
 MAX_WORKLOADS: Final = 1000
 MAX_PLACED: Final = 20
 
@@ -45,7 +45,7 @@ class StatusQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     namespace: str = ""
 
 
-class StatusMove(msgspec.Struct, frozen=True, rename="camel"):
+class StatusEviction(msgspec.Struct, frozen=True, rename="camel"):
     """A running pod that leaves its node by the newest round.
 
     Attributes:
@@ -66,8 +66,8 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
         rounds: the last ones, the newest first.
         workloads: what waits and what the newest round placed, those of which the most pods wait first.
         placed: what the last rounds placed, the newest first.
-        moves: pods that leave by the newest round, the first of them.
-        leaving: number of all that leave.
+        evictions: pods that leave by the newest round, the first of them.
+        eviction_count: number of all that leave.
         pods: what waits, pod by pod, in the order of the planner; empty unless asked for.
         now: the moment that the answer is for; "": unknown.
         waiting: how many pods have no node now, of the namespace that is asked for.
@@ -80,8 +80,8 @@ class StatusAnswer(msgspec.Struct, frozen=True, rename="camel"):
     policies: list[PolicyRow]
     queues: list[QueueRow]
     rounds: list[RoundRow]
-    moves: list[StatusMove]
-    leaving: int
+    evictions: list[StatusEviction]
+    eviction_count: int
     workloads: list[PlannedWorkload]
     placed: list[PlacedWorkload]
     now: str = ""
@@ -110,13 +110,13 @@ def answer_status(data: ViewData, query: StatusQuery, context: AnswerContext) ->
         answer_queues(data, RoundQuery(), context).queues,
         list(islice(reversed(data.rounds.rows), MAX_ROUNDS)),
         [
-            StatusMove(
+            StatusEviction(
                 context.name(eviction.key),
                 context.node(eviction.node),
                 eviction.kind.value,
                 context.node(eviction.to) if eviction.to else "",
             )
-            for eviction in evictions[:MAX_LEAVING]
+            for eviction in evictions[:MAX_EVICTIONS]
         ],
         len(evictions),
         workload_rows(data, newest, waiting, listed)[:MAX_WORKLOADS],

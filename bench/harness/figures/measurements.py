@@ -83,7 +83,7 @@ MEASUREMENTS: tuple[Measurement, ...] = (
                 ("--openb", OPENB, "--only", "all at once"), repeats=False),
     Measurement("gangs", "gangs.py", (), ("--gangs", "20", "--exact-seconds", "1"), repeats=False),
     Measurement("running pods", "running_pods.py", (), ("--nodes", "100", "--seeds", "1", "--rounds", "10", "-n", "1")),
-    Measurement("openb moves", "openb_moves.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),
+    Measurement("openb day", "openb_day.py", (OPENB,), (OPENB, "--nodes-kept", "40"), repeats=False),
     Measurement("questions", "questions.py", (), ("--nodes", "50")),
 )  # fmt: skip
 

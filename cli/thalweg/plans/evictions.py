@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from itertools import islice
-from typing import Any, Final
+from typing import Final
 
 from rich.console import Console
 
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.round import Eviction
+from flowcore.questions.scenario.plan_listing import PlannedEviction
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
 #: Why running pods leave.
@@ -23,17 +24,20 @@ WHY: Final = {
 _MAX_NAMES = 3
 
 
-def as_json(evictions: Iterable[Eviction]) -> dict[str, Any]:
-    """Evictions by the key of the pod that leaves."""
-    return {
-        eviction.pod.key: {
-            "node": eviction.pod.node,
-            "for": list(eviction.for_pods),
-            "kind": eviction.kind.value,
-            "to": eviction.to or None,
-        }
+def as_planned(evictions: Iterable[Eviction]) -> list[PlannedEviction]:
+    """Evictions in the shape that a plan has them in."""
+    return [
+        PlannedEviction(
+            eviction.pod.key,
+            eviction.pod.node,
+            eviction.kind,
+            list(eviction.for_pods),
+            eviction.to,
+            eviction.reason,
+            eviction.gain,
+        )
         for eviction in evictions
-    }
+    ]
 
 
 def print_evictions(console: Console, title: str, evictions: Sequence[Eviction]) -> None:

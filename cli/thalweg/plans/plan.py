@@ -18,8 +18,8 @@ from flowcore.questions.scenario.alternatives.comparison import Comparison
 from flowcore.questions.scenario.context import AnswerContext
 from flowcore.questions.scenario.observed import ObservedPod
 from flowcore.questions.scenario.plan_listing import (
-    LeavingPod,
     PlanAnswer,
+    PlannedEviction,
     PlannedPod,
     PlanQuery,
     check_policy,
@@ -28,7 +28,7 @@ from flowcore.questions.scenario.plan_listing import (
 from thalweg.plans.evictions import some, why
 from thalweg.plans.local_plan import compare, plan, reasons_by_node
 from thalweg.plans.print_comparison import print_comparison
-from thalweg.plans.workload_tables import print_leaving, print_workloads
+from thalweg.plans.workload_tables import print_evictions_by_workload, print_workloads
 from thalweg.sources.asking import tell
 from thalweg.sources.source import SourceOperation, SourceOptions
 from thalweg.terminal.tables import MAX_ROWS, counted, print_table, print_truncated, stdout_console
@@ -136,12 +136,12 @@ def show(answer: PlanAnswer, *, pods: bool = False, verbose: bool = False) -> No
         print_comparison(console, answer.comparison)
     elif pods:
         _show_pods(console, answer)
-        _show_leaving(console, "LEAVES", answer.leaving)
-        _show_leaving(console, "WOULD LEAVE", answer.proposed)
+        _show_evictions(console, "LEAVES", answer.evictions)
+        _show_evictions(console, "WOULD LEAVE", answer.proposals)
     else:
         print_workloads(console, answer.workloads)
-        print_leaving(console, "LEAVES", answer.leaving_workloads)
-        print_leaving(console, "WOULD LEAVE", answer.proposed_workloads)
+        print_evictions_by_workload(console, "LEAVES", answer.evictions_by_workload)
+        print_evictions_by_workload(console, "WOULD LEAVE", answer.proposals_by_workload)
     _show_observed(console, answer.observed)
     if verbose:
         console.print(_proof(answer), markup=False)
@@ -164,13 +164,17 @@ def _show_pods(console: Console, answer: PlanAnswer) -> None:
         )
 
 
-def _show_leaving(console: Console, title: str, pods: list[LeavingPod]) -> None:
-    if pods:
+def _show_evictions(console: Console, title: str, evictions: list[PlannedEviction]) -> None:
+    if evictions:
         rows = [
-            (pod.pod, pod.node, some(pod.for_pods) or "-", pod.to or "-", why(pod.kind, pod.reason))
-            for pod in pods[:MAX_ROWS]
+            (leaver.pod, leaver.node, some(leaver.for_pods) or "-", _to(leaver), why(leaver.kind, leaver.reason))
+            for leaver in evictions[:MAX_ROWS]
         ]
-        _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(pods))
+        _table(console, (title, "NODE", "FOR", "TO", "WHY"), rows, len(evictions))
+
+
+def _to(leaver: PlannedEviction) -> str:
+    return f"{leaver.to or '-'} after {some(leaver.after)}" if leaver.after else leaver.to or "-"
 
 
 def _show_observed(console: Console, observed: list[ObservedPod]) -> None:
@@ -201,15 +205,15 @@ def _remark(placed: PlannedPod) -> str:
 
 def summary(answer: PlanAnswer) -> str:
     """The plan in one line."""
-    moved = sum(bool(each.to) for each in answer.leaving)
-    counts = {"moved": moved, "evicted": len(answer.leaving) - moved}
-    leaving = "".join(f"{count:,} {word}, " for word, count in counts.items() if count)
+    moved = sum(bool(each.to) for each in answer.evictions)
+    counts = {"moved": moved, "evicted": len(answer.evictions) - moved}
+    evicted = "".join(f"{count:,} {word}, " for word, count in counts.items() if count)
     nodes = counted(answer.nodes, "node")
     if not answer.placed and not answer.waiting and not answer.hidden:
-        return f"{leaving}no pending pods{_of_whom(answer)} on {nodes}"
+        return f"{evicted}no pending pods{_of_whom(answer)} on {nodes}"
     hidden = f", {counted(answer.hidden, 'pod')} of namespaces that you may not read" if answer.hidden else ""
     proof = f"; {proven}" if (proven := _short_proof(answer)) else ""
-    return f"{len(answer.placed):,} placed, {leaving}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
+    return f"{len(answer.placed):,} placed, {evicted}{len(answer.waiting):,} pending{hidden} on {nodes}{proof}"
 
 
 def _least_left(answer: PlanAnswer) -> str:
@@ -236,7 +240,7 @@ def _short_proof(answer: PlanAnswer) -> str:
 
 def _certificate(answer: PlanAnswer) -> str:
     """The bound of a plan that evicts nobody is of such plans only."""
-    which = "no plan" if answer.leaving else "no plan that evicts nobody"
+    which = "no plan" if answer.evictions else "no plan that evicts nobody"
     return f"certified: {which} costs less"
 
 

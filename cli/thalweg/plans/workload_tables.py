@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from rich.console import Console
 
-from flowcore.questions.scenario.planned_workloads import LeavingWorkload, PlannedWorkload
+from flowcore.questions.scenario.planned_workloads import PlannedWorkload, WorkloadEvictions
 from thalweg.plans.evictions import WHY, some
 from thalweg.terminal.tables import MAX_ROWS, print_table, print_truncated
 
@@ -34,7 +34,7 @@ def _parts(row: PlannedWorkload) -> Iterator[str]:
         yield f"{count}{'waits' if row.waiting == 1 else 'wait'}: {row.why}"
 
 
-def print_leaving(console: Console, title: str, rows: Sequence[LeavingWorkload]) -> None:
+def print_evictions_by_workload(console: Console, title: str, rows: Sequence[WorkloadEvictions]) -> None:
     """Prints whose running pods leave, how many, for whom and why; nothing if none leaves.
 
     Args:
@@ -51,5 +51,5 @@ def print_leaving(console: Console, title: str, rows: Sequence[LeavingWorkload])
     console.print()
 
 
-def _why(row: LeavingWorkload) -> str:
+def _why(row: WorkloadEvictions) -> str:
     return f"other nodes cost {row.gain:,} less" if row.gain else WHY[row.kind]

@@ -112,7 +112,7 @@ def as_json(explanations: Iterable[Explanation]) -> list[dict[str, Any]]:
             nodes[verdicts_id] = msgspec.Raw(msgspec.json.encode(_by_node(explanation.verdicts)))
         more = {
             "gang": explanation.gang_reason,
-            "evictions": evictions.as_json(explanation.evictions),
+            "evictions": evictions.as_planned(explanation.evictions),
             "nobodyLeaves": explanation.nobody_leaves,
             "blocked": explanation.skip_reason,
         }

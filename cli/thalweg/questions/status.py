@@ -123,10 +123,10 @@ def round_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
     ]  # fmt: skip
 
 
-def move_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
+def eviction_rows(answer: StatusAnswer) -> list[tuple[str, ...]]:
     """A row for each pod that leaves; the last one says how many more do."""
-    rows: list[tuple[str, ...]] = [(each.pod, each.node, each.to or "-", each.kind) for each in answer.moves]
-    more = answer.leaving - len(rows)
+    rows: list[tuple[str, ...]] = [(each.pod, each.node, each.to or "-", each.kind) for each in answer.evictions]
+    more = answer.eviction_count - len(rows)
     return [*rows, (f"... and {more:,} more", "", "", "")] if more else rows
 
 
@@ -162,7 +162,7 @@ def tables_of(answer: StatusAnswer, sort: str) -> Tables:
         (("POLICY", "DELIVERY", "RUNNING", "PENDING", "PLACED"), policy_rows(answer)),
         (("ROUND", "AT", "PLACED", "PENDING", "LEAVE", "TIME", "PROOF"),
          [] if _is_planned_here(answer) else round_rows(answer)),
-        (("LEAVES", "NODE", "TO", "WHY"), move_rows(answer)),
+        (("LEAVES", "NODE", "TO", "WHY"), eviction_rows(answer)),
     ]  # fmt: skip
     return [(header, rows) for header, rows in tables if rows]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import msgspec
 
@@ -11,6 +10,7 @@ from flowcore.questions.diagnosis.answers import WhyAnswer, WhyQuery
 from flowcore.questions.diagnosis.why import answer_why
 from flowcore.questions.scenario import Scenario
 from flowcore.questions.scenario.context import AnswerContext
+from flowcore.questions.scenario.plan_listing import PlannedEviction
 from thalweg.questions.node_verdicts import Explanation, as_json, explain_one, print_all, print_nodes
 from thalweg.sources.asking import read_scenario, tell
 from thalweg.sources.source import SourceOperation, SourceOptions, target_of
@@ -35,7 +35,7 @@ class WhyWithNodes(WhyAnswer, frozen=True, rename="camel", kw_only=True):
 
     nodes: msgspec.Raw
     gang: str | msgspec.UnsetType = msgspec.UNSET
-    evictions: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    evictions: list[PlannedEviction] | msgspec.UnsetType = msgspec.UNSET
     nobody_leaves: str | msgspec.UnsetType = msgspec.UNSET
     blocked: str | msgspec.UnsetType = msgspec.UNSET
 

@@ -33,7 +33,7 @@ class Shares:
     Attributes:
         tree: the accepted queues.
         capacity: float64[R], what all queues together can have, in the columns of the snapshot. Nodes that are cordoned
-            offer what their pods hold.
+            offer what their pods hold, and so do nodes that offer none of a resource.
         held: float64[R] by queue, what its pods hold.
         used: the same without pods that are leaving.
         pending: waiting pods of each queue itself in their order: by priority, then the longest waiting first.
@@ -50,7 +50,9 @@ class Shares:
             if name in self.tree.queues:
                 held[name] = self._row(usage.used)
                 stays[name] = np.maximum(held[name] - self._row(usage.leaving), 0.0)
-        offered = np.where(snapshot.table.unschedulable[:, np.newaxis], snapshot.used, snapshot.allocatable)
+        # Of a resource that a node does not offer its pods take nothing from others: GPUs that HAMi hands out.
+        closed = snapshot.table.unschedulable[:, np.newaxis] | (snapshot.allocatable == 0)
+        offered = np.where(closed, snapshot.used, snapshot.allocatable)
         of_others = snapshot.used.astype(np.float64).sum(axis=0) - sum(held.values(), self._zeros)
         self.capacity = np.maximum(offered.astype(np.float64).sum(axis=0) - np.maximum(of_others, 0.0), 0.0)
         self.pending = _pending_by_queue(snapshot.pending, self.tree)

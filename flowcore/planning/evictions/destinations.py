@@ -1,6 +1,7 @@
 """Where the replacements of pods that leave go: nodes that have room now, before anybody leaves.
 
-So no move waits for another one, and a plan has no cycles: every destination is reserved before the first eviction.
+So no move waits for another one: every destination is reserved before the first eviction. Room that others must leave
+first is for chains of moves (moves/chains.py).
 """
 
 from __future__ import annotations
@@ -138,11 +139,16 @@ class Destinations:
         if plain or not len(nodes):
             return nodes
         pod, signature = state.residents.pods[resident], self._signature(resident)
-        # Before the others have left, and afterwards: they may be those that its affinity wants near.
-        before, afterwards = (state.snapshot([resident], leavers_stay=stay) for stay in (True, False))
+        # Before the others have left and come, and afterwards: they may be those that its affinity wants near.
+        at_once = [arrival for arrival in state.arrivals if arrival.at_once]
+        before = state.snapshot([resident], leavers_stay=True, arrivals=at_once)
         fits = run_filters(pod.pod_class, before, signature).fits
-        if state.leaving.keys() - {resident}:
-            fits = fits & run_filters(pod.pod_class, afterwards, signature).fits
+        if at_once:
+            # Some of them may still wait for rules: the order of the plan says so once all of it is decided.
+            none_yet = state.snapshot([resident], leavers_stay=True, arrivals=())
+            fits = fits & run_filters(pod.pod_class, none_yet, signature).fits
+        if state.leaving.keys() - {resident} or len(at_once) < len(state.arrivals):
+            fits = fits & run_filters(pod.pod_class, state.snapshot([resident]), signature).fits
         return nodes[fits[nodes]]
 
     def _signature(self, resident: int) -> PodSignature:

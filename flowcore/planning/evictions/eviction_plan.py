@@ -18,7 +18,16 @@ from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import MoveEligibility, may_preempt
 from flowcore.planning.evictions.gains import GainMoves, ReplacementCosts, prices_of_leaving
 from flowcore.planning.evictions.joint import Item, JointSearch, is_small, preempting
-from flowcore.planning.evictions.order import ArrivalOrder, first_rejected, order_arrivals, plain_demands, waited_for
+from flowcore.planning.evictions.moves import ANY_PLACES, CHAINS, FREE_PLACES
+from flowcore.planning.evictions.order import (
+    ArrivalOrder,
+    earlier,
+    first_rejected,
+    in_waves,
+    order_arrivals,
+    plain_demands,
+    waited_for,
+)
 from flowcore.planning.evictions.residents import Residents
 from flowcore.planning.evictions.rules.broken_rules import BrokenRule, broken_rules
 from flowcore.planning.evictions.rules.lasting_evictions import evict_for_lasting_rules
@@ -246,9 +255,11 @@ class _EvictionRound:
             is_last: there is no lower one, whose pods might need what a better choice of victims takes.
         """
         checkpoint, priority = self._state.checkpoint(), level[0].priority
-        for waiting in level:
-            self._place(search, waiting)
-            self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
+        # Moves have limits: a chain takes several, so it comes after the moves of all others of the level.
+        for waves in (FREE_PLACES, CHAINS) if self._moves.any else (ANY_PLACES,):
+            for waiting in level:
+                self._place(search, waiting, waves)
+                self._problem.charge([pod for _, pods in waiting.demands for pod in pods])
         others_leave = self._moves.any or self._reclaims is not None
         is_simple = (
             is_last
@@ -277,7 +288,8 @@ class _EvictionRound:
         prices[residents.running_count :] = 0
         return prices
 
-    def _place(self, search: Search, waiting: Waiting) -> None:
+    def _place(self, search: Search, waiting: Waiting, waves: range = ANY_PLACES) -> None:
+        """Places what waits; ``waves``: of moves for pods that may not preempt, others have all before they preempt."""
         arrived = {arrival.pod.key for arrival in self._state.arrivals}
         if waiting.group < 0:
             ((demand, pods),) = waiting.demands
@@ -285,11 +297,12 @@ class _EvictionRound:
             left = [pod for pod in pods if pod.key not in arrived]
             preempting = [pod for pod in left if may_preempt(pod, policy, now)]
             others = [pod for pod in left if not may_preempt(pod, policy, now)]
-            search.place_all(demand, preempting, preempts=True)
+            if waves != CHAINS:
+                search.place_all(demand, preempting, preempts=True)
             if others:
-                search.place_all(demand, others, preempts=False)
+                search.place_all(demand, others, preempts=False, waves=waves)
             return
-        if waiting.demands[0][1][0].key in arrived:
+        if waves == CHAINS or waiting.demands[0][1][0].key in arrived:
             return
         checkpoint = self._state.checkpoint()
         for nodes in waiting.allowed or (None,):
@@ -438,7 +451,7 @@ class _EvictionRound:
         state, first = self._state, self._first
         if not state.arrivals and all(leaving.gain for leaving in state.leaving.values()):
             # The waiting pods have the plan of the first part, and its bound holds.
-            return replace(first, evictions=self._evictions({}), after=state.snapshot()) if state.leaving else first
+            return replace(first, evictions=self._evictions({}, {}), after=state.snapshot()) if state.leaving else first
         arrived = {arrival.pod.key for arrival in state.arrivals}
         revoked = {
             state.residents.placement(resident).pod.key: leaving.for_pods
@@ -453,7 +466,7 @@ class _EvictionRound:
         )
         unplaced = (*(each for each in first.unplaced if each.pod.key not in arrived), *revoked_pods)
         victims = waited_for(state, order)
-        placements, unplaced = _older_stay(
+        placements, unplaced, instead = _older_stay(
             self._placements(kept, groups, order, victims), unplaced, revoked, self._demand_of
         )
         cost = sum(each.price for each in placements) + sum(each.price for each in unplaced)
@@ -461,7 +474,7 @@ class _EvictionRound:
             first,
             placements=placements,
             unplaced=unplaced,
-            evictions=self._evictions(victims),
+            evictions=self._evictions(victims, instead),
             cost=cost,
             lower_bound=min(first.lower_bound, cost),
             after=state.snapshot(),
@@ -526,20 +539,23 @@ class _EvictionRound:
         text = f"Its room on {placement.node} goes to {others} of a higher priority."
         return Unplaced(placement.pod, text, price, ROOM_TAKEN, more_nodes_help=True)
 
-    def _evictions(self, victims: Mapping[str, Sequence[int]]) -> tuple[Eviction, ...]:
+    def _evictions(self, victims: Mapping[str, Sequence[int]], instead: Mapping[str, str]) -> tuple[Eviction, ...]:
+        """Who leaves; ``instead``: see ``_older_stay``."""
         state, names = self._state, [node.name for node in self._first.after.table.nodes]
+        leavers = ((resident, state.leaving[resident]) for resident in in_waves(state))
         return tuple(
             Eviction(
                 state.residents.pods[resident],
                 leaving.kind,
-                tuple(dict.fromkeys(leaving.for_pods))
-                or tuple(key for key, others in victims.items() if resident in others),
+                tuple(dict.fromkeys(instead.get(key, key) for key in leaving.for_pods))
+                or tuple(instead.get(key, key) for key, others in victims.items() if resident in others),
                 names[leaving.to] if leaving.to >= 0 else "",
                 leaving.reason,
                 leaving.by_controller,
                 leaving.gain,
+                tuple(state.residents.pods[each].key for each in earlier(state, resident)),
             )
-            for resident, leaving in state.leaving.items()
+            for resident, leaving in leavers
             if leaving.kind is not None
         )
 
@@ -549,13 +565,16 @@ def _older_stay(
     unplaced: Sequence[Unplaced],
     revoked: Collection[str],
     demand_of: Mapping[str, int],
-) -> tuple[tuple[Placement, ...], tuple[Unplaced, ...]]:
+) -> tuple[tuple[Placement, ...], tuple[Unplaced, ...], dict[str, str]]:
     """The same plan in which of equal pods those that are cheapest to leave wait: the youngest.
+
+    And by key of each pod that is not placed any more that of the pod that is placed instead.
 
     Args:
         revoked: keys of the pods whose room goes to others.
     """
     kept, waiting = list(placements), list(unplaced)
+    instead: dict[str, str] = {}
     by_demand: dict[int, list[int]] = {}
     for place, placement in enumerate(kept):
         if placement.pod.key in demand_of and not placement.atomic_group and placement.pod.victim is None:
@@ -565,9 +584,11 @@ def _older_stay(
         cheapest = min(equal, key=lambda place: kept[place].unscheduled_price, default=None)
         if cheapest is not None and kept[cheapest].unscheduled_price < left.price:
             younger = kept[cheapest]
+            instead = {gone: left.pod.key if key == younger.pod.key else key for gone, key in instead.items()}
+            instead[younger.pod.key] = left.pod.key
             kept[cheapest] = replace(younger, pod=left.pod, unscheduled_price=left.price)
             waiting[number] = replace(left, pod=younger.pod, price=younger.unscheduled_price)
-    return tuple(kept), tuple(waiting)
+    return tuple(kept), tuple(waiting), instead
 
 
 def _revocable(problem: Problem, result: RoundResult, priority: int) -> list[Placement]:

@@ -23,6 +23,9 @@ from flowcore.planning.problem.result import Placement
 #: kube-scheduler adds this to each priority, so that fewer victims of low priority are better than many
 #: (framework/preemption pickOneNodeForPreemption).
 PRIORITY_OFFSET = 2**31
+#: So many of the highest priorities are told apart where losses are added up, and those below count alike: solvers
+#: know numbers no longer than that.
+_MOST_TIERS = 4
 
 
 class ResidentKind(NamedTuple):
@@ -197,3 +200,14 @@ def victims_key(
         total = int(lost_work[list(members)].sum())
     earliest = min(pod.started or np.inf for pod in pods if pod.priority == highest)
     return float(highest), total / shared_by, len(pods) / shared_by, -earliest
+
+
+def losses_by_priority(priorities: Iterable[int], factor: int) -> dict[int, int]:
+    """What it is to lose a pod of each priority, for sums over many pods: 1 or more.
+
+    Args:
+        factor: a pod counts like so many of the next lower priority.
+    """
+    tiers = sorted(set(priorities))
+    alike = max(0, len(tiers) - _MOST_TIERS)
+    return {priority: factor ** max(0, tier - alike) for tier, priority in enumerate(tiers)}

@@ -22,7 +22,11 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
         for resident, leaving in state.leaving.items()
         if leaving.kind is not EvictionKind.RULE and pods[resident].key not in arrived
     )
-    order = sorted(for_others, key=lambda resident: (-pods[resident].priority, pods[resident].started or 0.0))
+    # Who leaves for the place of another one is asked about after that one.
+    order = sorted(
+        for_others,
+        key=lambda resident: (_links_before(state, resident), -pods[resident].priority, pods[resident].started or 0.0),
+    )
     done: set[int] = set()
     asked: dict[int, Int64s] = {}
     for arrival in state.arrivals:
@@ -40,6 +44,16 @@ def take_back(state: EvictionState, holds: Callable[[], bool]) -> None:
         if not holds():
             for member in eviction:
                 state.leave_again(member, before[member])
+        else:
+            state.stay_for_good(eviction)
+
+
+def _links_before(state: EvictionState, resident: int) -> int:
+    """How many others there are in a chain of moves between a resident and a waiting pod."""
+    links = 0
+    while (resident := state.leaving[resident].frees) in state.leaving:
+        links += 1
+    return links
 
 
 def _together(state: EvictionState, resident: int) -> Sequence[int]:
@@ -60,6 +74,8 @@ def _enough(state: EvictionState, eviction: Sequence[int], asked: Mapping[int, I
     Args:
         asked: for each node that pods come to, int64[R], what they ask for.
     """
+    if not state.places_hold(eviction):
+        return False
     residents = state.residents
     rest: dict[int, Int64s] = {}
     for member in eviction:

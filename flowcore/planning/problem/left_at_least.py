@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from flowcore.planning.problem.bounds.bound_notes import sentence as words_of
+
 
 class LeftOfLevel(msgspec.Struct, frozen=True, rename="camel"):
     """What a plan leaves of the pods of one priority and of all higher ones, and what no plan can beat.
@@ -30,6 +32,7 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
         amount: pods that ask for less of it together are left by no plan; 0: nothing is known.
         levels: one for each priority of pods that wait, the highest first; none where all pods have one priority.
         further_levels: lower priorities of pods that wait, for which none was computed: there are many.
+        bound_notes: what these bounds do not count in full, by code; none where they are exact.
     """
 
     waiting: int
@@ -39,13 +42,15 @@ class LeftAtLeast(msgspec.Struct, frozen=True, rename="camel"):
     amount: int = 0
     levels: tuple[LeftOfLevel, ...] = ()
     further_levels: int = 0
+    bound_notes: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> str:
-        """For people; "": nothing is known. "66 pods wait; no plan leaves fewer than 60"."""
-        if not self.pods:
-            return ""
+        """For people: "66 pods wait; no plan leaves fewer than 60"; "": nothing is known, and not why."""
         wait = "1 pod waits" if self.waiting == 1 else f"{self.waiting:,} pods wait"
+        if not self.pods:
+            weak = words_of(self.bound_notes)
+            return f"{wait}; how few a plan must leave is not known: {weak}" if weak else ""
         if not self.amount:
             return f"{wait}; no plan leaves fewer" + ("" if self.pods == self.waiting else f" than {self.pods:,}")
         exact = (self.pods, self.amount) == (self.waiting, self.asked)

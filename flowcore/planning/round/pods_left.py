@@ -21,6 +21,7 @@ from flowcore.model.resources import Amounts, is_extended
 from flowcore.model.running_pods import RunningPod
 from flowcore.planning.evictions.eligibility import highest_preempting
 from flowcore.planning.methods.left_prices import left_prices, pooled
+from flowcore.planning.problem.bounds.bound_notes import BoundNote
 from flowcore.planning.problem.bounds.least_left import PooledRoom, least_left
 from flowcore.planning.problem.cost_matrix import FitCounts, spare_room
 from flowcore.planning.problem.left_at_least import LeftAtLeast, LeftOfLevel
@@ -28,6 +29,7 @@ from flowcore.planning.problem.problem import Problem
 from flowcore.planning.problem.result import Unplaced
 from flowcore.rules.filters import pod_independent_fits
 from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.reasons.codes import CHEAPER_TO_WAIT, QUEUE_LIMIT
 
 #: Kinds of pods that may only be moved and are told apart. Of the others those of about one size count as one kind, as
 #: small as the smallest, that may go anywhere.
@@ -52,8 +54,9 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
         return None
     least = _LeastPods(problem, begun)
     pods, amount = least.of(_LOWEST_PRIORITY), 0
+    notes = least.notes(unplaced)
     if least.bounds is None:
-        return LeftAtLeast(len(unplaced), pods)
+        return LeftAtLeast(len(unplaced), pods, bound_notes=() if pods == len(unplaced) else notes)
     resource, asked = _most_asked(begun, unplaced)
     if resource:
         requests = np.array([demand.requests[begun.resources.index(resource)] for demand in problem.demands])
@@ -63,7 +66,9 @@ def left_at_least(problem: Problem, begun: Snapshot, unplaced: Sequence[Unplaced
     levels, further = _by_level(problem, least, unplaced, pods)
     # Who is left of higher priorities is left.
     pods = max([pods, *(level.pods for level in levels)])
-    return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further)
+    if (pods, amount) == (len(unplaced), asked):
+        notes = ()
+    return LeftAtLeast(len(unplaced), pods, resource, asked, amount, levels, further, notes)
 
 
 class _LeastPods:
@@ -74,15 +79,15 @@ class _LeastPods:
     """
 
     def __init__(self, problem: Problem, begun: Snapshot) -> None:
-        self._demands = problem.demands
+        self._problem, self._demands, self._begun = problem, problem.demands, begun
         self.bounds: _Bounds | None = None
+        self._some_may_leave = self._counts_rules = False
         if problem.demands:
             leaving = _Leaving.of(problem, begun)
+            self._some_may_leave = leaving.any
             # Passes have taken room for the pods that they decided. Other plans may give it to others.
-            if leaving.any or problem.snapshot.used is not begun.used:
-                self.bounds = _Bounds.with_leaving(problem, begun, leaving)
-            else:
-                self.bounds = _Bounds.of(problem)
+            self._counts_rules = not leaving.any and problem.snapshot.used is begun.used
+            self.bounds = _Bounds.of(problem) if self._counts_rules else _Bounds.with_leaving(problem, begun, leaving)
         self._limits: QueueLimits | None = None
         if begun.queues is not None and any(queue.limit for queue in begun.queues.queues):
             running = () if begun.running is None else begun.running.pods
@@ -103,6 +108,27 @@ class _LeastPods:
         apart = [kept.queues.isdisjoint(pod.queue for pod in demand.group.pods) for demand in self._demands]
         others = of_level & np.array(apart)
         return max(least, kept.pods + (self.bounds.least(others.astype(np.int64)) if others.any() else 0))
+
+    def notes(self, unplaced: Sequence[Unplaced]) -> tuple[str, ...]:
+        """Codes of what the bounds do not count in full.
+
+        Args:
+            unplaced: what the plan leaves.
+        """
+        ruled = any(demand.constraints.constrained for demand in self._demands)
+        priorities = {pod.pod_class.priority for pod in self._begun.pending}
+        # Those that limits of queues keep out are counted.
+        planned = len(self._begun.pending) - sum(each.code == QUEUE_LIMIT for each in unplaced)
+        parts = {
+            BoundNote.FRACTIONS: self.bounds is not None,
+            BoundNote.RULES: ruled and self._counts_rules,
+            BoundNote.NO_RULES: ruled and not self._counts_rules,
+            BoundNote.GANGS: bool(self._problem.atomic_groups.all),
+            BoundNote.MAY_LEAVE: self._some_may_leave,
+            BoundNote.ANY_COST: len(priorities) > 1 or any(each.code == CHEAPER_TO_WAIT for each in unplaced),
+            BoundNote.DECIDED: sum(demand.count for demand in self._demands) < planned,
+        }
+        return tuple(note.value for note, is_there in parts.items() if is_there)
 
 
 def _may_leave(pod: RunningPod) -> bool:

@@ -53,6 +53,7 @@ from flowcore.planning.round.node_prices import NodePrices, node_prices, priced_
 from flowcore.planning.round.parts import solver_of
 from flowcore.planning.round.pods_left import left_at_least
 from flowcore.planning.round.portfolio import Portfolio
+from flowcore.planning.round.unplaced_reasons import with_causes_beside_room
 from flowcore.rules.verdicts import VerdictCache
 from flowcore.rules.volumes import chosen_for
 
@@ -379,6 +380,7 @@ class Round:
         )
         result = plan_evictions(self._problem, result, candidate, relaxed)
         result = replace(result, placements=_with_volumes(result.placements, self._begun))
+        result = with_causes_beside_room(self._problem, result)
         result = replace(result, left_at_least=left_at_least(self._problem, self._begun, result.unplaced))
         queues = self._problem.snapshot.queues
         if queues is None:

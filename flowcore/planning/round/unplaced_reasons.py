@@ -3,23 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from functools import cached_property, partial
+from typing import Final
 
 import numpy as np
 
 from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod, Snapshot
 from flowcore.model.gangs import Gang
+from flowcore.model.pod_index import PodSignature
+from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.methods.admission import fit_counts
 from flowcore.planning.problem.demands.atomic_groups import AtomicGroup, pods
+from flowcore.planning.problem.demands.demands import Demand
 from flowcore.planning.problem.placements.candidate import Candidate
 from flowcore.planning.problem.placements.commits import pods_by_node
 from flowcore.planning.problem.problem import Problem
+from flowcore.planning.problem.result import RoundResult
 from flowcore.planning.round.cheaper_to_wait import CheaperToWait
-from flowcore.rules.filters import run_filters
+from flowcore.rules.filters import inter_pod_affinity, node_resources_fit, run_filters
 from flowcore.rules.filters.node_resources_fit import count_fitting
+from flowcore.rules.reasons.awaited_pods import awaited_pods
 from flowcore.rules.reasons.codes import GANG_INCOMPLETE, GANG_WITHOUT_ROOM, ROOM_HELD
 from flowcore.rules.reasons.more_nodes import more_nodes_help
+from flowcore.rules.reasons.preemption import why_not_preempting
 from flowcore.rules.reasons.reasons import Reason, no_domain, reason_for
+
+#: Kinds of pods that wait for others to run beside, and of those others in a namespace: all are compared with all.
+_MOST_AWAITED: Final = 200
 
 
 class UnplacedReasons:
@@ -195,6 +206,85 @@ class UnplacedReasons:
         if _fits_empty_domain(self._problem, group):
             return "and none has room for them beside what is placed"
         return "and none can hold them even when empty"
+
+
+def with_causes_beside_room(problem: Problem, result: RoundResult) -> RoundResult:
+    """The result, with what keeps pods waiting while others are placed in the reasons of these.
+
+    Of a pod for which nobody may leave it says why, if somebody leaves for a pod of a lower priority. Of a pod that
+    must run beside others it says so, if these wait as well.
+
+    Args:
+        problem: what the first part of the round solved, after all passes.
+        result: with evictions.
+    """
+    preemptor = _lowest_preemptor(result)
+    if preemptor is None and all(each.code != inter_pod_affinity.NAME for each in result.unplaced):
+        return result
+    demand_of = {pod.key: number for number, demand in enumerate(problem.demands) for pod in demand.group.pods}
+    waiting = dict.fromkeys(demand_of[each.pod.key] for each in result.unplaced if each.pod.key in demand_of)
+    by_namespace: dict[str, list[PodSignature]] = {}
+    for number in waiting:
+        signature = problem.demands[number].group.signature
+        by_namespace.setdefault(signature.namespace, []).append(signature)
+    awaited: dict[int, str] = {}
+    room = _room_with_leavers(problem.snapshot)
+    unplaced = []
+    for left in result.unplaced:
+        cause, number = "", demand_of.get(left.pod.key, -1)
+        if number >= 0 and left.code == inter_pod_affinity.NAME:
+            if number not in awaited and len(awaited) < _MOST_AWAITED:
+                signature = problem.demands[number].group.signature
+                # The author of a pod may not know what waits in other namespaces.
+                others = by_namespace[signature.namespace][:_MOST_AWAITED]
+                awaited[number] = awaited_pods(signature, result.after, others)
+            cause = awaited.get(number, "")
+        elif number >= 0 and left.code == node_resources_fit.NAME and preemptor is not None:
+            cause = _why_none_for_it(problem, problem.demands[number], left.pod, preemptor, room)
+        unplaced.append(replace(left, reason=f"{left.reason} {cause}") if cause else left)
+    return replace(result, unplaced=tuple(unplaced))
+
+
+def _lowest_preemptor(result: RoundResult) -> int | None:
+    """The lowest priority of the pods for which others leave as they have a lower one; None: nobody does."""
+    priorities = {each.pod.key: each.pod.pod_class.priority for each in result.placements}
+    return min(
+        (
+            priorities[key]
+            for eviction in result.evictions
+            if eviction.kind is EvictionKind.PREEMPTION
+            for key in eviction.for_pods
+            if key in priorities
+        ),
+        default=None,
+    )
+
+
+def _why_none_for_it(problem: Problem, demand: Demand, pod: PendingPod, preemptor: int, room: Int64s | None) -> str:
+    """A sentence about a pod for which nobody may leave; "": some may, or nobody leaves for a lower priority.
+
+    Args:
+        preemptor: the lowest priority for which somebody leaves.
+        room: see ``_room_with_leavers``.
+    """
+    # Under Observe nobody leaves for a pod, whatever it says.
+    if pod.pod_class.priority <= preemptor or not demand.policy.delivery.acts:
+        return ""
+    why = why_not_preempting(pod, demand.policy, problem.snapshot.now)
+    if not why or (room is not None and bool((demand.allowed & (count_fitting(demand.requests, room) > 0)).any())):
+        return ""
+    return f"Running pods leave for pods of a lower priority, and none for this one: {why}."
+
+
+def _room_with_leavers(snapshot: Snapshot) -> Int64s | None:
+    """int64[N, R]: what is free once pods that end have left, for pods that wait for these; None: no pod ends."""
+    if snapshot.running is None or not snapshot.running.terminating:
+        return None
+    room = snapshot.free.copy()
+    for node, usage in snapshot.running.terminating:
+        if node in snapshot.table.index:
+            room[snapshot.table.index[node]] += snapshot.vector(usage)
+    return room
 
 
 def _fits_empty_domain(problem: Problem, group: AtomicGroup) -> bool:

@@ -43,6 +43,8 @@ def _next(reason: str, pod: Pod, *, governed: bool) -> str:
     if reason.startswith(_GATES_ARE_CLOSED):
         gates = reason.removeprefix(_GATES_ARE_CLOSED).split(", ")
         return " ".join(_opens(gate, pod) for gate in gates)
+    if reason == pod.unsupported_reason and "a share of a GPU" in reason and (governed or _is_default(pod)):
+        return "Give the pod the schedulerName of that scheduler, and let no policy select it."
     if not governed and reason == pod.unsupported_reason:
         return f"It is left to the scheduler {pod.scheduler_name} already: look at the pod's Events of that scheduler."
     if reason == pod.unsupported_reason and "resource claims" in reason:
@@ -50,6 +52,10 @@ def _next(reason: str, pod: Pod, *, governed: bool) -> str:
     if reason == pod.unbindable_reason:
         return "Select the pod with a FlowSchedulingPolicy that has delivery: Extender, or leave it to kube-scheduler."
     return "Mend what the reason names. Room does not matter before that."
+
+
+def _is_default(pod: Pod) -> bool:
+    return pod.scheduler_name == "default-scheduler"
 
 
 def _opens(gate: str, pod: Pod) -> str:

@@ -105,6 +105,8 @@ def nobody_leaves(pod: UnplacedCase) -> tuple[str, ...]:
     if running is None or not only_lacks_room(pod.unplaced.pod.pod_class, pod.after, pod.plan.result.after):
         return ()
     reason = why_nobody_leaves(pod.unplaced.pod, pod.policy, running, pod.context.now)
+    if reason in pod.unplaced.reason:
+        return ()  # it is said already
     return (f"No running pod leaves for it: {reason}.",)
 
 

@@ -14,9 +14,9 @@ from flowcore.questions.scenario.context import AnswerContext, UnknownName
 from flowcore.questions.scenario.observed import ObservedPod, compare_observed
 from flowcore.questions.scenario.plan import plan_scenario
 from flowcore.questions.scenario.planned_workloads import (
-    LeavingWorkload,
     PlannedWorkload,
-    leaving_workloads,
+    WorkloadEvictions,
+    evictions_by_workload,
     planned_workloads,
 )
 from flowcore.questions.scenario.reading.moment import moment_text
@@ -67,7 +67,7 @@ class WaitingPod(msgspec.Struct, frozen=True):
     skipped: bool = False
 
 
-class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
+class PlannedEviction(msgspec.Struct, frozen=True, rename="camel"):
     """A running pod that leaves its node.
 
     Attributes:
@@ -75,21 +75,24 @@ class LeavingPod(msgspec.Struct, frozen=True, rename="camel"):
         to: node where room for its replacement is reserved; "": none.
         reason: a sentence beyond the kind; "": none.
         gain: of a move for gain: by how much it costs less on ``to``; 0: it leaves for others.
+        after: who leaves first: its replacement takes their room on ``to``.
     """
 
     pod: str
     node: str
     kind: EvictionKind
-    for_pods: list[str]
+    for_pods: list[str] = msgspec.field(name="for")
     to: str
     reason: str = ""
     gain: int = 0
+    after: list[str] = []
 
 
 class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     """What an asker may see of a plan document, by name.
 
     Attributes:
+        evictions: running pods that leave their node.
         observed: pods of policies with delivery Observe that another scheduler placed, with the planned node.
         hidden: number of waiting pods that the asker may not see; 0 where one namespace is asked for.
         nodes: number of nodes that were planned for.
@@ -98,8 +101,8 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
         warnings: sentences about what may change the plan.
         now: the moment that the answer is for; "": unknown.
         workloads: the pods of ``placed`` and ``waiting``, and those that leave, by workload.
-        leaving_workloads: the pods of ``leaving``, by workload and by whom they leave for.
-        proposed, proposed_workloads: the same of pods that would leave if their policy's mode were Act.
+        evictions_by_workload: the pods of ``evictions``, by workload and by whom they leave for.
+        proposals, proposals_by_workload: the same of pods that would leave if their policy's mode were Act.
         gap: how far above the cheapest plan the cost may be, as a part of the cost.
         incomplete: whether objects are missing that may change the plan.
         namespace, policy: whose pods are listed, as asked for; "": all.
@@ -109,7 +112,7 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
 
     placed: list[PlannedPod]
     waiting: list[WaitingPod]
-    leaving: list[LeavingPod]
+    evictions: list[PlannedEviction]
     observed: list[ObservedPod]
     hidden: int
     nodes: int
@@ -119,9 +122,9 @@ class PlanAnswer(msgspec.Struct, frozen=True, rename="camel"):
     warnings: list[str]
     now: str = ""
     workloads: list[PlannedWorkload] = []
-    leaving_workloads: list[LeavingWorkload] = []
-    proposed: list[LeavingPod] = []
-    proposed_workloads: list[LeavingWorkload] = []
+    evictions_by_workload: list[WorkloadEvictions] = []
+    proposals: list[PlannedEviction] = []
+    proposals_by_workload: list[WorkloadEvictions] = []
     gap: float = 0.0
     incomplete: bool = False
     namespace: str = ""
@@ -159,7 +162,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
     observed = compare_observed(scenario, context.now, context.models)
     redacted = Redaction(scenario, context)
     keys = [pod.key for pod in plan.pending]
-    leaving, proposed = (
+    evictions, proposals = (
         [each for each in all_of_them if _concerns(each, plan, query, context)]
         for all_of_them in (plan.evictions, [move for _, move in plan.proposals])
     )
@@ -181,7 +184,7 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
             for key, reason in plan.reasons_by_pod().items()
             if listed(key)
         ],
-        leaving=[_leaving(each, plan, context, redacted) for each in leaving],
+        evictions=[_eviction(each, plan, context, redacted) for each in evictions],
         observed=[
             msgspec.structs.replace(
                 observed_pod,
@@ -208,9 +211,9 @@ def list_plan(scenario: Scenario, plan: PlanDocument, query: PlanQuery, context:
             msgspec.structs.replace(workload, reason=redacted(_first_line(workload.reason)))
             for workload in planned_workloads(scenario, plan, listed)
         ],
-        leaving_workloads=leaving_workloads(scenario, plan, leaving, context),
-        proposed=[_leaving(each, plan, context, redacted) for each in proposed],
-        proposed_workloads=leaving_workloads(scenario, plan, proposed, context),
+        evictions_by_workload=evictions_by_workload(scenario, plan, evictions, context),
+        proposals=[_eviction(each, plan, context, redacted) for each in proposals],
+        proposals_by_workload=evictions_by_workload(scenario, plan, proposals, context),
         gap=round(plan.gap, 6),
         incomplete=bool(plan.gaps),
         namespace=query.namespace,
@@ -242,8 +245,10 @@ def _concerns(eviction: PlanEviction, plan: PlanDocument, query: PlanQuery, cont
     return any(context.may_name(key) and query.namespace in ("", _namespace(key)) for key in keys)
 
 
-def _leaving(eviction: PlanEviction, plan: PlanDocument, context: AnswerContext, redacted: Redaction) -> LeavingPod:
-    return LeavingPod(
+def _eviction(
+    eviction: PlanEviction, plan: PlanDocument, context: AnswerContext, redacted: Redaction
+) -> PlannedEviction:
+    return PlannedEviction(
         context.name(eviction.key),
         context.node(eviction.node),
         eviction.kind,
@@ -251,6 +256,7 @@ def _leaving(eviction: PlanEviction, plan: PlanDocument, context: AnswerContext,
         _node(eviction.to, context),
         redacted(eviction.reason),
         eviction.gain,
+        _named(eviction.after, context),
     )
 
 

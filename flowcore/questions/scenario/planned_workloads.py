@@ -47,7 +47,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         reason: the sentence of one that waits for the commonest code; "": none waits.
         since: seconds since the epoch: when the first pod without a planned node could be placed; 0: none waits.
         queue: FlowQueue of its pods; "": none, or several.
-        leaving: how many of its running pods leave.
+        evicted: how many of its running pods leave.
     """
 
     workload: str
@@ -58,7 +58,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
     reason: str = ""
     since: float = 0.0
     queue: str = ""
-    leaving: int = 0
+    evicted: int = 0
 
     @property
     def namespace(self) -> str:
@@ -73,7 +73,7 @@ class PlannedWorkload(msgspec.Struct, frozen=True, rename="camel"):
         return self.reason if NOT_PLANNED in self.codes else "".join(self.codes)
 
 
-class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
+class WorkloadEvictions(msgspec.Struct, frozen=True, rename="camel"):
     """Running pods of a workload that leave for the same reason.
 
     Attributes:
@@ -87,27 +87,27 @@ class LeavingWorkload(msgspec.Struct, frozen=True, rename="camel"):
 
     workload: str
     kind: EvictionKind
-    for_workloads: tuple[str, ...]
+    for_workloads: tuple[str, ...] = msgspec.field(name="for")
     pods: int
     moved: int
     gain: int = 0
 
 
-def by_workload(pods: Iterable[PlannedWaitingPod], leaving: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
+def by_workload(pods: Iterable[PlannedWaitingPod], evicted: Mapping[str, int] | None = None) -> list[PlannedWorkload]:
     """Groups pods by workload: first the workloads with waiting pods, the most pods first.
 
     Args:
-        leaving: how many running pods leave, by workload.
+        evicted: how many running pods leave, by workload.
     """
-    leaving = leaving or {}
-    groups: dict[str, list[PlannedWaitingPod]] = {name: [] for name in leaving}
+    evicted = evicted or {}
+    groups: dict[str, list[PlannedWaitingPod]] = {name: [] for name in evicted}
     for pod in pods:
         groups.setdefault(pod.workload, []).append(pod)
-    rows = (_row(name, members, leaving.get(name, 0)) for name, members in groups.items())
+    rows = (_row(name, members, evicted.get(name, 0)) for name, members in groups.items())
     return sorted(rows, key=lambda row: (-row.waiting, -row.pods, row.workload))
 
 
-def _row(name: str, members: list[PlannedWaitingPod], leaving: int) -> PlannedWorkload:
+def _row(name: str, members: list[PlannedWaitingPod], evicted: int) -> PlannedWorkload:
     left = [each for each in members if each.code]
     codes = dict(sorted(Counter(each.code for each in left).items(), key=lambda item: (-item[1], item[0])))
     commonest, queues = next(iter(codes), ""), {each.queue for each in members}
@@ -120,13 +120,13 @@ def _row(name: str, members: list[PlannedWaitingPod], leaving: int) -> PlannedWo
         reason=next((each.reason for each in left if each.code == commonest), ""),
         since=min((each.since for each in left), default=0.0),
         queue=next(iter(queues)) if len(queues) == 1 else "",
-        leaving=leaving,
+        evicted=evicted,
     )
 
 
-def leaving_workloads(
+def evictions_by_workload(
     scenario: Scenario, plan: PlanDocument, evictions: Iterable[PlanEviction], context: AnswerContext | None = None
-) -> list[LeavingWorkload]:
+) -> list[WorkloadEvictions]:
     """Evictions by workload, those with the most pods first.
 
     Args:
@@ -144,7 +144,7 @@ def leaving_workloads(
         key = named(eviction.key), eviction.kind, wanting
         groups.setdefault((key, bool(eviction.gain)), []).append(eviction)
     rows = (
-        LeavingWorkload(*key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike))
+        WorkloadEvictions(*key, len(alike), sum(bool(each.to) for each in alike), sum(each.gain for each in alike))
         for (key, _), alike in groups.items()
     )
     return sorted(rows, key=lambda row: (-row.pods, row.workload, row.kind, row.for_workloads))
@@ -173,5 +173,5 @@ def planned_workloads(
         if pod.key in told and counts(pod.key)
     )
     leaves = (each.key for each in plan.evictions)
-    leaving = Counter(workload_of(cluster.pods[key]) for key in leaves if counts(key))
-    return by_workload(pods, leaving)
+    evicted = Counter(workload_of(cluster.pods[key]) for key in leaves if counts(key))
+    return by_workload(pods, evicted)

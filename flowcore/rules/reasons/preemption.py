@@ -26,8 +26,8 @@ def only_lacks_room(pod_class: PodClass, verdicts: Verdicts, snapshot: Snapshot)
     return out is not None and set(out.filters) == {node_resources_fit.NAME}
 
 
-def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now: float) -> str:
-    """A sentence for a pod that fits on no node and that no plan evicts pods for.
+def why_not_preempting(pod: PendingPod, policy: Policy, now: float) -> str:
+    """Why no running pod may leave for a waiting one, whoever runs; "": some may.
 
     Args:
         policy: that governs it.
@@ -39,6 +39,18 @@ def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now
         return f"spec.preemption.mode of policy {policy.name} is Never"
     if now - (pod.waiting_since or now) < policy.preemption.after:
         return f"it has waited for less than spec.preemption.after of policy {policy.name}"
+    return ""
+
+
+def why_nobody_leaves(pod: PendingPod, policy: Policy, running: RunningPods, now: float) -> str:
+    """A sentence for a pod that fits on no node and that no plan evicts pods for.
+
+    Args:
+        policy: that governs it.
+        now: seconds since the epoch.
+    """
+    if reason := why_not_preempting(pod, policy, now):
+        return reason
     lower = [each for each in running.pods if each.priority < pod.pod_class.priority]
     if not lower:
         return "no running pod has a lower priority"

@@ -120,7 +120,8 @@ class LedgerChecks:
         reservations, waiting = self._ledger.reservations, self._cluster.waiting
         for key, each in reservations.items():
             assert each.pod.key == key
-            if each.phase is Phase.AWAITING_REPLACEMENT:
+            if each.phase is Phase.AWAITING_REPLACEMENT or key in self._state.moves.awaited:
+                assert each.phase in (Phase.AWAITING_REPLACEMENT, Phase.AWAITING_VICTIM)
                 assert each.owner is not Owner.OTHERS
                 assert key in self._state.moves.awaited
                 assert key not in self._cluster.pods
@@ -203,7 +204,9 @@ class LedgerChecks:
         record = ledger.victims[key]
         assert record.pod.uid == write.pod.uid
         if write.departure in MOVES and record.to:
-            assert place_key(write.pod) in ledger.reservations, f"{key} is moved, and its replacement has no place"
+            place = ledger.reservations.get(place_key(write.pod))
+            assert place is not None, f"{key} is moved, and its replacement has no place"
+            assert place.phase is Phase.AWAITING_REPLACEMENT, f"{key} is moved before its replacement has room"
         if record.for_pods == {place_key(write.pod)}:
             return  # it leaves by itself
         waiting = [ledger.reservations[key] for key in record.for_pods]

@@ -97,7 +97,9 @@ class Rounds(ApiServer):
         waiting = dict(self.cluster.waiting)
         result = run_round(snapshot, policies, steps=2)
         evictions = {
-            each.pod.key: PlanEviction(each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to)
+            each.pod.key: PlanEviction(
+                each.pod.key, each.pod.uid, each.pod.node, each.kind, to=each.to, after=each.after
+            )
             for each in result.evictions
         }
         leaving = {

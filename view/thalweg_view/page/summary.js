@@ -40,7 +40,8 @@ function Figures({ overview }) {
 /** What no plan of a round can beat: of its pods, and of the resource that is short. */
 function leastLeft(row) {
   const least = row?.leftAtLeast;
-  if (!least?.pods) return [];
+  if (!least) return [];
+  if (!least.pods) return least.boundNotes.length ? ["how few a plan must leave is not known"] : [];
   const beaten = (fewest, left) => (fewest === left ? "no plan leaves fewer" : `no plan leaves fewer than ${count(fewest)}`);
   const pods = `of ${plural(least.waiting, "planned pod")} that the round leaves ${beaten(least.pods, least.waiting)}`;
   return least.amount ? [pods, `they ask for ${count(least.asked)} ${least.resource}, ${beaten(least.amount, least.asked)}`] : [pods];

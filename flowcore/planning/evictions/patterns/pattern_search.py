@@ -17,6 +17,7 @@ from flowcore.planning.evictions.eligibility import Eligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
 from flowcore.planning.evictions.patterns.master_program import choose_patterns
 from flowcore.planning.evictions.patterns.node_patterns import LeavingKind, NodePatterns, Patterns
+from flowcore.planning.evictions.residents import losses_by_priority
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.planning.solvers.linear import Float64s
 
@@ -30,9 +31,8 @@ _MOST_WORK, _NODE_WORK = 60_000_000, 20_000
 _LARGEST = 2.0**62
 #: Beside the nodes of the plan so far, promising nodes: so many, and so many for each pod.
 _MORE_NODES, _MORE_FOR_A_POD = 64, 2
-#: Losses of neighbouring priorities differ by this factor at most, and so many priorities are told apart: a linear
-#: program in floats knows no more.
-_MOST_FACTOR, _MOST_TIERS = 1_000, 4
+#: Losses of neighbouring priorities differ by this factor at most: a linear program in floats knows no more.
+_MOST_FACTOR = 1_000
 
 
 class PatternSearch:
@@ -106,7 +106,7 @@ class PatternSearch:
         wanted = np.array([len(pods[demand]) for demand in demands], dtype=np.int64)
         requests = np.array([state.demands[demand].requests for demand in demands])
         limits: dict[str, int] = {}
-        losses = _losses(self._residents.priorities[may_leave], before)
+        losses = self._losses(may_leave, before)
         nodes = self._nodes(demands, used, may_leave, int(wanted.sum()))
         choices: dict[int, NodePatterns] = {}
         patterns: list[Patterns] = []
@@ -131,6 +131,18 @@ class PatternSearch:
         # Where the program splits a node, and where no pattern was found, pods come one after the other.
         for demand, waiting in sorted(left.items(), key=lambda entry: -state.demands[entry[0]].dominant_share):
             self._place(demand, waiting)
+
+    def _losses(self, may_leave: Bools, before: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """What it is to lose a pod of each priority: more than all that a plan loses of the priorities below it.
+
+        Numbers allow that for the highest priorities only. Pods above all that the plan loses stay.
+
+        Args:
+            before: how many a plan loses of each priority, the highest first.
+        """
+        priorities = self._residents.priorities[may_leave]
+        factor = min(_MOST_FACTOR, 1 + sum(count for _, count in before))
+        return losses_by_priority(priorities[priorities <= before[0][0]].tolist(), factor)
 
     def _nodes(self, demands: Sequence[int], used: set[int], may_leave: Bools, count: int) -> list[int]:
         """The nodes of the plan so far, then the most promising ones of each demand."""
@@ -196,18 +208,3 @@ class PatternSearch:
             state.arrive(pod, demand, node)
         for pods, count in zip(left.values(), counts.tolist(), strict=True):
             del pods[:count]
-
-
-def _losses(priorities: Int64s, before: Sequence[tuple[int, int]]) -> dict[int, int]:
-    """What it is to lose a pod of each priority: more than all that a plan loses of the priorities below it.
-
-    Numbers allow that for the highest priorities only; the others count alike. Pods above all that the plan loses stay.
-
-    Args:
-        priorities: of pods that may leave.
-        before: how many a plan loses of each priority, the highest first.
-    """
-    factor = min(_MOST_FACTOR, 1 + sum(count for _, count in before))
-    tiers = np.unique(priorities[priorities <= before[0][0]]).tolist()
-    alike = max(0, len(tiers) - _MOST_TIERS)
-    return {priority: factor ** max(0, tier - alike) for tier, priority in enumerate(tiers)}

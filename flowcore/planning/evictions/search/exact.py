@@ -6,7 +6,7 @@ back, or several priorities stay as they were found.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +16,7 @@ from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
 from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FitCheck
+from flowcore.planning.evictions.residents import losses_by_priority
 from flowcore.planning.evictions.search.program import (
     EvictionProgram,
     EvictionSolution,
@@ -30,8 +31,8 @@ from flowcore.planning.evictions.state import Checkpoint, Decisions, EvictionSta
 _MAX_NODES, _MAX_SIZE = 48, 6_000
 #: CP-SAT's deterministic time: some tenths of a second.
 _WORK = 0.3
-#: To lose a pod counts like so many of the next lower priority, for so many priorities; those below count alike.
-_FACTOR, _MOST_TIERS = 100, 4
+#: To lose a pod counts like so many of the next lower priority.
+_FACTOR = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +147,7 @@ class ExactSearch:
                            pod.pod_class, pod.signature, evicted, moved)  # fmt: skip
                     alike.setdefault(key, []).append(resident)
         members = tuple(tuple(group) for group in alike.values())
-        losses = _losses(residents.pods[group[0]].priority for group in members)
+        losses = losses_by_priority((residents.pods[group[0]].priority for group in members), _FACTOR)
         limits: dict[object, int] = {}
         sizes: list[int] = []
         kinds: dict[object, int] = {}
@@ -281,10 +282,3 @@ class ExactSearch:
                     leaving.append((resident, demand.demand, pod))
             moved += [(*entry, node) for entry, node in zip(leaving, nodes, strict=True)]
         return moved
-
-
-def _losses(priorities: Iterable[int]) -> dict[int, int]:
-    """What it is to lose a pod of each priority."""
-    tiers = sorted(set(priorities))
-    alike = max(0, len(tiers) - _MOST_TIERS)
-    return {priority: _FACTOR ** max(0, tier - alike) for tier, priority in enumerate(tiers)}

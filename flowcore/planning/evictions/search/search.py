@@ -6,7 +6,6 @@ a demand share victims: what counts is the victims for each pod.
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
@@ -16,26 +15,16 @@ from flowcore.cluster.arrays.snapshot import Bools, Int64s, PendingPod
 from flowcore.model.policies import Policy, VictimOrder
 from flowcore.model.running_pods import EvictionKind
 from flowcore.planning.evictions.destinations import Destinations
-from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility, PossibleEviction
+from flowcore.planning.evictions.eligibility import Eligibility, MoveEligibility
 from flowcore.planning.evictions.fit_checks import FilteredFit, FitCheck, ResourceFit, is_plain
+from flowcore.planning.evictions.moves import ANY_PLACES, MoveSearch
 from flowcore.planning.evictions.patterns import PatternSearch
-from flowcore.planning.evictions.residents import VictimsKey
 from flowcore.planning.evictions.search.exact import Candidates, ExactSearch
 from flowcore.planning.evictions.search.ladders import Ladders
 from flowcore.planning.evictions.search.node_search import NodeSearch
 from flowcore.planning.evictions.search.reclaims import ReclaimEligibility
-from flowcore.planning.evictions.search.victims import choose_victims
 from flowcore.planning.evictions.state import Checkpoint, EvictionState
 from flowcore.rules.verdicts import VerdictCache
-
-#: Nodes on which sets of moves are looked for, and sets that are really tried.
-_MAX_NODES, _MAX_TRIES = 96, 64
-#: With so many nodes where moves may help at most, and so many residents that may move, more than one set of a node is
-#: tried; and how often in a round.
-_FEW_NODES, _FEW_RESIDENTS, _MOST_RETRIES = 8, 16, 32
-
-#: How many move, what they are, their node, themselves, and the residents that they were chosen from.
-_Moves = tuple[int, VictimsKey, int, tuple[int, ...], tuple[int, ...]]
 
 #: Nodes of a demand that an integer program may use.
 _MOST_NODES = 64
@@ -72,18 +61,27 @@ class Search:
         self.destinations = Destinations(state, policies, cache)
         self._move_search = MoveSearch(state, moves, self.destinations)
 
-    def place_all(self, demand: int, pods: Sequence[PendingPod], *, preempts: bool, nodes: Bools | None = None) -> int:
+    def place_all(
+        self,
+        demand: int,
+        pods: Sequence[PendingPod],
+        *,
+        preempts: bool,
+        nodes: Bools | None = None,
+        waves: range = ANY_PLACES,
+    ) -> int:
         """Places as many of these pods of a demand as possible, in their order; returns how many.
 
         Args:
             preempts: whether pods may be evicted for them; if not, pods are only moved.
             nodes: bool[N], nodes to choose from; None: all.
+            waves: how many of those that move may leave one after the other.
         """
         lost_work = self._lost_work() if preempts and self._counts_lost_work(demand) else None
         this = NodeSearch(self._state, demand, self.fit_check(demand), self._ladders, nodes, lost_work)
         placed = 0
         while placed < len(pods):
-            took = self._place_next(this, pods[placed:], preempts=preempts)
+            took = self._place_next(this, pods[placed:], waves, preempts=preempts)
             if not took:
                 break
             placed += took
@@ -116,14 +114,14 @@ class Search:
             self._fit_checks[demand, ruled] = check
         return check
 
-    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], *, preempts: bool) -> int:
+    def _place_next(self, this: NodeSearch, pods: Sequence[PendingPod], waves: range, *, preempts: bool) -> int:
         """Places the first pods, on one node; how many, 0: there is no way."""
         node = this.with_room()
         if node >= 0:
             self._state.arrive(pods[0], this.number, node)
             return 1
         if self._moves.any and this.moves_help:
-            if self._move_search.place(this, pods[0]):
+            if self._move_search.place(this, pods[0], waves):
                 return 1
             this.moves_help = False  # room for the moved only becomes less
         if not preempts:
@@ -239,84 +237,3 @@ class Search:
                     leaving.kind = self._moves.kind
             else:
                 state.roll_back(checkpoint)
-
-
-class MoveSearch:
-    """Moves for waiting pods: as few pods as possible leave one node, each for one that has room already."""
-
-    def __init__(self, state: EvictionState, moves: MoveEligibility, destinations: Destinations) -> None:
-        self._state, self._moves, self._destinations = state, moves, destinations
-        self._retries_left = _MOST_RETRIES
-        #: The search that sets are known for. By node, all that they follow from, and the best of them or none.
-        self._known_for: NodeSearch | None = None
-        self._known: dict[int, tuple[tuple[int, ...], list[_Moves]]] = {}
-
-    def place(self, this: NodeSearch, pod: PendingPod) -> bool:
-        """Moves pods off one node for the next pod of a demand, as few as possible. Returns whether it has a node."""
-        state = self._state
-        candidates = self._candidates(this)
-        heapq.heapify(candidates)
-        few = len(candidates) <= _FEW_NODES
-        tried: set[tuple[int, ...]] = set()
-        while candidates and len(tried) < _MAX_TRIES:
-            _, _, node, members, among = heapq.heappop(candidates)
-            if members in tried:
-                continue
-            tried.add(members)
-            checkpoint = state.checkpoint()
-            if self._move(members, pod.key):
-                state.arrive(pod, this.number, node)
-                this.changed({node, *(state.leaving[resident].to for resident in members)})
-                return True
-            state.roll_back(checkpoint)
-            # Another set of the same node may have room elsewhere.
-            for member in members if few and this.fit_check.by_node and len(among) <= _FEW_RESIDENTS else ():
-                if self._retries_left:
-                    self._retries_left -= 1
-                    rest = [resident for resident in among if resident != member]
-                    for candidate in self._moves_off(this, node, rest):
-                        heapq.heappush(candidates, candidate)
-        return False
-
-    def _candidates(self, this: NodeSearch) -> list[_Moves]:
-        """The best set of each node that may be the best one."""
-        state, residents, destinations = self._state, self._state.residents, self._destinations
-        if self._known_for is not this:
-            self._known_for = this
-            self._known.clear()
-        candidates: list[_Moves] = []
-        mask = destinations.may_fit(self._moves.mask(this.priority))
-        for node in this.bounds(mask).nodes[:_MAX_NODES].tolist():
-            movable = [
-                resident
-                for resident in residents.on(node)
-                if mask[resident] and self._moves.may_move(resident, this.priority) and destinations.has_any(resident)
-            ]
-            if not movable:
-                continue
-            # Where filters decide, what leaves or comes anywhere may change the verdict.
-            version = state.version(node) if this.fit_check.by_node else state.changes
-            known = self._known.get(node)
-            if known is None or known[0] != (version, *movable):
-                known = self._known[node] = (version, *movable), self._moves_off(this, node, movable)
-            candidates += known[1]
-        return candidates
-
-    def _moves_off(self, this: NodeSearch, node: int, among: Sequence[int]) -> list[_Moves]:
-        """The best set of these residents of a node that makes room for a pod; none: all of them are not enough."""
-        each_alone = [PossibleEviction((resident,), (resident,)) for resident in among]
-        victims = choose_victims(self._state.residents, this.fit_check, node, [each_alone])
-        if victims is None:
-            return []
-        return [(len(victims.members), victims.key, node, victims.members, tuple(among))]
-
-    def _move(self, members: Sequence[int], key: str) -> bool:
-        """Decides moves one by one, so that each counts for the limits of the next."""
-        order = sorted(members, key=lambda resident: -int(self._state.residents.usage[resident].max()))
-        for resident in order:
-            if not self._moves.may_move(resident, 2**31):
-                return False
-            self._state.let_leave(resident, self._moves.kind, [key])
-            if not self._destinations.reserve(resident, is_move=True):
-                return False
-        return True

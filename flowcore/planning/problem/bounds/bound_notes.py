@@ -19,6 +19,10 @@ class BoundNote(StrEnum):
     NETWORKS = "Networks"
     RUNNING_PODS = "RunningPods"
     PRIORITIES = "Priorities"
+    NO_RULES = "NoRules"
+    MAY_LEAVE = "MayLeave"
+    ANY_COST = "AnyCost"
+    DECIDED = "Decided"
 
     @property
     def clause(self) -> str:
@@ -37,6 +41,10 @@ _CLAUSES = {
         "running pods that may leave as gone, within budgets and shares, and rules between pods as far as others stay"
     ),
     BoundNote.PRIORITIES: "a priority by its part in the cost, though a higher one comes first whatever that costs",
+    BoundNote.NO_RULES: "rules between pods not at all",
+    BoundNote.MAY_LEAVE: "running pods that may leave as gone, however many may leave at once",
+    BoundNote.ANY_COST: "plans of any cost and in any order of priorities",
+    BoundNote.DECIDED: "pods of networks and replacements as placed without room",
 }
 
 

@@ -20,7 +20,7 @@ MAX_RECORDS = 20
 
 
 #: Of the format. It rises when requests or replies change, so that no record is misread.
-VERSION = 5
+VERSION = 6
 
 
 class _Header(msgspec.Struct):

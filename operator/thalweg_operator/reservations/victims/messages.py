@@ -12,7 +12,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import Departure
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.victim_record import VictimRecord
-from thalweg_operator.reservations.victims.replacements import place_key
+from thalweg_operator.reservations.victims.replacements import is_place, place_key
 
 #: Pods that a message names.
 _MAX_NAMED = 3
@@ -25,7 +25,7 @@ def named(pod: Pod, namespace: str) -> str:
 
 def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
     """Message to a victim."""
-    pods = [ledger.reservations[key].pod for key in sorted(record.for_pods)]
+    pods = [ledger.reservations[key].pod for key in waiting_pods(record)]
     names = _joined([named(pod, record.pod.namespace) for pod in pods])
     if record.departure is Departure.REPLACEMENT:
         message = f"{names} replaces this pod."
@@ -39,7 +39,13 @@ def eviction_message(ledger: Ledger, record: VictimRecord) -> str:
 
 def preemptors(record: VictimRecord) -> str:
     """For whom a victim leaves, for the log."""
-    return _joined(sorted(record.for_pods))
+    return _joined(waiting_pods(record))
+
+
+def waiting_pods(record: VictimRecord) -> list[str]:
+    """Keys of the pods that a victim leaves for; of places of replacements only where no pod waits for it."""
+    pods = sorted(key for key in record.for_pods if not is_place(key))
+    return pods or sorted(record.for_pods)
 
 
 def waiting_message(pod: Pod, records: Sequence[VictimRecord]) -> str:

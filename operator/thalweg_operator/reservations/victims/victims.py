@@ -28,7 +28,7 @@ from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.ledger.victim_record import RETRY_SECONDS, Stage, VictimRecord
 from thalweg_operator.reservations.victims import messages
 from thalweg_operator.reservations.victims.independent_evictions import is_independent_eviction
-from thalweg_operator.reservations.victims.replacements import is_place_kept, place_key
+from thalweg_operator.reservations.victims.replacements import is_place_kept, open_place, place_key, place_waits
 from thalweg_operator.reservations.victims.state import VictimsState
 from thalweg_operator.reservations.waiting_codes import WAITING_FOR_VICTIMS
 
@@ -58,7 +58,8 @@ def go_on(state: VictimsState, keys: Iterable[str]) -> None:
             give_up(state, reservation)
     settle(state, chosen)
     for members in _awaiting(ledger, chosen):
-        _wait(state, members)
+        if members[0].pod.key not in state.moves.awaited:  # who waits for a place evicts for it too
+            _wait(state, members)
 
 
 def look_after_victims(state: VictimsState) -> None:
@@ -70,6 +71,8 @@ def look_after_victims(state: VictimsState) -> None:
 def settle(state: VictimsState, keys: Iterable[str]) -> None:
     """Keeps the places of groups whose victims have all left, for the next round to confirm.
 
+    The place of a replacement needs no round: it waits for the replacement now.
+
     Args:
         keys: of pods that wait, or waited just now.
     """
@@ -79,7 +82,11 @@ def settle(state: VictimsState, keys: Iterable[str]) -> None:
     for members in _awaiting(ledger, keys):
         if any(member.victims for member in members):
             continue
-        if all(may_come(state.cluster, ledger, member) for member in members):
+        if not all(may_come(state.cluster, ledger, member) for member in members):
+            continue
+        if members[0].pod.key in state.moves.awaited:
+            open_place(state, members[0].pod.key)
+        else:
             for member in members:
                 ledger.change(member.pod.key, phase=Phase.HELD)
             ledger.round_wanted = True
@@ -96,9 +103,18 @@ def _awaiting(ledger: Ledger, keys: Iterable[str]) -> Iterator[list[Reservation]
 
 
 def give_up(state: VictimsState, reservation: Reservation) -> None:
-    """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod."""
+    """Ends a reservation that waits for victims, or is held: a group as a whole, unless it does without the pod.
+
+    With the place of a replacement that waits ends what waits for the same pods: a chain of moves as a whole.
+    """
+    victims = state.ledger.victims
+    in_chain = reservation.victims if reservation.pod.key in state.moves.awaited else ()
+    others = {key for victim in in_chain for key in victims[victim].for_pods} - {reservation.pod.key}
     for waiting in [reservation] if reservation.optional else state.ledger.members_of(reservation):
         release(state, waiting)
+    for key in sorted(others):
+        if (dependent := state.ledger.reservations.get(key)) is not None:
+            give_up(state, dependent)
 
 
 def release(state: VictimsState, reservation: Reservation) -> None:
@@ -132,6 +148,8 @@ def _wait(state: VictimsState, members: list[Reservation]) -> None:
     staying = [record for record in records if not record.pod.deleting]
     if not staying:
         return  # they will go
+    if len(staying) < len(records) and all(place_waits(state, record.pod) for record in staying):
+        return  # those will go that leave before them
     if now - max(ledger.reservations[member.pod.key].waits_since for member in members) > EVICTION_TIMEOUT:
         why = next((record.problem for record in staying if record.problem), "the API server does not answer")
         _not_in_time(state, members, why)
@@ -156,6 +174,8 @@ def _ask(state: VictimsState, members: list[Reservation], staying: list[VictimRe
         return
     if _are_nominated(state, members):
         for record in staying:
+            if place_waits(state, record.pod):
+                continue  # others leave before it
             if record.stage is Stage.CHECKED or now - record.asked >= RETRY_SECONDS:
                 record.stage, record.asked = Stage.ASKED, now
                 if record.pod.uid not in state.evicting:
@@ -226,7 +246,8 @@ def _cannot_leave(state: VictimsState, record: VictimRecord, reason: str, *, ref
     """
     ledger = state.ledger
     backoff.eviction_refused(ledger, record.pod.uid, reason, state.now)
-    for key in sorted(record.for_pods):
+    # Places of replacements last: what waits for them is to be told first.
+    for key in sorted(record.for_pods, key=lambda key: (key in state.moves.awaited, key)):
         reservation = ledger.reservations.get(key)
         if reservation is None:
             continue  # given up with its group
@@ -276,14 +297,16 @@ def is_eviction_wanted(state: VictimsState, write: Evict) -> bool:
         return is_independent_eviction(state, write.pod)
     if record.stage is not (Stage.CHECKING if write.dry_run else Stage.ASKED):
         return False
-    waiting = [ledger.reservations[key] for key in record.for_pods]
+    # In a chain it leaves also for the place of the next one, which is needed only as long as the waiting pod is.
+    pods = record.for_pods.difference(state.moves.awaited) or record.for_pods
+    waiting = [ledger.reservations[key] for key in pods]
     return any(is_whole(ledger, reservation) and may_take_place(state, reservation) for reservation in waiting)
 
 
 def may_take_place(state: VictimsState, reservation: Reservation) -> bool:
     """Whether a pod is still to have its place, and by the same delivery."""
     cluster, ledger = state.cluster, state.ledger
-    if reservation.phase is Phase.AWAITING_REPLACEMENT:
+    if reservation.pod.key in state.moves.awaited:
         return is_place_kept(state, reservation.pod.key)
     pod = cluster.waiting.get(reservation.pod.key)
     if pod is None or pod.uid != reservation.pod.uid or pod.blocked_reason:
@@ -338,6 +361,8 @@ def _may_evict(state: VictimsState, record: VictimRecord, pod: Pod, policy: Poli
 
 
 def _tell(state: VictimsState, reservation: Reservation, problem: str) -> None:
+    if reservation.pod.key in state.moves.awaited:
+        return  # the place of a replacement is no pod yet
     text = _waits(state.ledger, reservation)
     if problem:
         text += f" {_not_now(problem)}"
