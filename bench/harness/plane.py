@@ -45,11 +45,19 @@ async def shared(executables: Binaries) -> AsyncIterator[tuple[ControlPlane, Api
 
 
 @asynccontextmanager
-async def bare(executables: Binaries, scheduler: str) -> AsyncIterator[tuple[ControlPlane, Api]]:
-    """A plane on which this scheduler can be started; none runs yet. No controller manager, no kubelets."""
+async def bare(
+    executables: Binaries, scheduler: str, *, controllers: bool = False
+) -> AsyncIterator[tuple[ControlPlane, Api]]:
+    """A plane on which this scheduler can be started; none runs yet.
+
+    Args:
+        controllers: whether the controller manager runs; it wants kubelets, which KWOK plays.
+    """
     wants_kube_scheduler = scheduler == KUBE_SCHEDULER
     async with (
-        ControlPlane(executables, controller_manager=False, scheduler=wants_kube_scheduler, kwok=False) as plane,
+        ControlPlane(
+            executables, controller_manager=controllers, scheduler=wants_kube_scheduler, kwok=controllers
+        ) as plane,
         Api(plane.kubeconfig, connections=CONCURRENCY) as api,
     ):
         if wants_kube_scheduler:

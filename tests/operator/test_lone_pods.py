@@ -158,7 +158,7 @@ REASONS: dict[str, dict[str, Any]] = {
     "a rule of its own": {"constraints": APART_FROM_WEB},
     "a gang": {"gang": GangRef(GangKey(GangSource.THALWEG, NAMESPACE, "g"), GangSpec(min_member=1))},
     "a pod that it replaces": {"replaces": "other"},
-    "volumes that are not bound": {"unbindable_reason": "no volume"},
+    "volumes": {"pod_class": msgspec.structs.replace(CLASS, volumes=(ClaimVolume(NAMESPACE, "data"),))},
     "tried in vain": {"unschedulable_message": "0/3 nodes are available"},
 }
 

@@ -277,7 +277,7 @@ class ApiServer:
         """A pod that is bound by us has all of its claims, and nobody else has anything of their devices."""
         held = self.devices.held()
         reservation = self.ledger.reservations.get(write.pod.key)
-        for planned in () if reservation is None else reservation.claims:
+        for planned in () if reservation is None else reservation.device_claims:
             known = self.devices.claims[planned.key]
             assert write.pod.uid in known.reserved_for, f"{write.pod.key} is bound without {planned.name}"
             assert known.allocation is not None

@@ -352,8 +352,9 @@ class Claims(Gangs):
             if known.is_ours and known.allocation is not None:
                 assert set(known.reserved_for) & bound, f"{known.name} has a device and no pod"
         assert max(devices.held().values(), default=0) <= 1
-        records = self.world.ledger.claims
-        kept = (records.users, records.groups, records.allocating, records.releasing, records.ended)
+        ledger, records = self.world.ledger, self.world.ledger.device_claims
+        groups = ledger.bound_together
+        kept = (records.users, records.releasing, records.ended, ledger.preparing, groups.members, groups.lost)
         assert not any(kept), kept
 
 
