@@ -15,7 +15,7 @@ from flowcore.model.gang_spec import GangRef
 from flowcore.model.inter_pod_constraints import InterPodConstraints
 from flowcore.model.numa import NumaNeeds
 from flowcore.model.pod_index import PodSignature
-from flowcore.model.policies import Delivery, DuringExecution
+from flowcore.model.policies import DuringExecution
 from flowcore.model.resource_claims import ClaimingPod
 from flowcore.model.resources import Amounts
 from flowcore.model.selectors import Labels, NodeSelectorTerm, Requirement
@@ -140,8 +140,6 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
     unsupported_reason: str = ""
     #: The field with more entries than are planned (flowcore/api/pod_limits.py), "" when there is none.
     over_limit: str = ""
-    #: Why only kube-scheduler can bind it, wherever it is planned to go; "" when the binder can.
-    unbindable_reason: str = ""
     #: Whether our own scheduling gate, and no other, holds it back.
     gated: bool = False
     #: Its status.nominatedNodeName, also one that others wrote.
@@ -196,11 +194,10 @@ class Pod(msgspec.Struct, frozen=True, gc=False):
         """``namespace/name``."""
         return f"{self.namespace}/{self.name}"
 
-    def skip_reason(self, delivery: Delivery) -> str:
-        """Why a round must not place it under this delivery; "" when it may. Only the binder cannot bind claims."""
-        return (
-            self.blocked_reason or self.unsupported_reason or ("" if delivery.binds_claims else self.unbindable_reason)
-        )
+    @property
+    def skip_reason(self) -> str:
+        """Why a round must not place it; "" when it may."""
+        return self.blocked_reason or self.unsupported_reason
 
     @property
     def claims_volumes(self) -> bool:

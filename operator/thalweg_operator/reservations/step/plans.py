@@ -322,5 +322,5 @@ def pods_blocked(state: State, event: PodsBlocked) -> None:
     for pod, policy in event.pods:
         delivery = delivery_of(policy)
         if delivery.is_told(pod):
-            reason, code = pod.skip_reason(policy.delivery), blocked_code(pod, policy)
+            reason, code = pod.skip_reason, blocked_code(pod)
             state.effects.append(WriteCondition(pod, reason, code, delivery.steered))
