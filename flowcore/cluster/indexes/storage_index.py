@@ -148,6 +148,11 @@ class StorageIndex:
                     return promised_claim(stored, promise.node)
         return stored
 
+    def as_promised(self) -> list[StorageObject]:
+        """All objects as they are once what was promised is done."""
+        objects = self.objects.values()
+        return [self._as_promised(stored) for stored in objects] if self.promises else list(objects)
+
     def take_changes(self) -> tuple[list[StorageObject], list[StorageKey]]:
         """What came or changed, and what went, since the last call."""
         dirty, self._dirty = sorted(self._dirty), set()

@@ -127,6 +127,7 @@ class Rounds(ApiServer):
                 bool(leaving[each.pod.key]) or each.atomic_group in waiting_groups,
                 saving=0,
                 device_claims=self._claims(each.pod.pod_class, result.after),
+                volumes=each.volumes,
             )
             for each in result.placements
         ]
