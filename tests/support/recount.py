@@ -102,6 +102,12 @@ def check_recount(cluster: Cluster, ledger: Ledger) -> None:
     assert ledger.device_claims.users == users
     assert not ledger.device_claims.ended, "what a pod had is not given back"
     assert ledger.bound_together.members == groups
+    unready = {
+        name: waiting
+        for name, keys in groups.items()
+        if (waiting := {key for key in keys if key in ledger.preparing and not reservations[key].is_ready})
+    }
+    assert ledger.bound_together.unready == unready
     assert not ledger.bound_together.lost
     promised: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
     for key, reservation in reservations.items():

@@ -11,19 +11,28 @@ class BoundTogether:
 
     Attributes:
         members: keys of the pods, by the group's name.
+        unready: keys of those that do not have yet what they need, likewise; no group without such a pod is in it.
         lost: names of groups that lost a pod before its binding, and whether the others need one of those.
     """
 
     def __init__(self) -> None:
         self.members: dict[str, set[str]] = {}
+        self.unready: dict[str, set[str]] = {}
         self.lost: dict[str, bool] = {}
 
     def replace(self, before: Reservation, after: Reservation) -> None:
         """A reservation changed."""
-        if before.bound_with != after.bound_with:
+        key, name = after.pod.key, after.bound_with
+        if before.bound_with != name:
             self._leave(before)
-            if after.bound_with:
-                self.members.setdefault(after.bound_with, set()).add(after.pod.key)
+            if name:
+                self.members.setdefault(name, set()).add(key)
+        if not name:
+            return
+        if after.phase is Phase.PREPARING and not after.is_ready:
+            self.unready.setdefault(name, set()).add(key)
+        else:
+            _discard(self.unready, name, key)
 
     def ended(self, reservation: Reservation, *, fulfilled: bool) -> None:
         """A reservation ended; ``fulfilled``: its pod is on its node."""
@@ -33,8 +42,12 @@ class BoundTogether:
         self._leave(reservation)
 
     def _leave(self, reservation: Reservation) -> None:
-        name = reservation.bound_with
-        if name:
-            self.members[name].discard(reservation.pod.key)
-            if not self.members[name]:
-                del self.members[name]
+        for keys in (self.members, self.unready):
+            _discard(keys, reservation.bound_with, reservation.pod.key)
+
+
+def _discard(groups: dict[str, set[str]], name: str, key: str) -> None:
+    keys = groups.get(name, set())
+    keys.discard(key)
+    if not keys:
+        groups.pop(name, None)

@@ -45,7 +45,7 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
             key,
             phase=Phase.PREPARING,
             bound_with=group,
-            is_ready=False,
+            is_ready=not is_needed(reservation),
             volumes_shown=(),
             devices_asked_for=bool(reservation.device_claims),
             generation=cluster.generation,
@@ -53,7 +53,7 @@ def begin(state: State, keys: Sequence[str], group: str = "") -> None:
         )
     for key in keys:
         held = ledger.reservations.get(key)
-        if held is None or held.phase is not Phase.PREPARING:
+        if held is None or held.phase is not Phase.PREPARING or held.is_ready:
             continue  # others had all that they need, or cannot have it
         state.effects += [*volume_steps.writes(cluster, held), *device_steps.writes(cluster, held)]
         _look_at(state, held)  # some of it may be there since before a restart
@@ -166,9 +166,9 @@ def _group_of(state: State, reservation: Reservation) -> list[Reservation]:
 def _bind_group(state: State, reservation: Reservation) -> None:
     """Binds pods that all have what they need."""
     cluster, ledger = state.cluster, state.ledger
-    group = _group_of(state, reservation)
-    if ledger.ends or not all(member.is_ready for member in group):
+    if ledger.ends or reservation.bound_with in ledger.bound_together.unready or not reservation.is_ready:
         return  # at the end the next leader takes them up
+    group = _group_of(state, reservation)
     writes = [Bind(member.pod, member.node, member.generation) for member in group]
     for member, write in zip(group, writes, strict=True):
         if bind_problem(cluster, ledger, write, retry=True):
