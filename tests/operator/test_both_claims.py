@@ -14,7 +14,7 @@ from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger.transitions import Phase
 
 from flowcore.model.gang_spec import GangRef
-from flowcore.model.policies import SCHEDULER_NAME, Policy
+from flowcore.model.policies import SCHEDULER_NAME, Delivery, Policy, Selects
 from flowcore.model.volumes import ClaimVolume
 
 
@@ -186,6 +186,24 @@ def test_a_pod_that_its_gang_does_without_ends_alone() -> None:
     assert case.phases() == dict.fromkeys("pq", Phase.PREPARING)
     case.answer(Allocate, Answer.REFUSED)
     assert case.phases() == {"q": Phase.BINDING}
+
+
+@pytest.mark.parametrize("change", ["policy", "pod"])
+def test_a_pod_that_is_not_ours_any_more_is_not_bound(change: str) -> None:
+    """Another policy leaves it to kube-scheduler, or it is being deleted, while its volume is made."""
+    case = Case()
+    case.pod("p", device=True, volume=MADE)
+    case.round()
+    case.answer(Allocate)
+    case.answer(BindClaim)
+    if change == "policy":
+        selects = Selects(scheduler_names=(SCHEDULER_NAME,))
+        case.set_policies([Policy("steered", selects=selects, delivery=Delivery.EXTENDER)])
+    else:
+        case.change_pod(f"{NAMESPACE}/p", deleting=True, blocked_reason="it is being deleted")
+    case.controllers_act()
+    assert case.phases() == {}
+    assert case.kinds() == ["ReleaseClaims"]
 
 
 def test_overdue_claims_are_told_by_what_they_lack() -> None:

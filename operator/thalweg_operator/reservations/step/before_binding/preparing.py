@@ -14,6 +14,7 @@ from collections.abc import Collection, Sequence
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.resource_claims import ResourceClaim
+from thalweg_operator.reservations.deliveries import delivery_of
 from thalweg_operator.reservations.effects import Allocate, Bind, BindClaim, WriteCondition
 from thalweg_operator.reservations.events import Answer
 from thalweg_operator.reservations.ledger import backoff
@@ -106,13 +107,13 @@ def device_claim_changed(
 
 
 def time_passed(state: State) -> None:
-    """Ends what takes too long, and what waits on a node that is gone."""
+    """Ends what takes too long, and what is not to be bound any more."""
     cluster, ledger = state.cluster, state.ledger
     for key in sorted(ledger.preparing):
         reservation = ledger.reservations.get(key)
         if reservation is None or reservation.phase is not Phase.PREPARING:
             continue  # it went with another one
-        if reservation.node not in cluster.nodes:
+        if not _stands(state, reservation):
             _end(state, reservation)
             continue
         message = volume_steps.overdue(cluster, reservation, state.now) or device_steps.overdue(
@@ -151,6 +152,15 @@ def _look_at(state: State, reservation: Reservation) -> None:
         _bind_group(state, reservation)
 
 
+def _stands(state: State, reservation: Reservation) -> bool:
+    """Whether a pod is still to be bound by us: its node is there, it does not go, and its policy says so."""
+    current = state.cluster.waiting.get(reservation.pod.key)
+    if current is None or current.blocked_reason or reservation.node not in state.cluster.nodes:
+        return False
+    policy = state.policy_of(current)
+    return policy is not None and delivery_of(policy).owner is Owner.BINDER
+
+
 def _preparing_with(state: State, name: str) -> list[Reservation]:
     """The pods of a group that are not being bound yet."""
     reservations = state.ledger.reservations
@@ -171,7 +181,7 @@ def _bind_group(state: State, reservation: Reservation) -> None:
     group = _group_of(state, reservation)
     writes = [Bind(member.pod, member.node, member.generation) for member in group]
     for member, write in zip(group, writes, strict=True):
-        if bind_problem(cluster, ledger, write, retry=True):
+        if not _stands(state, member) or bind_problem(cluster, ledger, write, retry=True):
             _end(state, member)  # the cluster changed while claims got what they need
             return
     for write in writes:
