@@ -33,7 +33,8 @@ def loss(reservation: Reservation, before: ResourceClaim | None, after: Resource
     uid = reservation.pod.uid
     if before is None or uid not in before.reserved_for or (after is not None and uid in after.reserved_for):
         return ""
-    return f"ResourceClaim {before.namespace}/{before.name} is not reserved for it any more"
+    key = f"{before.namespace}/{before.name}"
+    return f"ResourceClaim {key} is not reserved for it any more"
 
 
 def stage(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> Stage:

@@ -14,7 +14,7 @@ class Progress(Enum):
     #: It does not get what was planned.
     FAILED = "failed"
     #: The same, and on other nodes it may: no volume is provisioned for this node.
-    NODE_REFUSED = "node refused"
+    NODE_REFUSED = "node-refused"
     #: The same, since others took it meanwhile.
     TAKEN = "taken"
 
