@@ -13,7 +13,7 @@ from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import Allocate
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
-from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, Stage
+from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, ClaimsState
 
 
 def writes(cluster: Cluster, reservation: Reservation) -> Iterator[Allocate]:
@@ -37,20 +37,20 @@ def loss(reservation: Reservation, before: ResourceClaim | None, after: Resource
     return f"ResourceClaim {key} is not reserved for it any more"
 
 
-def stage(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> Stage:
+def claims_state(cluster: Cluster, ledger: Ledger, reservation: Reservation) -> ClaimsState:
     """How far the claims of a pod are by what the watch shows."""
     planned_claims = reservation.device_claims
     if not all(_shows(cluster, reservation, planned) for planned in planned_claims):
-        return Stage(Progress.PENDING, is_written=False)
+        return ClaimsState(Progress.PENDING, is_written=False)
     if ledger.device_claims.taken_since(planned_claims, reservation.devices_as_of, slices=False):
-        return Stage(Progress.TAKEN)
+        return ClaimsState(Progress.TAKEN)
     claims = [cluster.devices.claims[planned.key] for planned in planned_claims]
     failure = next((claim.failure for claim in claims if claim.failure), "")
     if failure:
-        return Stage(Progress.FAILED, f"a device will not get ready: {failure}")
+        return ClaimsState(Progress.FAILED, f"a device will not get ready: {failure}")
     awaited = _awaited(cluster, reservation)
     if awaited:
-        return Stage(Progress.PENDING, f"its devices on {reservation.node} are not ready: {awaited}")
+        return ClaimsState(Progress.PENDING, f"its devices on {reservation.node} are not ready: {awaited}")
     return READY
 
 

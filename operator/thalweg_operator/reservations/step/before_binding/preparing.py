@@ -21,7 +21,7 @@ from thalweg_operator.reservations.ledger import backoff
 from thalweg_operator.reservations.ledger.reservation import NEVER, Owner, Reservation
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.before_binding import device_steps, releasing, volume_steps
-from thalweg_operator.reservations.step.before_binding.progress import Progress, Stage
+from thalweg_operator.reservations.step.before_binding.progress import Progress, ClaimsState
 from thalweg_operator.reservations.step.state import State
 from thalweg_operator.reservations.step.write_checks import bind_problem, has_begun
 from thalweg_operator.reservations.waiting_codes import BACKING_OFF, WAITING_FOR_DEVICES
@@ -72,7 +72,7 @@ def answered(state: State, write: Allocate | BindClaim, answer: Answer, reason: 
             _look_at(state, known)
         case Answer.REFUSED:
             steps = device_steps if isinstance(write, Allocate) else volume_steps
-            _give_up(state, known, Stage(Progress.FAILED, steps.refusal(write, reason)))
+            _give_up(state, known, ClaimsState(Progress.FAILED, steps.refusal(write, reason)))
         case Answer.UNWANTED:
             _end(state, known)
 
@@ -99,7 +99,7 @@ def device_claim_changed(
             continue
         loss = device_steps.loss(reservation, before, after)
         if loss:
-            _give_up(state, reservation, Stage(Progress.FAILED, loss))
+            _give_up(state, reservation, ClaimsState(Progress.FAILED, loss))
         else:
             _look_at(state, reservation)
     if before is not None:
@@ -120,7 +120,7 @@ def time_passed(state: State) -> None:
             cluster, reservation, state.now, state.device_timeout
         )
         if message:
-            _give_up(state, reservation, Stage(Progress.FAILED, message))
+            _give_up(state, reservation, ClaimsState(Progress.FAILED, message))
 
 
 def settle(state: State) -> None:
@@ -135,11 +135,11 @@ def settle(state: State) -> None:
 def _look_at(state: State, reservation: Reservation) -> None:
     """Binds a pod, and those that are bound with it, if all have what they need."""
     cluster, ledger, key = state.cluster, state.ledger, reservation.pod.key
-    volumes = volume_steps.stage(cluster, reservation)
-    devices = device_steps.stage(cluster, ledger, reservation)
-    for stage in (volumes, devices):
-        if stage.progress not in (Progress.PENDING, Progress.READY):
-            _give_up(state, reservation, stage)
+    volumes = volume_steps.claims_state(cluster, reservation)
+    devices = device_steps.claims_state(cluster, ledger, reservation)
+    for claims in (volumes, devices):
+        if claims.progress not in (Progress.PENDING, Progress.READY):
+            _give_up(state, reservation, claims)
             return
     known = reservation.volumes_shown, reservation.is_ready, reservation.waits_since
     shown, is_ready = volume_steps.shown(cluster, reservation), volumes.progress is devices.progress is Progress.READY
@@ -189,16 +189,16 @@ def _bind_group(state: State, reservation: Reservation) -> None:
         state.effects.append(write)
 
 
-def _give_up(state: State, reservation: Reservation, stage: Stage) -> None:
+def _give_up(state: State, reservation: Reservation, claims: ClaimsState) -> None:
     """A pod cannot have what was planned: it pauses, or tries other nodes, and is planned anew."""
     pod = reservation.pod
-    if stage.progress is Progress.TAKEN:
+    if claims.progress is Progress.TAKEN:
         backoff.conflicted(state.ledger, pod, state.now)
-    elif stage.progress is Progress.NODE_REFUSED:
+    elif claims.progress is Progress.NODE_REFUSED:
         state.node_rejected(pod, reservation.node)
-        state.effects.append(WriteCondition(pod, stage.message, BACKING_OFF))
+        state.effects.append(WriteCondition(pod, claims.message, BACKING_OFF))
     else:
-        state.pod_refused(pod, stage.message)
+        state.pod_refused(pod, claims.message)
     _end(state, reservation)
 
 

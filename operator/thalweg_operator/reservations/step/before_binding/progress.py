@@ -20,7 +20,7 @@ class Progress(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ClaimsState:
     """How far a pod is with one kind of its claims, by what the watch shows.
 
     Attributes:
@@ -34,4 +34,4 @@ class Stage:
 
 
 #: It has no such claims, or they have all that they need.
-READY = Stage(Progress.READY)
+READY = ClaimsState(Progress.READY)

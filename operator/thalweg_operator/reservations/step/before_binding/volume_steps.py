@@ -31,7 +31,7 @@ from flowcore.model.volumes import (
 from flowcore.rules.filters.volume_restrictions import ONE_POD, conflicting_disks
 from thalweg_operator.reservations.effects import BindClaim
 from thalweg_operator.reservations.ledger.reservation import Reservation
-from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, Stage
+from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, ClaimsState
 
 #: Seconds that claims have to be bound in, as kube-scheduler gives them (bindTimeoutSeconds).
 BINDING_SECONDS: Final = 600.0
@@ -84,8 +84,8 @@ def _conflicts(cluster: Cluster, pod: Pod, node: str, leaving: Sequence[Pod]) ->
         and ONE_POD in claim.access_modes
     ]
     gone = _volumes_of(leaving)
-    there = [sums for name, sums in usage.items() if name in cluster.nodes] if alone else []
-    return any(sum(sums.volumes[volume] for sums in there) > gone[volume] for volume in alone)
+    of_nodes = [sums for name, sums in usage.items() if name in cluster.nodes] if alone else []
+    return any(sum(sums.volumes[volume] for sums in of_nodes) > gone[volume] for volume in alone)
 
 
 def _volumes_of(pods: Iterable[Pod]) -> Counter[ClaimVolume | Disk]:
@@ -153,14 +153,14 @@ def shown(cluster: Cluster, reservation: Reservation) -> tuple[ClaimKey, ...]:
     )
 
 
-def stage(cluster: Cluster, reservation: Reservation) -> Stage:
+def claims_state(cluster: Cluster, reservation: Reservation) -> ClaimsState:
     """How far the claims of a pod are by what the watch shows."""
     for choice in reservation.volumes:
         failure = _failure(cluster, choice, reservation)
         if failure is not None:
             progress, reason = failure
-            return Stage(progress, _not_bound(reason))
-    return Stage(Progress.PENDING) if _awaited(cluster, reservation) else READY
+            return ClaimsState(progress, _not_bound(reason))
+    return ClaimsState(Progress.PENDING) if _awaited(cluster, reservation) else READY
 
 
 def _awaited(cluster: Cluster, reservation: Reservation) -> str:
