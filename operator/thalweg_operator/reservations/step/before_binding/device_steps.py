@@ -13,7 +13,7 @@ from flowcore.model.resource_claims import PlannedClaim, ResourceClaim
 from thalweg_operator.reservations.effects import Allocate
 from thalweg_operator.reservations.ledger.ledger import Ledger
 from thalweg_operator.reservations.ledger.reservation import NEVER, Reservation
-from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, ClaimsState
+from thalweg_operator.reservations.step.before_binding.progress import READY, ClaimsState, Progress
 
 
 def writes(cluster: Cluster, reservation: Reservation) -> Iterator[Allocate]:

@@ -31,7 +31,7 @@ from flowcore.model.volumes import (
 from flowcore.rules.filters.volume_restrictions import ONE_POD, conflicting_disks
 from thalweg_operator.reservations.effects import BindClaim
 from thalweg_operator.reservations.ledger.reservation import Reservation
-from thalweg_operator.reservations.step.before_binding.progress import READY, Progress, ClaimsState
+from thalweg_operator.reservations.step.before_binding.progress import READY, ClaimsState, Progress
 
 #: Seconds that claims have to be bound in, as kube-scheduler gives them (bindTimeoutSeconds).
 BINDING_SECONDS: Final = 600.0
