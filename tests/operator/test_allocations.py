@@ -10,9 +10,9 @@ from support.fake_cluster.cluster import FakeCluster
 from support.fake_cluster.machine import gang, room, sized
 from thalweg_operator.reservations.effects import Allocate, Bind, ReleaseClaims, WriteCondition
 from thalweg_operator.reservations.events import Answer
+from thalweg_operator.reservations.ledger.records.freed_devices import SECONDS
 from thalweg_operator.reservations.ledger.transitions import Phase
 from thalweg_operator.reservations.step.before_binding.leftovers import IDLE_SECONDS
-from thalweg_operator.reservations.victims.freed_devices import SECONDS
 
 from flowcore.cluster.arrays.device_objects import ClaimKey
 from flowcore.model.gang_spec import GangRef
