@@ -39,4 +39,4 @@ class DeviceTakers:
         for reservation in self._ledger.reservations.values():
             pod, node = reservation.pod.pod_class.devices, self._cluster.nodes.get(reservation.node)
             if pod is not None and node is not None and reservation.phase not in _HELD:
-                yield DeviceTaker(pod, node.name, node.labels, reservation.claims)
+                yield DeviceTaker(pod, node.name, node.labels, reservation.device_claims)

@@ -11,6 +11,7 @@ from flowcore.model.pods import Pod
 from thalweg_operator.reservations.effects import (
     Allocate,
     Bind,
+    BindClaim,
     ClearNomination,
     Evict,
     Nominate,
@@ -37,12 +38,12 @@ def is_wanted(state: State, write: Write, now: float) -> bool:
     match write:
         case Bind():
             return not bind_problem(cluster, ledger, write, retry=True)
-        case Allocate():
+        case Allocate() | BindClaim():
             reservation = ledger.reservations.get(write.pod.key)
             return (
                 reservation is not None
                 and reservation.id == write.reservation
-                and reservation.phase is Phase.ALLOCATING
+                and reservation.phase is Phase.PREPARING
                 and write.node in cluster.nodes
                 and not ledger.ends
             )
@@ -164,8 +165,9 @@ def pod_to_tell(cluster: Cluster, ledger: Ledger, key: str, uid: str) -> Pod | N
     pod = cluster.waiting.get(key)
     if pod is None or pod.uid != uid:
         return None
-    on_the_way = key in ledger.reservations and key not in ledger.paused and key not in ledger.claims.allocating
-    if on_the_way and not ledger.waits_for_victim(key):
+    reservation = ledger.reservations.get(key)
+    waits = key in ledger.paused or (key in ledger.preparing and reservation is not None and reservation.device_claims)
+    if reservation is not None and not waits and not ledger.waits_for_victim(key):
         record = ledger.known_record(pod)
         return pod if record is not None and record.opening_refused else None
     return pod

@@ -78,7 +78,7 @@ class FreedDevices:
             del self._awaited[pod]
         return sorted(done)
 
-    def awaits(self, reservation: Reservation) -> bool:
+    def waits(self, reservation: Reservation) -> bool:
         """Whether a pod waits for devices of victims that have left."""
         awaited = self._awaited.get(reservation.pod.key)
         return awaited is not None and awaited.reservation == reservation.id
