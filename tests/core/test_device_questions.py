@@ -267,6 +267,20 @@ def test_pods_of_one_template_change_alike() -> None:
     assert len(fix.change) == 3
 
 
+def test_a_class_that_is_not_there() -> None:
+    """The step names it, and nobody is said to stay: room would not help. The same for a claim that is not there."""
+    pod, made = claiming("p")
+    made["spec"]["devices"]["requests"][0]["exactly"]["deviceClassName"] = "gpus"
+    scenario = cluster({"a": 1}, pod, made, *claiming("r", "a", 1, "gpu-0"))
+    answer = _why(scenario, "p")
+    assert answer.evidence[0] == "DeviceClass gpus, which claim gpu asks for, does not exist; there is gpu."
+    assert answer.next == "Create DeviceClass gpus, or ask for another one in the claim."
+    assert _why(scenario, "p", nodes=False).evidence[0].endswith("does not exist.")
+    absent = _why(cluster({"a": 1}, pod, *claiming("r", "a", 1, "gpu-0")), "p")
+    for each in (answer, absent):
+        assert not [line for line in each.evidence if line.startswith("No running pod leaves")]
+
+
 def _template(count: int) -> Manifest:
     spec = claim("t", count)["spec"]
     metadata = {"name": "t", "namespace": "default"}
