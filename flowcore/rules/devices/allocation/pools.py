@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from decimal import Decimal
 from functools import cached_property
 from itertools import count
 
@@ -17,7 +18,7 @@ from flowcore.model.selectors import Labels
 from flowcore.rules.devices.node_reach import ReachedNode, reaches
 
 #: Counter set -> counter -> billionths.
-Counters = Mapping[str, Mapping[str, int]]
+Counters = Mapping[str, Mapping[str, Decimal]]
 
 
 @dataclass(frozen=True)
@@ -214,7 +215,7 @@ def _keep_newest(slices: list[ResourceSlice], resource_slice: ResourceSlice) -> 
 def _checked(pool_id: PoolId, slices: Sequence[ResourceSlice], unreached: Sequence[ResourceSlice]) -> Pool:
     slices = sorted(slices, key=lambda each: each.name)
     with_devices = tuple(each for each in slices if not each.shared_counters)
-    counters: dict[str, dict[str, int]] = {}
+    counters: dict[str, dict[str, Decimal]] = {}
     for counter_set in (each for resource_slice in slices for each in resource_slice.shared_counters):
         if counter_set.name in counters:
             return Pool(pool_id, problem=f"duplicate counter set name {counter_set.name}")
