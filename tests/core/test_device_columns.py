@@ -152,6 +152,19 @@ def test_devices_that_are_not_had_alone_are_no_column(slices: list[Manifest]) ->
     assert not columns_of(cluster({"n0": 1}, claims_for("p"), slices=slices))
 
 
+def test_pools_of_one_name_on_two_nodes_are_no_column() -> None:
+    """Their devices have one name and are one device, though each pool looks complete; the slices may go at once."""
+    slices = [slice_of(name, 1, pool="gpus", nodeName=name) for name in ("n0", "n1")]
+    known = cluster({"n0": 1, "n1": 1}, claims_for("a", "b"), slices=slices)
+    assert not columns_of(known)
+    result = run_round(known)
+    assert len(result.placements) == 1
+    check_devices(known, result)
+    for each in slices:
+        known.devices.set_slice(each["metadata"]["name"], None)
+    assert len(run_round(known).unplaced) == 2
+
+
 def test_a_claim_that_others_may_name_is_no_number() -> None:
     """Two pods that name one claim get one device."""
     known = cluster({"n0": 2}, [claim("shared")], pods=[pending(naming(name, "shared")) for name in "ab"])

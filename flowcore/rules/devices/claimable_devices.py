@@ -165,9 +165,9 @@ class ClaimableDevices:
 
         It may if others may use one of its claims, or if other nodes reach something of the same pools.
         """
-        pools = self._state.slices.pools(node)
-        return all(not claim.claim for claim in pod.claims) and not any(
-            pool.unreached or any(each.reach.node_name != node.name for each in pool.slices) for pool in pools
+        slices = self._state.slices
+        return all(not claim.claim for claim in pod.claims) and all(
+            slices.is_of_node(pool, node) for pool in slices.pools(node)
         )
 
     # --- changes ---

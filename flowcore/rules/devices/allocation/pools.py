@@ -1,7 +1,8 @@
 """The pools that a node reaches, with the devices that it may have of them.
 
 Source: dynamic-resource-allocation structured (GatherPools). Pools, slices and devices come in kube-scheduler's order:
-pools by name, those with binding conditions last; slices by name; devices as their slice lists them.
+pools by name, those with binding conditions last; slices by name; devices as their slice lists them. For kube-scheduler
+each node sees all pools with shared counters; here none sees those of one other node, of which it reaches nothing.
 """
 
 from __future__ import annotations
@@ -116,23 +117,44 @@ class SliceIndex:
         self._shared_pools: dict[tuple[int, ...], NodePools] = {}
         #: Of slices whose devices name their nodes one by one: each name, and each other reach, once.
         self._reaches: dict[str, tuple[frozenset[str], frozenset[NodeReach]]] = {}
-        for resource_slice in sorted(slices, key=lambda each: each.name):
+        in_order = sorted(slices, key=lambda each: each.name)
+        for resource_slice in in_order:
             self._by_pool[resource_slice.pool_id].append(resource_slice)
-            if resource_slice.reach.node_name and not resource_slice.shared_counters:
+        #: The node of each pool of which all slices name the same one.
+        self._only_node = {
+            pool: each[0].reach.node_name
+            for pool, each in self._by_pool.items()
+            if each[0].reach.node_name and len({one.reach.node_name for one in each}) == 1
+        }
+        for resource_slice in in_order:
+            if self._names_its_node(resource_slice):
                 self._by_node[resource_slice.reach.node_name].append(resource_slice)
             else:
                 self._shared.append(resource_slice)
+
+    def _names_its_node(self, resource_slice: ResourceSlice) -> bool:
+        """Whether one node alone needs a slice; counters may be those of devices that other nodes reach."""
+        return bool(resource_slice.reach.node_name) and (
+            not resource_slice.shared_counters or resource_slice.pool_id in self._only_node
+        )
 
     def changed(self, slices: Iterable[ResourceSlice], pools: Collection[PoolId]) -> SliceIndex:
         """The index of other slices, of which those of these pools alone differ. It keeps what others do not touch."""
         index = SliceIndex(slices)
         index._numbers = self._numbers
-        touched = [each for pool in pools for by_pool in (self._by_pool, index._by_pool) for each in by_pool[pool]]
-        if all(each.reach.node_name and not each.shared_counters for each in touched):
-            nodes = {each.reach.node_name for each in touched}
+        touched = [(of, each) for of in (self, index) for pool in pools for each in of._by_pool.get(pool, ())]
+        if all(of._names_its_node(each) for of, each in touched):
+            nodes = {each.reach.node_name for _, each in touched}
             index._of_node = {name: known for name, known in self._of_node.items() if name not in nodes}
             index._pools = {key: pool for key, pool in self._pools.items() if key[0] not in pools}
         return index
+
+    def is_of_node(self, pool: Pool, node: ReachedNode) -> bool:
+        """Whether a node is the only one that reaches anything of a pool, by all slices that bear the pool's name.
+
+        A driver may give the pools of two nodes one name: they have the same devices then, though each looks complete.
+        """
+        return self._only_node.get(pool.pool_id) == node.name
 
     def retain(self, names: Collection[str]) -> None:
         """Forgets what is remembered of nodes with other names, if it is much."""
